@@ -1,0 +1,273 @@
+"""The only reader of the environment: every setting of D44, typed, checked and described once.
+
+The table in ``docs/settings.md`` and the page ``/docs/settings`` are generated from the fields below, so a setting
+that is not described here does not exist. Values come from the environment first, then from ``.env`` in the data directory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from bridge_project import limits
+from bridge_project.limits import MIN_TOKEN_CHARS
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ConfError(ValueError):
+    """A setting is wrong; the text is one line that names it and never repeats a secret."""
+
+
+def _split(separator: str) -> BeforeValidator:
+    def split(value: Any) -> Any:
+        return [part.strip() for part in value.split(separator) if part.strip()] if isinstance(value, str) else value
+
+    return BeforeValidator(split)
+
+
+CommaList = Annotated[list[str], NoDecode, _split(",")]
+PathList = Annotated[list[str], NoDecode, _split(":")]
+NetworkList = Annotated[list[IPNetwork], NoDecode, _split(",")]
+SemVerText = Annotated[str, Field(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Conf(BaseSettings):
+    """All settings. Field names are the environment variables' names in lower case."""
+
+    model_config = SettingsConfigDict(extra="ignore", hide_input_in_errors=True, env_ignore_empty=True, frozen=True)
+
+    bridge_data_dir: Path = Field(Path("var"), description="Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700.")
+    bridge_host: str = Field(
+        "auto",
+        description="Address to listen on. `auto`: every interface, but a connection that arrives on an address which is neither loopback nor private nor "
+        "a mesh's is dropped before TLS. A public address is listened on only when it is named here, or `0.0.0.0` / `::` is.",
+    )
+    bridge_port: Port = Field(8443, description="The TLS port for HTTP and WebSocket.")
+    bridge_plain_port: Port | None = Field(None, description="A plain HTTP listener on 127.0.0.1, only for a TLS-terminating proxy named in `BRIDGE_TRUSTED_PROXIES`.")
+    bridge_public_url: str = Field("", description="The address clients use, when it is not the server's own (a proxy, a tunnel). Decides the connection mode. Must be https.")
+    bridge_hook_token: str = Field("", description="The token that hook producers send. Made on the first start if absent.", json_schema_extra={"secret": True})
+    bridge_admin_token: str = Field("", description="The token for `/admin/*`. Made on the first start if absent.", json_schema_extra={"secret": True})
+    bridge_allowed_roots: PathList = Field(
+        default_factory=list, description="Directories whose files devices may see and where agents may work, `:` between them. Default: the directory the bridge was started in."
+    )
+    bridge_hooks_config: Path | None = Field(None, description="The hook configuration file that `/admin/reload-hooks` validates and reports.")
+    bridge_trusted_proxies: NetworkList = Field(default_factory=list, description="Addresses or networks of TLS-terminating proxies, comma between them.")
+    bridge_allowed_origins: CommaList = Field(default_factory=list, description="Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them.")
+    bridge_cors_allow_all: bool = Field(False, description="Answer CORS requests from every origin (development).")
+    bridge_tunnel_domains: CommaList = Field(default_factory=list, description="More domains that count as a secure tunnel (`secure_remote`). Comma between them.")
+    bridge_min_client_version: SemVerText = Field("1.0.0", description="Older clients are refused with `VERSION_INCOMPATIBLE`.")
+    bridge_max_client_version: SemVerText = Field("1.999.999", description="Newer clients are refused with `VERSION_INCOMPATIBLE`.")
+    bridge_max_sessions: int = Field(limits.MAX_SESSIONS, ge=1, le=1000, description="Bridge-run sessions that may be created or active at once.")
+    bridge_max_websockets: int = Field(limits.MAX_WEBSOCKET_CONNECTIONS, ge=1, le=1000, description="Authenticated WebSocket connections at once.")
+    bridge_max_message_mb: int = Field(limits.MAX_MESSAGE_SIZE_MB, ge=1, le=100, description="Largest HTTP body, WebSocket message and file, in MB (2**20 bytes).")
+    bridge_session_grace_seconds: int = Field(limits.SESSION_GRACE_SECONDS, ge=1, description="How long a bridge-run session outlives its last WebSocket.")
+    bridge_queue_max: int = Field(limits.QUEUE_MAX_MESSAGES, ge=1, description="Messages kept in the log for each session. The oldest go first, and devices that missed them are told.")
+    bridge_queue_ttl_seconds: int = Field(limits.QUEUE_TTL_SECONDS, ge=1, description="How long a message is kept in the log, in seconds.")
+    bridge_rate_limits: Literal["on", "off"] = Field("on", description="`off` lifts every rate limit, for benchmarks and tests.")
+    bridge_default_agent: str = Field("", description="The agent that `primary-agent` and an empty agent name mean.")
+    bridge_acp_agents: str = Field("", description="Agents that speak the Agent Client Protocol: `name=command line`, `;` between them.")
+    bridge_demo_shell: bool = Field(False, description="Let the `demo` agent run approved `Bash` calls for real.")
+    bridge_tls_cert: Path | None = Field(None, description="A PEM certificate chain to use instead of the bridge's own.")
+    bridge_tls_key: Path | None = Field(None, description="The private key of `BRIDGE_TLS_CERT`.")
+    bridge_strict_protocol: bool = Field(False, description="Demand a UUID v4 as the `id` of every client message.")
+    database_url: str = Field("", description="`postgres://user:password@host/name`. Default: SQLite in the data directory.", json_schema_extra={"secret": True})
+    redis_url: str = Field("", description="`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one process.", json_schema_extra={"secret": True})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, dotenv_settings
+
+    @field_validator("bridge_data_dir", "bridge_hooks_config", "bridge_tls_cert", "bridge_tls_key")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else Path(os.path.abspath(value.expanduser()))
+
+    @field_validator("bridge_hook_token", "bridge_admin_token")
+    @classmethod
+    def _long_enough(cls, value: str) -> str:
+        if value and len(value) < MIN_TOKEN_CHARS:
+            raise ValueError(f"must have at least {MIN_TOKEN_CHARS} characters")
+        if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
+            raise ValueError("must be printable ASCII without white space")
+        return value
+
+    @field_validator("bridge_host")
+    @classmethod
+    def _host(cls, value: str) -> str:
+        if value not in ("auto", "localhost"):
+            try:
+                ipaddress.ip_address(value)
+            except ValueError:
+                raise ValueError("must be `auto`, `localhost` or an IP address") from None
+        return value
+
+    @field_validator("bridge_allowed_roots")
+    @classmethod
+    def _roots(cls, value: list[str]) -> list[str]:
+        roots = [os.path.realpath(os.path.expanduser(part)) for part in value]
+        for root in roots:
+            if not os.path.isdir(root):
+                raise ValueError(f"is not a directory: {root}")
+        return roots
+
+    @field_validator("bridge_public_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (not parts.scheme or not parts.hostname):
+            raise ValueError("must be a URL such as https://bridge.example")
+        return value.rstrip("/")
+
+    @field_validator("bridge_allowed_origins")
+    @classmethod
+    def _origins(cls, value: list[str]) -> list[str]:
+        for origin in value:
+            parts = urlsplit(origin)
+            if not parts.scheme or not parts.hostname or parts.path not in ("", "/"):
+                raise ValueError("must hold origins such as https://app.example")
+        return [origin.rstrip("/") for origin in value]
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, value: str) -> str:
+        if value and urlsplit(value).scheme not in ("postgres", "postgresql", "sqlite"):
+            raise ValueError("must begin with postgres:// or sqlite://")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis(cls, value: str) -> str:
+        if value and urlsplit(value).scheme not in ("redis", "rediss", "unix"):
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Conf:
+        if bool(self.bridge_tls_cert) != bool(self.bridge_tls_key):
+            raise ValueError("BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none")
+        if self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token:
+            raise ValueError("BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN")
+        if self.bridge_plain_port and self.bridge_plain_port == self.bridge_port:
+            raise ValueError("BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT")
+        if tuple(map(int, self.bridge_min_client_version.split("."))) > tuple(map(int, self.bridge_max_client_version.split("."))):
+            raise ValueError("BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION")
+        return self
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self.bridge_max_message_mb * 2**20
+
+    @cached_property
+    def allowed_roots(self) -> tuple[str, ...]:
+        """Real, absolute directories; the first is where relative HTTP paths begin (D12)."""
+        return tuple(self.bridge_allowed_roots) or (os.path.realpath(os.getcwd()),)
+
+    @property
+    def rate_limits_on(self) -> bool:
+        return self.bridge_rate_limits == "on"
+
+    def secret(self, name: Literal["hook_token", "admin_token", "django_secret"]) -> str:
+        """A secret from the settings, else from the data directory, made there on first use (0600)."""
+        given = getattr(self, f"bridge_{name}", "")
+        return given or _stored_secret(self.bridge_data_dir, name)
+
+    def secret_path(self, name: str) -> Path:
+        return self.bridge_data_dir / "secrets" / name
+
+
+def make_private_dir(path: Path) -> Path:
+    """The directory, made with mode 0700 if it is not there, and brought back to it if it is (D45)."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a file of mode 0600 so that a reader sees the old bytes or the new, never a part."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _stored_secret(data_dir: Path, name: str) -> str:
+    path = make_private_dir(data_dir / "secrets") / name
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        prefix = {"hook_token": "bridge_hook_", "admin_token": "bridge_admin_"}.get(name, "")
+        draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+        write_private_file(draft, (prefix + secrets.token_urlsafe(32) + "\n").encode())
+        try:
+            os.link(draft, path)  # the first of two processes that start together wins, the other reads what it made
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+        return path.read_text().strip()
+
+
+def _from_files(environ: dict[str, str]) -> dict[str, str]:
+    """`X_FILE` reads the value of the secret setting X from a file (D44)."""
+    found: dict[str, str] = {}
+    for name, field in Conf.model_fields.items():
+        extra = field.json_schema_extra
+        variable = f"{name.upper()}_FILE"
+        if isinstance(extra, dict) and extra.get("secret") and environ.get(variable) and not environ.get(name.upper()):
+            try:
+                found[name] = Path(environ[variable]).expanduser().read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfError(f"{variable}: cannot be read ({error.__class__.__name__})") from None
+            if not found[name]:
+                raise ConfError(f"{variable}: the file is empty")
+    return found
+
+
+def load() -> Conf:
+    """Read the settings now.
+
+    Raises ConfError, whose text is one line naming the setting, when a value is wrong.
+    """
+    data_dir = os.path.abspath(os.path.expanduser(os.environ.get("BRIDGE_DATA_DIR") or "var"))
+    env_file = os.path.join(data_dir, ".env")
+    merged = dict(os.environ)
+    if os.path.isfile(env_file):
+        from dotenv import dotenv_values
+
+        merged = {k: v for k, v in dotenv_values(env_file).items() if v is not None} | merged
+    try:
+        return Conf(_env_file=env_file, **_from_files(merged))  # type: ignore[call-arg,arg-type]
+    except ValidationError as error:
+        raise ConfError(_one_line(error)) from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False)[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{str(first['loc'][0]).upper()}: {message}" if first["loc"] else message
+
+
+conf = load()

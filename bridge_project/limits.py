@@ -1,0 +1,103 @@
+"""Every number of the specification and of D-decisions, each with its reason; settings may override those that D44 names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MB: Final = 2**20
+
+# -- the spec's Limits table ---------------------------------------------------------------------------------------------
+MAX_SESSIONS: Final = 10  # bridge-run sessions at once (D36)
+MAX_WEBSOCKET_CONNECTIONS: Final = 5  # authenticated sockets at once (D23)
+MAX_MESSAGE_SIZE_MB: Final = 10  # HTTP body, WebSocket message, file content
+HOOK_TIMEOUT_SECONDS: Final = 30  # what /info promises a hook producer
+TIMESTAMP_SKEW_SECONDS: Final = 300  # either side of the server's clock
+HEARTBEAT_INTERVAL_SECONDS: Final = 15
+PONG_WAIT_SECONDS: Final = 10  # after which a client reconnects; what D27's proof by heartbeat rests on
+SESSION_GRACE_SECONDS: Final = 300
+REPLAY_BUFFER_BYTES: Final = 100_000  # a bridge-run session's stream (D30)
+REPLAY_BUFFER_SECONDS: Final = 30 * 60
+FILE_TREE_DEPTH: Final = 3
+FILE_READ_LINES: Final = 2000  # lines of one file_read that names no limit (D11)
+FILE_TREE_MAX_DEPTH: Final = 20  # deeper asks for more than a phone can show
+FILE_TREE_MAX_ENTRIES: Final = 20_000  # one answer stays of a size that a phone can take
+FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES  # names looked at for one answer, so that a directory of millions holds nobody up
+FILE_BINARY_MAX_BYTES: Final = 5 * MB  # file_read of a binary file (D11)
+FILE_PATH_MAX_BYTES: Final = 4096  # what operating systems take
+FILE_LINKS_MAX: Final = 40  # links followed for one path, as Linux does it
+FILE_STEPS_MAX: Final = 10_000  # names stepped through for one path, so that a path of `..` alone holds nobody up
+ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
+CIRCUIT_BREAKER_FAILURES: Final = 5
+CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
+TOOL_TIMEOUT_MS: Final = {"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}
+
+# -- rates, as django-ratelimit writes them (D17) ------------------------------------------------------------------------
+RATES: Final[dict[str, str]] = {
+    "status": "60/m",  # /health and /info
+    "hooks.event": "120/m",
+    "hooks.batch": "10/m",
+    "sessions": "30/m",
+    "files": "60/m",
+    "ws": "30/m",  # upgrades, for each address
+    "admin": "10/m",
+    "failed-auth": "10/m",  # D16, for each address (IPv6: for each /64)
+    "ws.messages": "1200/m",  # for each connection: a client's queue of 1,000 can be flushed
+}
+
+# -- the log (D26 to D32) ------------------------------------------------------------------------------------------------
+QUEUE_TTL_SECONDS: Final = 24 * 3600
+QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
+QUEUE_MAX_SESSION_BYTES: Final = 256 * MB
+QUEUE_MAX_TOTAL_BYTES: Final = 2048 * MB
+PAGE_ROWS: Final = 500  # rows read from the log at once
+PAGE_BYTES: Final = 256 * 1024  # bytes read from the log at once: with the socket's own buffer well under D30's 1 MB
+BATCH_MAX_EVENTS: Final = 500  # D32
+EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
+CLIENT_ID_MEMORY_SECONDS: Final = 10 * 60  # D31, across connections
+JSON_MAX_DEPTH: Final = 100  # D8
+SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
+TITLE_MAX_CHARS: Final = 120
+RECENT_EVENTS: Final = 20  # D35
+OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # D34: an observed session without an event this long is closed
+CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # a closed session is listed for a week, then forgotten with its rows
+
+# -- sockets (D21 to D30) ------------------------------------------------------------------------------------------------
+AUTH_WAIT_SECONDS: Final = 10
+LIVENESS_SECONDS: Final = 45  # three heartbeats
+SLOW_SOCKET_SECONDS: Final = 30  # no byte taken for this long while something waits: close 4413
+SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for that socket
+LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
+LEASE_RENEWAL_SECONDS: Final = 5
+POLL_SECONDS: Final = 0.5  # how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
+CLIENT_MESSAGE_ID_MAX_CHARS: Final = 128  # D4
+CLOCK_SKEW_WARNING_SECONDS: Final = 300  # D25
+
+# -- devices and tokens (D15, D16, D43) ----------------------------------------------------------------------------------
+MIN_TOKEN_CHARS: Final = 32
+PAIRING_TTL_SECONDS: Final = 600
+DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
+
+# -- certificates (D19) --------------------------------------------------------------------------------------------------
+LEAF_DAYS: Final = 397  # the longest that phones accept
+LEAF_RENEW_BEFORE_DAYS: Final = 30
+CA_DAYS: Final = 3650
+
+# -- the server's edge (D9, D19, D30) --------------------------------------------------------------------------------------
+REQUEST_SECONDS: Final = 60  # a request that has not arrived whole by then is cut, as is a connection that sends none
+DRAIN_SECONDS: Final = 30  # how long a client that was refused may go on sending, so that it can read why
+DRAIN_BYTES: Final = 1024 * MB  # and how much; what is drained is not kept
+LINGER_SECONDS: Final = 15  # a connection that is being closed and takes no byte for this long is reset
+HANDSHAKE_SECONDS: Final = 20  # for the application to accept or refuse an upgrade
+CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
+STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
+PING_SECONDS: Final = 20  # between two protocol pings of the server
+INBOUND_BUFFER_BYTES: Final = MB  # received and not yet handled by the application: above it the socket is not read
+CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the certificate names
+
+# -- health (D48) --------------------------------------------------------------------------------------------------------
+DISK_FREE_MIN_BYTES: Final = 100 * MB
+STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
+
+# -- the producer (D47) --------------------------------------------------------------------------------------------------
+SPOOL_MAX_BYTES: Final = 200 * MB
+SPOOL_EVENT_MAX_BYTES: Final = MB

@@ -1,0 +1,122 @@
+"""What a value should have been and what came instead, in words: pydantic's findings become the contract's violations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from bridge_project.protocol import jsontext
+
+SECRET_KEYS: Final = frozenset({"token", "device_token", "hook_token", "admin_token", "access_token", "authorization", "password", "secret", "api_key"})
+_SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
+_SHOWN_CHARS: Final = 40
+_MISSING: Final = object()
+
+# pydantic's error type → (constraint, end of the sentence that begins with the field's name)
+_WORDS: Final = {
+    "missing": ("required", "is required"),
+    "string_type": ("string", "must be a string"),
+    "int_type": ("integer", "must be an integer"),
+    "bool_type": ("boolean", "must be a boolean"),
+    "float_type": ("number", "must be a number"),
+    "finite_number": ("number", "must be a finite number"),
+    "dict_type": ("object", "must be an object"),
+    "model_type": ("object", "must be an object"),
+    "list_type": ("array", "must be an array"),
+}
+_BOUNDS: Final = {
+    "greater_than_equal": ("ge", "at least {}"),
+    "less_than_equal": ("le", "at most {}"),
+    "string_too_short": ("min_length", "at least {} characters long"),
+    "string_too_long": ("max_length", "at most {} characters long"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a payload: where, what it should have been, and the same as the end of a sentence."""
+
+    path: tuple[str | int, ...]
+    constraint: str
+    sentence: str
+
+    @property
+    def field(self) -> str:
+        return ".".join(map(str, self.path))
+
+
+def faults(error: ValidationError) -> Iterator[Fault]:
+    """Everything that pydantic found, in the order of the model's fields."""
+    for found in error.errors(include_url=False, include_input=False):
+        constraint, sentence = _words(found["type"], found["msg"], found.get("ctx") or {})
+        yield Fault(found["loc"], constraint, sentence)
+
+
+def _words(kind: str, message: str, context: dict[str, Any]) -> tuple[str, str]:
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        bound = "non-empty" if (kind, context[key]) == ("string_too_short", 1) else words.format(context[key])
+        return bound, f"must be {bound}"
+    if kind == "literal_error":
+        values = re.findall(r"'([^']*)'", context["expected"])
+        allowed = values[0] if len(values) == 1 else "one of " + ", ".join(values)
+        return allowed, f"must be {allowed}"
+    sentence = message.removeprefix("Value error, ")
+    return constraint_of(sentence), sentence
+
+
+def constraint_of(sentence: str) -> str:
+    """ "must be an ISO 8601 date-time" → "ISO 8601 date-time"."""
+    return sentence.removeprefix("must be ").removeprefix("a ").removeprefix("an ")
+
+
+def secrets_in(*objects: Any) -> frozenset[str]:
+    """The strings that stand under the name of a secret in any of these objects (others than dicts are skipped)."""
+    pairs = ((key, value) for item in objects if isinstance(item, dict) for key, value in item.items())
+    return frozenset(value for key, value in pairs if isinstance(value, str) and len(value) >= _SECRET_MIN_CHARS and key.lower() in SECRET_KEYS)
+
+
+def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
+    """A short description of what stands at a path: the value itself where it is short and no secret, else its kind."""
+    value = root
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            value = _MISSING
+            break
+    secret = any(isinstance(part, str) and part.lower() in SECRET_KEYS for part in path)
+    return _kind(value) if secret or _hides(value, hidden) else describe(value)
+
+
+def describe(value: Any) -> str:
+    """Null, booleans, numbers and strings as JSON, cut after 40 characters; of arrays and objects only the kind."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        shown = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
+        text = jsontext.dumps(shown)
+        return text if len(text) <= _SHOWN_CHARS + 2 else f"{text[:_SHOWN_CHARS]}…"
+    return _kind(value)
+
+
+def _hides(value: Any, hidden: frozenset[str]) -> bool:
+    return isinstance(value, str) and any(secret in value for secret in hidden)
+
+
+def _kind(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return f"array of {len(value)}" if isinstance(value, list) else "object"

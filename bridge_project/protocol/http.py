@@ -1,0 +1,260 @@
+"""Every HTTP body of the contract, one model each (SPEC HTTP endpoints and errors; D8, D9, D32)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from bridge_project.protocol.base import Received, Sent
+from bridge_project.protocol.types import ConnectionMode, Count, EntryType, HealthWord, HookEventName, Number, SessionStatus, Timestamp
+
+# -- sessions ------------------------------------------------------------------------------------------------------------
+
+
+class RecentEvent(Sent):
+    """``tool`` only for events about a tool."""
+
+    type: str
+    timestamp: Timestamp
+    tool: str | None = None
+
+
+class Session(Sent):
+    """``recent_events`` only in the view of a single session: the last 20, newest first (D35)."""
+
+    id: str
+    agent_type: str
+    title: str
+    working_directory: str
+    status: SessionStatus
+    created_at: Timestamp
+    last_activity_at: Timestamp
+    websocket_connected: bool
+    hook_count: Count
+    recent_events: list[RecentEvent] | None = None
+
+
+class SessionList(Sent):
+    sessions: list[Session]
+    total: Count
+
+
+class UserEvent(Received):
+    """The body of POST /sessions/:id/events."""
+
+    type: str
+    content: str
+    metadata: dict[str, Any] | None = None
+
+
+class UserEventAccepted(Sent):
+    """``accepted`` false: an observed session, which hooks cannot control (D39)."""
+
+    accepted: bool
+    event_id: str
+    session_id: str
+
+
+# -- health and info -----------------------------------------------------------------------------------------------------
+
+
+class SystemInfo(Sent):
+    """``memory_mb``: resident memory of the process."""
+
+    platform: str
+    runtime_version: str
+    memory_mb: Number
+
+
+class Health(Sent):
+    status: Literal["healthy"] = "healthy"
+    version: str
+    uptime_seconds: Count
+    connection_mode: ConnectionMode
+    active_sessions: Count
+    active_websockets: Count
+    system: SystemInfo
+    timestamp: Timestamp
+
+
+class DegradedChecks(Sent):
+    websocket_server: HealthWord
+    hook_endpoint: HealthWord
+    agent_sdk: HealthWord
+    disk_space: HealthWord
+
+
+class HealthDegraded(Sent):
+    """Sent with 503."""
+
+    status: Literal["degraded"] = "degraded"
+    version: str
+    checks: DegradedChecks
+    timestamp: Timestamp
+
+
+class InfoLimits(Sent):
+    max_sessions: Count
+    max_websocket_connections: Count
+    max_message_size_mb: Count
+    hook_timeout_seconds: Count
+
+
+class Info(Sent):
+    name: str
+    version: str
+    protocol_version: str
+    features: list[str]
+    supported_agents: list[str]
+    supported_hooks: list[HookEventName]
+    limits: InfoLimits
+
+
+# -- hooks ---------------------------------------------------------------------------------------------------------------
+
+
+class HookEventBody(Received):
+    """The body of POST /hooks/event, as the OpenAPI document shows it; ``parse.parse_hook_event`` is what checks it."""
+
+    event: HookEventName
+    timestamp: Timestamp
+    session_id: str
+    payload: dict[str, Any]
+    event_id: str | None = None
+
+
+class HookBatchBody(Received):
+    """The body of POST /hooks/batch: at most 500 events (D32)."""
+
+    events: list[HookEventBody]
+
+
+class IngestionResult(Sent):
+    received: Literal[True] = True
+    event_id: str
+    broadcast_count: Count
+    timestamp: Timestamp
+
+
+class ValidationErrorItem(Sent):
+    """``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the spec's table (D8)."""
+
+    field: str
+    message: str
+    code: Literal["VALIDATION_ERROR", "PAYLOAD_VALIDATION_ERROR"]
+    rule: str
+
+
+class BatchError(Sent):
+    """``index`` counts from 0 in the batch as sent."""
+
+    index: Count
+    validation_errors: list[ValidationErrorItem]
+
+
+class BatchResult(Sent):
+    """``event_ids`` of the accepted events, in order; ``errors`` of the rejected ones (D32)."""
+
+    received: bool = True
+    count: Count
+    accepted: Count
+    rejected: Count
+    event_ids: list[str]
+    errors: list[BatchError]
+
+
+class ReloadResult(Sent):
+    reloaded: bool
+    timestamp: Timestamp
+    active_hooks: list[HookEventName]
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+
+class TreeEntry(Sent):
+    """``size`` in bytes and ``modified_at`` for files, ``children`` for directories that were opened."""
+
+    name: str
+    type: EntryType
+    size: Count | None = None
+    modified_at: Timestamp | None = None
+    children: list[TreeEntry] | None = None
+
+
+class FileTree(Sent):
+    path: str
+    entries: list[TreeEntry]
+
+
+class FileContent(Sent):
+    path: str
+    content: str
+    size: Count
+    encoding: str
+    modified_at: Timestamp
+
+
+# -- errors --------------------------------------------------------------------------------------------------------------
+
+
+class ErrorBody(Sent):
+    """Every HTTP error (D9). Some codes add a field: ``retry_after`` (whole seconds), ``websocket_url``, ``details``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    error: str
+    message: str
+    code: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
+    request_id: str
+    timestamp: Timestamp
+    documentation_url: str
+    details: dict[str, Any] | None = None
+    retry_after: Count | None = None
+    websocket_url: str | None = None
+
+
+class FieldConstraint(Sent):
+    field: str
+    constraint: str
+
+
+class FieldMessage(Sent):
+    field: str
+    message: str
+
+
+class ValidationFailure(Sent):
+    """A refused hook event: one body that satisfies all three forms of the spec (D8)."""
+
+    received: Literal[False] = False
+    error: str
+    message: str
+    code: str
+    details: FieldConstraint
+    validation_errors: list[ValidationErrorItem]
+    errors: list[FieldMessage]
+    request_id: str
+    timestamp: Timestamp
+    documentation_url: str
+
+
+HTTP_BODIES: tuple[type[Sent] | type[Received], ...] = (
+    Session,
+    SessionList,
+    UserEvent,
+    UserEventAccepted,
+    Health,
+    HealthDegraded,
+    Info,
+    HookEventBody,
+    HookBatchBody,
+    IngestionResult,
+    BatchResult,
+    ReloadResult,
+    FileTree,
+    FileContent,
+    ErrorBody,
+    ValidationFailure,
+)

@@ -1,0 +1,104 @@
+"""Strict JSON in, compact ASCII JSON out: what the bridge accepts as JSON is decided here and nowhere else (D8)."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+from bridge_project.limits import JSON_MAX_DEPTH
+
+INT_MAX_DIGITS: Final = 4300  # what Python reads at most by default; more digits cost quadratic time
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+class JsonError(ValueError):
+    """The text is no JSON that the bridge takes; the text of the error is one short reason that repeats none of the input."""
+
+
+def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
+    """The value of a JSON text. Of a key that comes twice the last one counts; NUL inside strings is kept.
+
+    ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a few more than the bridge takes,
+    for the envelopes around a hook event. Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity,
+    numbers that do not fit (1e400, more than 4300 digits), deeper nesting, lone surrogates (escaped ones too), and whatever else is
+    not JSON.
+    """
+    text = _text(data)
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JsonError(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise JsonError(f"nested more than {max_depth} deep") from None
+    if text.count("[") + text.count("{") > max_depth:
+        _check_depth(value, max_depth)
+    if "\\ud" in text or "\\uD" in text:
+        _check_escaped(value)
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Compact ASCII JSON. Raises ValueError on NaN and infinities, TypeError on what JSON has no word for."""
+    return _ENCODER.encode(value)
+
+
+def _text(data: bytes | str) -> str:
+    if isinstance(data, str):
+        text = data
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise JsonError("a lone surrogate, which is no Unicode character") from None
+    else:
+        try:
+            text = bytes(data).decode()
+        except UnicodeDecodeError as error:
+            raise JsonError(f"not UTF-8 (byte {error.start})") from None
+    if text.startswith("\ufeff"):
+        raise JsonError("begins with a byte order mark, which JSON has not")
+    return text
+
+
+def _check_depth(value: Any, max_depth: int) -> None:
+    # By levels rather than by recursion: the cost is one pass over the containers, whatever their shape.
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(max_depth):
+        if not level:
+            return
+        level = [child for item in level for child in (item.values() if type(item) is dict else item) if type(child) in (dict, list)]
+    if level:
+        raise JsonError(f"nested more than {max_depth} deep")
+
+
+def _check_escaped(value: Any) -> None:
+    # Pairs are one character by now, so that only a lone half cannot be written as UTF-8.
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise JsonError(f"a lone surrogate (\\u{ord(error.object[error.start]):04x}), which is no Unicode character") from None
+
+
+def _int(digits: str) -> int:
+    if len(digits) > INT_MAX_DIGITS and len(digits.lstrip("-")) > INT_MAX_DIGITS:
+        raise JsonError(f"a number of more than {INT_MAX_DIGITS} digits")
+    try:
+        return int(digits)
+    except ValueError:  # the interpreter was told to read fewer
+        raise JsonError("a number of too many digits") from None
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise JsonError("a number too large for a double")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise JsonError(f"not JSON: {name} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_int=_int, parse_float=_float, parse_constant=_constant)

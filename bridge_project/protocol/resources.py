@@ -1,0 +1,95 @@
+"""The resources that messages are made of: session info, tool outcomes, git and file entries, violations (SPEC Resources and their fields)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge_project.protocol.base import Sent
+from bridge_project.protocol.types import Count, DiffLineType, EntryType, GitFileStatus, Number
+
+
+class SessionInfo(Sent):
+    session_id: str
+    agent: str
+    title: str
+    working_directory: str | None = None
+
+
+class HealthChecks(Sent):
+    tls_valid: bool
+    clock_sync: bool
+    version_compatible: bool
+    token_permissions: bool
+
+
+class ToolOutcome(Sent):
+    success: bool
+    content: str
+    diff: Any = None
+    metadata: dict[str, Any] | None = None
+    error: str | None = None
+    duration_ms: Count | None = None
+
+
+class ToolErrorDetails(Sent):
+    exit_code: int | None = None
+    stderr: str | None = None
+    stdout: str | None = None
+    execution_time_ms: Number | None = None
+
+
+class GitChange(Sent):
+    path: str
+    status: GitFileStatus
+    additions: Count
+    deletions: Count
+
+
+class GitCommitSummary(Sent):
+    hash: str
+    summary: str
+    files_changed: Count
+    additions: Count
+    deletions: Count
+
+
+class DiffLine(Sent):
+    type: DiffLineType
+    content: str
+
+
+class DiffHunk(Sent):
+    header: str
+    old_start: Count
+    old_lines: Count
+    new_start: Count
+    new_lines: Count
+    lines: list[DiffLine]
+
+
+class DiffFile(Sent):
+    path: str
+    old_path: str
+    new_path: str
+    status: GitFileStatus
+    additions: Count
+    deletions: Count
+    hunks: list[DiffHunk]
+    old_mode: str | None = None
+    new_mode: str | None = None
+
+
+class DirectoryEntry(Sent):
+    """``size`` in bytes, files only."""
+
+    name: str
+    type: EntryType
+    size: Count | None = None
+
+
+class Violation(Sent):
+    """``received`` is a short description of what was sent, never a secret."""
+
+    field: str
+    constraint: str
+    received: str

@@ -1,0 +1,192 @@
+"""What counts as JSON (D8): every refusal, and that ordinary values survive the round trip."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge_project import limits
+from bridge_project.protocol import jsontext
+from bridge_project.protocol.jsontext import JsonError, dumps, loads
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_every_value_survives_the_round_trip(value: Any) -> None:
+    text = dumps(value)
+    assert text.isascii()
+    assert loads(text) == value
+    assert loads(text.encode()) == value
+    assert loads(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
+    try:
+        value = loads(junk)
+    except JsonError:
+        return
+    assert value == json.loads(junk)
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from('[]{}",:\\ud8e1.-0 NaIfity\ud800\ufeff'), max_size=60))
+def test_text_made_of_json_marks_raises_nothing_but_json_error(junk: str) -> None:
+    try:
+        value = loads(junk)
+    except JsonError:
+        return
+    assert loads(dumps(value)) == value
+
+
+@settings(deadline=None)
+@given(st.lists(st.booleans(), max_size=2 * limits.JSON_MAX_DEPTH), st.integers(0, 3))
+def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], siblings: int) -> None:
+    text = "0"
+    for is_object in kinds:
+        text = f'{{"[":{text}}}' if is_object else "[" + text + ",[]" * siblings + "]"
+    depth = len(kinds) + (1 if siblings and kinds and not kinds[0] else 0)
+    if depth <= limits.JSON_MAX_DEPTH:
+        loads(text)
+    else:
+        with pytest.raises(JsonError, match="nested more than 100 deep"):
+            loads(text)
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_million_levels_are_refused_like_a_hundred_and_one(opening: str, closed: bool) -> None:
+    closing = {"[": "]", "{": "}"}
+    text = opening * 1_000_000 + "0" + ("".join(closing[c] for c in reversed(opening) if c in closing) * 1_000_000 if closed else "")
+    with pytest.raises(JsonError, match="nested more than 100 deep"):
+        loads(text)
+
+
+def test_brackets_inside_strings_are_no_nesting() -> None:
+    assert loads(dumps(["[" * 1000])) == ["[" * 1000]
+    assert loads(dumps("[" * 1000)) == "[" * 1000
+
+
+def test_many_siblings_are_no_nesting() -> None:
+    assert loads("[" + ",".join(["[]"] * 1000) + "]") == [[]] * 1000
+
+
+def test_a_reader_may_allow_more_depth() -> None:
+    text = "[" * 104 + "]" * 104
+    with pytest.raises(JsonError):
+        loads(text)
+    loads(text, max_depth=104)
+    with pytest.raises(JsonError, match="more than 103 deep"):
+        loads(text, max_depth=103)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not JSON"),
+        (b" ", "not JSON"),
+        (b"{", "not JSON"),
+        (b"{}x", "not JSON"),
+        (b"{'a': 1}", "not JSON"),
+        (b"[1,]", "not JSON"),
+        (b"01", "not JSON"),
+        (b"\xff{}", "not UTF-8"),
+        (b'"\xed\xa0\x80"', "not UTF-8"),
+        (b'"\xc0\x80"', "not UTF-8"),
+        ("{}".encode("utf-16"), "not UTF-8"),
+        ("[]".encode("utf-32-le"), "not JSON"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        ("\ufeff{}", "byte order mark"),
+        (b"NaN", "NaN is no JSON number"),
+        (b'{"a": [Infinity]}', "Infinity is no JSON number"),
+        (b"-Infinity", "-Infinity is no JSON number"),
+        (b"1e400", "too large"),
+        (b'{"a": -1E+999}', "too large"),
+        (b"9" * 4301, "more than 4300 digits"),
+        (b"-" + b"9" * 4301, "more than 4300 digits"),
+        (b'"\\ud800"', r"lone surrogate \(\\ud800\)"),
+        (b'"\\uDFFF x"', "lone surrogate"),
+        (b'"\\ude00\\ud83d"', "lone surrogate"),
+        (b'{"\\ud83d": 1}', "lone surrogate"),
+        (b'[[["a", {"b": "\\ud83d\\ud83d\\ude00"}]]]', "lone surrogate"),
+        ('"\ud800"', "lone surrogate"),
+        (b'"a\nb"', "not JSON"),
+        (b'"a\x00b"', "not JSON"),
+        (b"\x00", "not JSON"),
+    ],
+)
+def test_it_refuses(data: bytes | str, reason: str) -> None:
+    with pytest.raises(JsonError, match=reason):
+        loads(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b' {"a" : 1}\r\n\t', {"a": 1}),
+        (b'{"a": 1, "a": 2}', {"a": 2}),
+        (b'"a\\u0000b"', "a\x00b"),
+        (b'"\\ud83d\\ude00"', "😀"),
+        (b'"\\\\ud800"', "\\ud800"),
+        ('"😀"', "😀"),
+        (b"1e-400", 0.0),
+        (b"1.7976931348623157e308", 1.7976931348623157e308),
+        (b"9" * 4300, int("9" * 4300)),
+        (b"-" + b"9" * 4300, -int("9" * 4300)),
+        (b'"' + b"9" * 5000 + b'"', "9" * 5000),
+    ],
+)
+def test_it_takes(data: bytes | str, value: Any) -> None:
+    assert loads(data) == value
+
+
+def test_the_reason_repeats_none_of_the_input() -> None:
+    with pytest.raises(JsonError) as caught:
+        loads('{"token": "very-secret" oops}')
+    assert "secret" not in str(caught.value)
+    assert "oops" not in str(caught.value)
+
+
+def test_the_digits_of_integers_are_bounded_also_where_the_interpreter_is_told_not_to() -> None:
+    before = sys.get_int_max_str_digits()
+    try:
+        sys.set_int_max_str_digits(0)
+        with pytest.raises(JsonError):
+            loads(b"9" * 4301)
+        sys.set_int_max_str_digits(640)
+        with pytest.raises(JsonError, match="too many digits"):
+            loads(b"9" * 641)
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [math.nan]])
+def test_dumps_writes_no_nan(value: Any) -> None:
+    with pytest.raises(ValueError):
+        dumps(value)
+
+
+def test_dumps_is_compact_and_ascii() -> None:
+    assert dumps({"a": [1, 2.5, None, True], "ü": "\x00"}) == '{"a":[1,2.5,null,true],"\\u00fc":"\\u0000"}'
+
+
+def test_ordinary_bodies_are_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walked(*_: Any) -> None:
+        raise AssertionError("walked")
+
+    monkeypatch.setattr(jsontext, "_check_depth", walked)
+    monkeypatch.setattr(jsontext, "_check_escaped", walked)
+    assert loads(b'{"a": [{"b": []}], "c": "\\u00fc"}') == {"a": [{"b": []}], "c": "ü"}

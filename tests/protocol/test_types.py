@@ -1,0 +1,159 @@
+"""Timestamps, session ids and versions (SPEC Conventions and Versioning; STACK: the platform's own types are too lax)."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from bridge_project import limits
+from bridge_project.protocol.types import HOOK_EVENTS, SemVer, SessionId, Timestamp, is_uuid, is_uuid4, now_text, parse_timestamp
+
+TIMESTAMP = TypeAdapter(Timestamp)
+SESSION_ID = TypeAdapter(SessionId)
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00+00:00"),
+        ("2026-01-31T12:00:00.123Z", "2026-01-31T12:00:00.123000+00:00"),
+        ("2026-01-31T12:00:00.5+00:00", "2026-01-31T12:00:00.500000+00:00"),
+        ("2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00.123456+00:00"),
+        ("2026-01-31t12:00:00z", "2026-01-31T12:00:00+00:00"),
+        ("2026-01-31 12:00:00Z", "2026-01-31T12:00:00+00:00"),
+        ("2026-01-31T12:00:00", "2026-01-31T12:00:00+00:00"),
+        ("2026-01-31T12:00Z", "2026-01-31T12:00:00+00:00"),
+        ("2026-01-31T12:00:00,25Z", "2026-01-31T12:00:00.250000+00:00"),
+        ("2026-01-31T12:00:00+05:30", "2026-01-31T06:30:00+00:00"),
+        ("2026-01-31T12:00:00-0800", "2026-01-31T20:00:00+00:00"),
+        ("2026-01-31T12:00:00+01", "2026-01-31T11:00:00+00:00"),
+        ("2026-01-31T12:00:00-00:00", "2026-01-31T12:00:00+00:00"),
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00+00:00"),
+        ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00+00:00"),
+    ],
+)
+def test_timestamps_are_read(text: str, utc: str) -> None:
+    moment = parse_timestamp(text)
+    assert moment.isoformat() == utc
+    assert moment.tzinfo is UTC
+    assert TIMESTAMP.validate_python(text) == text, "kept as sent"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-01-31",
+        "1700000000",
+        "1700000000.5",
+        "12:00:00",
+        "2026-01-31T",
+        "2026-01-31T12Z",
+        "2026-01-31T12:00:00.Z",
+        "2026-01-31T12:00:00.1234567890Z",
+        "2026-01-31T12:00.5Z",
+        "2026-01-31T12:00:00 Z",
+        " 2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00Z\n",
+        "2026-02-30T12:00:00Z",
+        "2025-02-29T00:00:00Z",
+        "2026-13-01T12:00:00Z",
+        "2026-01-31T24:00:00Z",
+        "2026-01-31T12:60:00Z",
+        "2026-01-31T12:00:61Z",
+        "2026-01-31T12:00:00+24:00",
+        "2026-01-31T12:00:00+05:60",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:60Z",
+        "٢٠٢٦-01-31T12:00:00Z",
+        "20260131T120000Z",
+        "31/01/2026 12:00:00",
+        "Sat, 31 Jan 2026 12:00:00 GMT",
+        "now",
+    ],
+)
+def test_what_is_no_timestamp_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_timestamp(text)
+    with pytest.raises(ValidationError):
+        TIMESTAMP.validate_python(text)
+
+
+@pytest.mark.parametrize("value", [1700000000, 1.5, None, True, datetime(2026, 1, 31, tzinfo=UTC), b"2026-01-31T12:00:00Z"])
+def test_a_timestamp_is_a_string(value: object) -> None:
+    with pytest.raises(ValidationError):
+        TIMESTAMP.validate_python(value, strict=True)
+
+
+@settings(deadline=None)
+@given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-23 * 60 - 59, 23 * 60 + 59))  # noqa: DTZ001
+def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minutes: int) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert parse_timestamp(moment.isoformat()) == moment
+    assert parse_timestamp(moment.isoformat(" ")) == moment
+    written = now_text(moment)
+    assert written.endswith("Z")
+    assert timedelta(0) <= moment - parse_timestamp(written) < timedelta(milliseconds=1)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40) | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?", fullmatch=True))
+def test_any_text_is_a_moment_in_utc_or_a_value_error(text: str) -> None:
+    try:
+        moment = parse_timestamp(text)
+    except ValueError:
+        return
+    assert moment.utcoffset() == timedelta(0)
+
+
+def test_the_bridge_writes_utc_milliseconds_z() -> None:
+    assert now_text(datetime(2026, 1, 31, 14, 0, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-31T12:00:00.999Z"
+    assert abs(parse_timestamp(now_text()) - datetime.now(UTC)) < timedelta(seconds=5)
+    with pytest.raises(ValueError):
+        now_text(datetime(2026, 1, 31))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("text", ["a", " a ", "5f0c1f9e-6a57-4c43-9d0e-0d1d5f8b8a11", "Sitzung-äöü-😀", "x" * limits.SESSION_ID_MAX_CHARS])
+def test_session_ids_are_taken_as_they_are(text: str) -> None:
+    assert SESSION_ID.validate_python(text) == text
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u00a0", "a\x00b", "x" * (limits.SESSION_ID_MAX_CHARS + 1), "a\ud800"])
+def test_unusable_session_ids_are_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        SESSION_ID.validate_python(text)
+
+
+def test_versions_compare_by_number() -> None:
+    order = ["0.9.9", "1.0.0", "1.0.10", "1.9.0", "1.10.0", "2.0.0"]
+    versions = [SemVer.parse(text) for text in order]
+    assert all(lower < higher for lower, higher in itertools.pairwise(versions))
+    assert list(map(str, versions)) == order
+    assert SemVer.parse("1.2.3-beta.1+42") == SemVer(1, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.0", "1.0.0.0", "v1.0.0", "1.0.x", "-1.0.0", "1.0.0 ", "1.0.0\n", "1.0.0-", "1.0.1234567", "１.0.0"])
+def test_what_is_no_version_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        SemVer.parse(text)
+
+
+def test_uuids() -> None:
+    four, one = "C56A4180-65AA-42EC-A945-5FD21DEC0538", "c56a4180-65aa-12ec-a945-5fd21dec0538"
+    assert is_uuid(four)
+    assert is_uuid(one)
+    assert is_uuid4(four)
+    assert not is_uuid4(one)
+    for text in ("", "auth-001", four + "\n", f"{{{four}}}", four.replace("-", ""), four.replace("A945", "C945")):
+        assert not is_uuid4(text)
+    assert not is_uuid(four.replace("-", ""))
+
+
+def test_the_nine_hook_events() -> None:
+    assert len(HOOK_EVENTS) == 9
