@@ -1,0 +1,158 @@
+"""Django's settings, all derived from ``conf``; nothing here reads the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge_project import PROTOCOL_VERSION, transport
+from bridge_project.conf import PROJECT_DIR, conf
+from bridge_project.database import databases
+
+BASE_DIR = PROJECT_DIR
+SECRET_KEY = conf.secret("django_secret")
+DEBUG = False
+# Host names are checked by rest.HostMiddleware against what the certificate and D18 say, which can change while the bridge runs.
+ALLOWED_HOSTS = ["*"]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "corsheaders",
+    "axes",
+    "bridge_project.apps.KernelConfig",
+    "devices_app",
+    "sessions_app",
+    "files_app",
+    "hooks_app",
+]
+
+MIDDLEWARE = [
+    "bridge_project.rest.RequestMiddleware",
+    "bridge_project.rest.HostMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "bridge_project.urls"
+ASGI_APPLICATION = "bridge_project.asgi.application"
+APPEND_SLASH = False
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES = databases(conf)
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others out.
+CACHES: dict[str, Any] = {
+    "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "rates", "OPTIONS": {"MAX_ENTRIES": 100_000}},
+    "rates": {"BACKEND": "bridge_project.ratelimit.SteadyCache"},
+}
+if conf.redis_url:
+    CACHES["default"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": conf.redis_url,
+        "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
+    }
+    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [conf.redis_url]}}}
+else:
+    CACHES["default"] = CACHES["local"]
+    CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+RATELIMIT_USE_CACHE = "rates"
+
+# One process without Redis counts in its own memory, and with Redis the fallback of D46 is deliberate: what these checks warn of is the design.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
+
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = 0.25  # hours
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_CLIENT_IP_CALLABLE = "bridge_project.rest.client_address"
+AXES_VERBOSE = False
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["devices_app.authentication.BearerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["bridge_project.rest.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["bridge_project.rest.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "bridge_project.schema.EndpointSchema",
+    "EXCEPTION_HANDLER": "bridge_project.rest.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Bridge",
+    "DESCRIPTION": "The HTTP interface of the bridge between coding agents and paired devices.",
+    "VERSION": PROTOCOL_VERSION,
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": ["bridge_project.schema.add_errors"],
+}
+
+CORS_ALLOW_ALL_ORIGINS = conf.bridge_cors_allow_all
+CORS_ALLOWED_ORIGINS = [] if conf.bridge_cors_allow_all else [o for o in conf.bridge_allowed_origins if transport.is_web_origin(o)]
+CORS_ALLOW_METHODS = ["GET", "POST", "OPTIONS"]
+CORS_ALLOW_HEADERS = ["Authorization", "Content-Type", "X-Request-ID"]
+CORS_EXPOSE_HEADERS = ["X-Request-ID", "Retry-After"]
+CORS_PREFLIGHT_MAX_AGE = 86400
+CORS_URLS_REGEX = r"^/(api/v1|hooks)/"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+STATIC_URL = "/static/"
+STATIC_ROOT = conf.bridge_data_dir / "static"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+SESSION_COOKIE_SECURE = True
+SESSION_COOKIE_NAME = "__Host-bridge-session"
+CSRF_COOKIE_SECURE = True
+CSRF_COOKIE_NAME = "__Host-bridge-csrf"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "no-referrer"
+SECURE_HSTS_SECONDS = 0  # never with an own certificate (D19): a browser would refuse the bridge for ever after
+X_FRAME_OPTIONS = "DENY"
+CSRF_TRUSTED_ORIGINS = [conf.bridge_public_url] if conf.bridge_public_url.startswith("https://") else []
+
+# The edge has capped the body already (server.py); Django's own cap would answer in HTML.
+DATA_UPLOAD_MAX_MEMORY_SIZE = None
+
+LOGGING_CONFIG = "bridge_project.logs.configure"
+LOGGING: dict[str, Any] = {"version": 1}  # Django does not call the line above when this is empty

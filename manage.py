@@ -1,0 +1,31 @@
+#!/usr/bin/env python
+"""Django's command line, with one-line answers to wrong settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
+    try:
+        from bridge_project.conf import ConfError
+    except ImportError as error:
+        print(f"{error}. Run `make run` once: it installs what the bridge needs.", file=sys.stderr)
+        return 1
+    except ValueError as error:  # ConfError cannot be imported when the settings, read at import, are wrong
+        print(f"Settings: {error}", file=sys.stderr)
+        return 1
+    from django.core.management import execute_from_command_line
+
+    try:
+        execute_from_command_line(sys.argv)
+    except ConfError as error:
+        print(f"Settings: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
