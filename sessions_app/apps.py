@@ -1,0 +1,18 @@
+"""The sessions room as a Django application."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class SessionsConfig(AppConfig):
+    name = "sessions_app"
+    verbose_name = "Agent sessions"
+
+    def ready(self) -> None:
+        from bridge_project import background, health
+        from sessions_app import housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
+
+        background.register("sessions", housekeeping.start, housekeeping.stop)
+        health.register_count("active_sessions", presence.active_sessions)
+        health.register_count("active_websockets", presence.active_websockets)

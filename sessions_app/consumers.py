@@ -1,0 +1,239 @@
+"""The only socket code: frames in, frames out, and the clocks that end a connection (D21 to D30)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import Error as DatabaseError
+from pydantic import BaseModel
+
+from bridge_project import limits, ratelimit
+from bridge_project.conf import conf
+from bridge_project.database import writers
+from bridge_project.dispatch import Refused, connection_error_payload, error_payload, handler_of
+from bridge_project.errors import BridgeError
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
+from devices_app.models import Device
+from sessions_app import handlers, presence
+from sessions_app.connection import Conversation
+from sessions_app.delivery import Delivery
+from sessions_app.hub import group_of, hub
+from sessions_app.receipts import Receipts
+
+log = structlog.get_logger("bridge.socket")
+
+UNMETERED = {"heartbeat_ping", "notification_ack"}  # D17
+WATCH_SECONDS = 1.0
+LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and not at all for a stranger
+
+
+class BridgeConsumer(AsyncWebsocketConsumer):
+    """One WebSocket. Handlers answer through ``reply``; ``delivery`` sends what the log holds."""
+
+    async def connect(self) -> None:
+        handlers.load()
+        self.transport = self.scope["bridge"]
+        self.socket = self.scope["bridge.socket"]
+        self.talk = Conversation()
+        self.budget = ratelimit.MessageBudget()
+        self.device: Device | None = None
+        self.connection_id: int | None = None
+        self.delivery: Delivery | None = None
+        self.receipts: Receipts | None = None
+        self.over = False
+        self._opened = time.monotonic()
+        self._tasks: set[asyncio.Task[None]] = set()
+        await self.accept()
+        self.spawn(self._watch())
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the conversation, for as long as the connection lasts."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("socket_task_failed", device=self.device_id, exc_info=error)
+            self.spawn(self.end("BRIDGE_ERROR", 1011))
+
+    # -- in --------------------------------------------------------------------------------------------------------------
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self.over:
+            return
+        message_id, type_ = None, None
+        try:
+            message = await self._parse(text_data if text_data is not None else bytes_data or b"")
+            message_id, type_ = message.id, message.type
+            await self._act_on(message)
+        except ProtocolInvalid as invalid:
+            await self._invalid(invalid)
+        except Refused as refused:
+            await self.refuse(refused, message_id)
+        except BridgeError as error:
+            await self.send_payload(error_payload(error, _session_id(message)), id=message_id)
+        except DatabaseError as error:
+            log.error("database_unavailable", type=type_, error=error.__class__.__name__)
+            await self.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message_id)
+        except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
+            log.exception("handler_failed", type=type_, id=message_id, device=self.device_id)
+            await self.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message_id)
+
+    async def _parse(self, data: str | bytes) -> ClientMessage:
+        if len(data) > LARGE_MESSAGE:
+            if self.device is None:
+                raise ProtocolInvalid("A message this large is not read before auth.", [{"field": "message", "constraint": f"at most {LARGE_MESSAGE} characters", "received": str(len(data))}])
+            return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)  # seconds, at worst
+        return parse_client(data, strict_ids=conf.bridge_strict_protocol)
+
+    async def _act_on(self, message: ClientMessage) -> None:
+        self.talk.admit(message.type)
+        self._meter(message.type)
+        await handler_of(message)(self, message)
+
+    def _meter(self, type_: str | None) -> None:
+        if type_ not in UNMETERED and (wait := self.budget.take()) is not None:
+            raise BridgeError("RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait})
+
+    async def _invalid(self, invalid: ProtocolInvalid) -> None:
+        error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
+        try:
+            self._meter(invalid.type)
+        except BridgeError as limited:
+            error = limited
+        await self.send_payload(error_payload(error), id=invalid.id)
+
+    # -- out -------------------------------------------------------------------------------------------------------------
+
+    async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
+        """Send a message that is not a row of the log; ``id``: the request's, in a reply."""
+        await self.send_frame(encode(payload, id=id))
+
+    async def reply(self, message: ClientMessage, payload: BaseModel) -> None:
+        await self.send_payload(payload, id=message.id)
+
+    async def send_frame(self, message: Encoded) -> None:
+        await self._send_text(message.text)
+
+    async def _send_text(self, text: str) -> None:
+        if not self.over:
+            await self.send(text_data=text)
+
+    async def _send_row(self, text: str) -> None:
+        """Send a row of the log at the pace of the socket: what waits in memory stays bounded (D30)."""
+        await self.socket.drain()
+        await self._send_text(text)
+
+    async def refuse(self, error: BridgeError, id: str | None = None) -> None:
+        """``connection_error`` and a close."""
+        await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
+        await self._close(error.row.close)
+
+    async def end(self, code: str, close: int | None = None) -> None:
+        """``error`` and a close, for what is no fault of the conversation."""
+        error = BridgeError(code)
+        await self.send_payload(error_payload(error))
+        await self._close(close or error.row.close)
+
+    async def _close(self, code: int | None) -> None:
+        if not self.over:
+            self.over = True
+            await self.close(code=code)
+
+    # -- the life of the connection --------------------------------------------------------------------------------------
+
+    @property
+    def device_id(self) -> int | None:
+        return self.device.pk if self.device else None
+
+    @property
+    def joined(self) -> dict[str, int]:
+        return self.talk.joined
+
+    async def authenticated(self, device: Device) -> None:
+        """Take the device's place: an older connection of it goes first (D23). Raises Refused RATE_LIMITED when there is none."""
+        for older in [listener for listener in hub.listeners if listener.device_id == device.pk]:
+            await older.retire("CONN_REPLACED")
+        self.device = device
+        try:
+            self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, self.transport.client)
+        except BridgeError as error:
+            raise Refused(error.code, error.message) from None
+        self.receipts = Receipts(device.pk)
+        self.delivery = Delivery(device, self._send_row, self.receipts, hub)
+        hub.listeners.add(self)
+
+    def deliver(self) -> None:
+        """Start sending what the log holds for the device (D28)."""
+        assert self.delivery is not None
+        self.spawn(self.delivery.run())
+
+    def wake(self) -> None:
+        if self.delivery is not None:
+            self.delivery.wake()
+
+    async def retire(self, code: str) -> None:
+        """End this connection from outside; when it returns, nothing more is sent and all that was acknowledged is stored."""
+        hub.listeners.discard(self)
+        error = BridgeError(code)
+        if code == "CONN_REPLACED":
+            await self.end(code)
+        else:
+            await self.refuse(error)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        for task in tuple(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        if self.receipts is not None:
+            await self.receipts.flush()
+
+    async def join_group(self, feed_id: int) -> None:
+        """Hear the bell of a feed from other processes."""
+        if conf.redis_url:
+            await self.channel_layer.group_add(group_of(feed_id), self.channel_name)
+
+    async def leave_group(self, feed_id: int) -> None:
+        if conf.redis_url:
+            await self.channel_layer.group_discard(group_of(feed_id), self.channel_name)
+
+    async def log_grew(self, event: dict[str, Any]) -> None:
+        """The channel layer's bell: another process has appended to a feed of ours."""
+        hub.heard(event["upto"])
+
+    async def disconnect(self, code: int) -> None:
+        self.over = True
+        hub.listeners.discard(self)
+        await self._settle()
+        if self.connection_id is not None:
+            try:
+                await writers.run(presence.close_connection, self.connection_id)
+            except DatabaseError as error:  # its lease runs out with the process's
+                log.warning("connection_not_removed", error=error.__class__.__name__)
+
+    async def _watch(self) -> None:
+        """The clocks: `auth` within 10 s, a frame every 45 s, and a socket that takes what it is sent."""
+        while not self.over:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            if self.device is None:
+                if now - self._opened > limits.AUTH_WAIT_SECONDS:
+                    await self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds."))
+            elif self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS:
+                await self._close(4413)
+                self.socket.abort()  # the close frame waits behind what the peer does not read
+            elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
+                await self.refuse(Refused("CONN_TIMEOUT"))
+
+
+def _session_id(message: ClientMessage) -> str | None:
+    return getattr(message.payload, "session_id", None)

@@ -1,0 +1,145 @@
+"""What one socket is sent from the log, and when: the backlog, joined sessions, live rows; each row once and in order (D26 to D28)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+from django.db import Error as DatabaseError
+from django.utils import timezone
+
+from bridge_project import limits
+from bridge_project.database import readers
+from bridge_project.protocol.catalogue import Encoded, encode
+from devices_app.models import Device
+from sessions_app import cursors, log, notices
+from sessions_app.hub import Hub
+from sessions_app.models import Feed, LogHead
+from sessions_app.outbox import Row
+from sessions_app.receipts import Receipts
+
+logger = structlog.get_logger("bridge.delivery")
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits for a device: where to start in each feed, up to which row, and what is gone."""
+
+    positions: dict[int, int]
+    upto: int
+    gaps: list[tuple[log.Gap, str | None]]
+
+
+def backlog_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, int]) -> Backlog:
+    """The backlog of all observed feeds and the one for all (``feed_ids`` None), or of the named feeds.
+
+    ``known`` are positions of this connection, which stand over the device's cursors.
+    """
+    upto = log.head_seq()  # read first: what commits from here on is live
+    positions = cursors.positions(device) | known
+    feeds = log.has_news(positions, device.start_seq) if feed_ids is None else list(Feed.objects.filter(pk__in=list(feed_ids)))
+    start = {feed.pk: positions.get(feed.pk, device.start_seq) for feed in feeds}
+    now, total = timezone.now(), LogHead.objects.filter(pk=1).values_list("bytes", flat=True).first() or 0
+    gaps = [found for feed in feeds if (found := log.gap(feed, start[feed.pk], total, now))]
+    return Backlog(start, upto, [(found, notices.session_of(found.feed_id)) for found in gaps])
+
+
+class Delivery:
+    """The one sender of log rows on a connection.
+
+    ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every live feed (``feeds``) has been sent: from
+    there on one number stands for all of them, and rows go out in the order of the log.
+    """
+
+    def __init__(self, device: Device, send: Callable[[str], Awaitable[None]], receipts: Receipts, hub: Hub) -> None:
+        self._device = device
+        self._send = send
+        self._receipts = receipts
+        self._hub = hub
+        self._wake = asyncio.Event()
+        self._joins: list[int] = []
+        self.sent: dict[int, int] = {}
+        self.feeds: set[int] = set()
+        self.live = 0
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def join(self, feed_id: int) -> None:
+        """Send the feed's backlog, then its live rows."""
+        self._joins.append(feed_id)
+        self.wake()
+
+    def leave(self, feed_id: int) -> None:
+        self.feeds.discard(feed_id)
+        self._joins = [joining for joining in self._joins if joining != feed_id]
+
+    async def run(self) -> None:
+        """Deliver until cancelled; while the database is away, wait for it and go on where this connection stands."""
+        while True:
+            try:
+                await self._run()
+            except DatabaseError as error:
+                logger.warning("delivery_waits_for_database", device=self._device.pk, error=error.__class__.__name__)
+                await asyncio.sleep(limits.POLL_SECONDS)
+
+    async def _run(self) -> None:
+        if not self.feeds:
+            backlog = await readers.run(backlog_of, self._device, None, self.sent)
+            await self._send_backlog(backlog)
+            self.live = backlog.upto
+            self.feeds.add(Feed.ALL)
+        self.wake()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._joins:
+                await self._join(self._joins[0])
+            await self._send_live()
+
+    async def _join(self, feed_id: int) -> None:
+        """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
+        if feed_id not in self.feeds:
+            backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
+            await self._send_backlog(Backlog(backlog.positions, self.live, backlog.gaps))
+        if feed_id in self._joins:  # it has not been left meanwhile
+            self._joins.remove(feed_id)
+            self.feeds.add(feed_id)
+
+    async def _send_backlog(self, backlog: Backlog) -> None:
+        for found, session_id in backlog.gaps:
+            notice: Encoded = encode(notices.gap(session_id))
+            self._receipts.gap_said(notice.id, found.feed_id, found.through)
+            await self._send(notice.text)
+            self.sent[found.feed_id] = found.through
+        reader = log.Reader(backlog.positions, backlog.upto)
+        while page := await readers.run(reader.page):
+            for row in page:
+                await self._send_row(row)
+
+    async def _send_live(self) -> None:
+        while self.live < self._hub.head:
+            rows = self._hub.after(self.live)
+            if rows is None:
+                upto = await readers.run(log.head_seq)
+                reader = log.Reader({feed_id: self.live for feed_id in self.feeds}, upto)
+                while page := await readers.run(reader.page):
+                    await self._send_live_rows(page)
+                self.live = max(self.live, upto)
+            elif rows:
+                await self._send_live_rows(rows)
+                self.live = rows[-1].seq
+            else:
+                return
+
+    async def _send_live_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.feed_id in self.feeds:  # asked for each row: the session may be left in between
+                await self._send_row(row)
+            self.live = row.seq
+
+    async def _send_row(self, row: Row) -> None:
+        self.sent[row.feed_id] = row.seq
+        await self._send(row.frame)

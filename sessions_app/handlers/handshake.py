@@ -1,0 +1,165 @@
+"""auth, health_check, acknowledge_warning, heartbeats (SPEC Connection phases; D15, D16, D20 to D25)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge_project import __version__, agents, limits, ratelimit
+from bridge_project.conf import conf
+from bridge_project.database import readers, writers
+from bridge_project.dispatch import Refused, handles
+from bridge_project.errors import BridgeError
+from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
+from bridge_project.protocol.catalogue import Phase
+from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
+from bridge_project.transport import connection_mode_description, websocket_url
+from devices_app import pairing, tokens
+from sessions_app.connection import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
+from sessions_app.consumers import BridgeConsumer
+from sessions_app.models import Session
+
+WARNINGS = {
+    WARNING_DIRECT_PUBLIC: "The bridge is reached over a public address without a tunnel. Acknowledge it, or use a mesh or a tunnel.",
+    WARNING_CLOCK_SKEW: "The clocks of this device and of the bridge are more than 5 minutes apart. Set them, or times will look wrong.",
+}
+
+
+@handles(c.Auth)
+async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
+    payload: c.Auth = message.payload
+    _check_version(payload.client_version, known=await _known(payload.token))
+    try:
+        device = await writers.run(
+            pairing.authenticate,
+            payload.token,
+            client_device_id=payload.device_id,
+            platform=payload.platform,
+            client_version=payload.client_version,
+            address=socket.transport.client,
+        )
+    except BridgeError as error:
+        raise await _failed(socket, error) from None
+    await socket.authenticated(device)
+    socket.talk.phase = Phase.AUTHENTICATED
+    await socket.reply(message, await _connection_ack(socket))
+    if socket.transport.mode != "direct_public":
+        socket.deliver()
+
+
+async def _known(token: str) -> bool:
+    principal = await readers.run(tokens.identify, token)
+    return principal is not None and principal.device is not None
+
+
+def _check_version(version: str, *, known: bool) -> None:
+    """Raise Refused VERSION_INCOMPATIBLE with the reason (SPEC Versioning). A stranger is not told: his token fails first."""
+    if not known:
+        return
+    try:
+        client = SemVer.parse(version)
+    except ValueError:
+        violation = {"field": "payload.client_version", "constraint": "major.minor.patch", "received": version[:64]}
+        raise BridgeError("PROTO_INVALID_MESSAGE", "client_version is not major.minor.patch.", violations=[violation]) from None
+    lowest, highest = SemVer.parse(conf.bridge_min_client_version), SemVer.parse(conf.bridge_max_client_version)
+    reason = "CLIENT_TOO_OLD" if client < lowest else "CLIENT_TOO_NEW" if client > highest else None
+    if reason:
+        details = {"reason": reason, "client_version": version, "min_client_version": str(lowest), "max_client_version": str(highest)}
+        raise Refused("VERSION_INCOMPATIBLE", f"{reason}: this bridge takes clients from {lowest} to {highest}.", details=details)
+
+
+async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
+    """A failed authentication counts for the address; too many turn into RATE_LIMITED (D16)."""
+    try:
+        await readers.run(ratelimit.failed_authentication, socket.transport.client)
+    except BridgeError as limited:
+        return Refused("RATE_LIMITED", limited.message, details=limited.fields)
+    return Refused(error.code, error.message)
+
+
+async def _connection_ack(socket: BridgeConsumer) -> s.ConnectionAck:
+    transport = socket.transport
+    return s.ConnectionAck(
+        server_version=__version__,
+        supported_agents=agents.supported(),
+        connection_mode=transport.mode.value,
+        connection_mode_description=connection_mode_description(transport.mode),
+        bridge_url=websocket_url(transport.base_url),
+        active_sessions=await readers.run(_active_sessions),
+    )
+
+
+def _active_sessions() -> list[s.SessionInfo]:
+    return [
+        s.SessionInfo(session_id=session.session_id, agent=session.agent_type, title=session.title, working_directory=session.working_directory or None)
+        for session in Session.objects.exclude(status=Session.Status.CLOSED)
+    ]
+
+
+@handles(c.HealthCheck)
+async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
+    payload: c.HealthCheck = message.payload
+    now = datetime.now(UTC)
+    behind = (now - parse_timestamp(payload.timestamp)).total_seconds()
+    in_step = abs(behind) <= limits.CLOCK_SKEW_WARNING_SECONDS
+    must_acknowledge = socket.transport.mode == "direct_public" and not pairing.warning_acknowledged(_device(socket))
+    codes = [WARNING_DIRECT_PUBLIC] * (socket.transport.mode == "direct_public") + [WARNING_CLOCK_SKEW] * (not in_step)
+    socket.talk.health_reported = True
+    await socket.reply(
+        message,
+        s.HealthStatus(
+            status="warning" if codes else "healthy",
+            connection_mode=socket.transport.mode.value,
+            warnings=codes,
+            warning_details={code: _warning(code, must_acknowledge) for code in codes},
+            checks=s.HealthChecks(tls_valid=socket.transport.secure, clock_sync=in_step, version_compatible=True, token_permissions=True),
+            server_timestamp=now_text(now),
+            latency_ms=max(0.0, round(behind * 1000, 3)) if in_step else 0.0,
+            ready=not must_acknowledge,
+            requires_acknowledgment=must_acknowledge,
+        ),
+    )
+    if not must_acknowledge:
+        _become_ready(socket)
+
+
+def _warning(code: str, must_acknowledge: bool) -> dict[str, Any]:
+    return {"message": WARNINGS[code], "requires_acknowledgment": must_acknowledge and code == WARNING_DIRECT_PUBLIC}
+
+
+@handles(c.AcknowledgeWarning)
+async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) -> None:
+    payload: c.AcknowledgeWarning = message.payload
+    if payload.warning_code not in WARNINGS:
+        violation = {"field": "payload.warning_code", "constraint": "one of " + ", ".join(WARNINGS), "received": payload.warning_code[:64]}
+        raise BridgeError("PROTO_INVALID_MESSAGE", "Nobody warned of that.", violations=[violation])
+    device = _device(socket)
+    if payload.acknowledged and payload.warning_code == WARNING_DIRECT_PUBLIC:
+        await writers.run(pairing.acknowledge_warning, device)
+    settled = socket.transport.mode != "direct_public" or pairing.warning_acknowledged(device)
+    ready = settled and (socket.talk.health_reported or socket.talk.phase is Phase.READY)
+    hours = f"{limits.ACKNOWLEDGED_WARNING_SECONDS // 3600}h"
+    await socket.reply(message, s.AcknowledgmentAccepted(warning_code=payload.warning_code, ready=ready, session_timeout=hours))
+    if ready:
+        _become_ready(socket)
+
+
+def _device(socket: BridgeConsumer) -> Any:
+    assert socket.device is not None
+    return socket.device
+
+
+def _become_ready(socket: BridgeConsumer) -> None:
+    if socket.talk.phase is not Phase.READY:
+        socket.talk.phase = Phase.READY
+        if socket.transport.mode == "direct_public":
+            socket.deliver()
+
+
+@handles(c.HeartbeatPing)
+async def heartbeat_ping(socket: BridgeConsumer, message: ClientMessage) -> None:
+    assert socket.receipts is not None and socket.delivery is not None
+    await socket.send_payload(s.HeartbeatPong())
+    socket.receipts.ping(socket.delivery.sent)

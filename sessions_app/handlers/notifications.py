@@ -1,0 +1,15 @@
+"""notification_ack: the device has what it names (D27)."""
+
+from __future__ import annotations
+
+from bridge_project.dispatch import handles
+from bridge_project.protocol import client as c
+from bridge_project.protocol.parse import ClientMessage
+from sessions_app.consumers import BridgeConsumer
+
+
+@handles(c.NotificationAck)
+async def notification_ack(socket: BridgeConsumer, message: ClientMessage) -> None:
+    payload: c.NotificationAck = message.payload
+    assert socket.receipts is not None
+    socket.receipts.acknowledged(payload.notification_ids)

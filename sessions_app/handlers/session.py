@@ -1,0 +1,101 @@
+"""session_start, session_end, replay_request (D7, D22, D28, D29)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.utils import timezone
+
+from bridge_project import agents
+from bridge_project.conf import conf
+from bridge_project.database import readers, writers
+from bridge_project.dispatch import handles
+from bridge_project.errors import BridgeError
+from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
+from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.types import parse_timestamp
+from sessions_app import lifecycle, log, presence, workdir
+from sessions_app.consumers import BridgeConsumer
+from sessions_app.models import Feed, LogHead, LogRow, Session
+
+
+async def session_of(socket: BridgeConsumer, message: ClientMessage) -> Session:
+    """The session that a message names, checked in D7's order: unknown, then not joined; who must not act on a closed one asks its status."""
+    session = await readers.run(lifecycle.find, message.payload.session_id)
+    if session is None:
+        raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
+    socket.talk.admit_to(session, message.type)
+    return session
+
+
+@handles(c.SessionStart)
+async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
+    payload: c.SessionStart = message.payload
+    session = await readers.run(lifecycle.find, payload.session_id) if payload.session_id else None
+    if session is None:
+        if payload.session_id and payload.resume:
+            raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
+        raise agents.unavailable(payload.agent)
+    assert socket.connection_id is not None and socket.delivery is not None
+    await writers.run(presence.join, socket.connection_id, session)
+    socket.talk.joined[session.session_id] = session.feed_id
+    await socket.join_group(session.feed_id)
+    branch = await readers.run(workdir.branch_of, session.working_directory)
+    ready = s.SessionReady(session_id=session.session_id, agent=session.agent_type, working_directory=session.working_directory, branch=branch)
+    await socket.reply(message, ready)
+    socket.delivery.join(session.feed_id)
+
+
+@handles(c.SessionEnd)
+async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
+    """Leave an observed session: hooks cannot end the agent's. The answer tells only the one who asked."""
+    session = await session_of(socket, message)
+    assert socket.connection_id is not None and socket.delivery is not None
+    socket.delivery.leave(session.feed_id)
+    socket.talk.joined.pop(session.session_id, None)
+    await socket.leave_group(session.feed_id)
+    await writers.run(presence.leave, socket.connection_id, session)
+    await socket.reply(message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason))
+
+
+@handles(c.ReplayRequest)
+async def replay_request(socket: BridgeConsumer, message: ClientMessage) -> None:
+    session = await session_of(socket, message)
+    messages, complete = await readers.run(_replay, session.feed_id, message.payload.after_id, message.payload.since)
+    await socket.reply(message, s.ReplayBuffer(session_id=session.session_id, messages=messages, complete=complete))
+
+
+def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[dict[str, Any]], bool]:
+    """The feed's messages after one, or since a moment, or all; and whether none of those asked for has been discarded.
+
+    As many of the newest as fit in one message. An ``after_id`` that is no longer known has been discarded, with what came before it.
+    """
+    now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
+    feed = Feed.objects.get(pk=feed_id)
+    rows = LogRow.objects.filter(log.kept(feed, total, now), feed=feed)
+    after = LogRow.objects.filter(feed=feed, message_id=after_id).values_list("seq", flat=True).first() if after_id else None
+    if after is not None:
+        rows = rows.filter(seq__gt=after)
+        complete = log.gap(feed, after, total, now) is None
+    elif after_id is None and since is not None:
+        moment = parse_timestamp(since)
+        rows = rows.filter(created_at__gt=moment)
+        newest_gone = log.gap(feed, 0, total, now)
+        complete = newest_gone is None or _older_than(feed, moment)
+    else:
+        complete = after_id is None and log.gap(feed, 0, total, now) is None
+    frames, size = [], 0
+    for frame in rows.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
+        size += len(frame) + 1
+        if size > conf.max_message_bytes - 4096:
+            complete = False
+            break
+        frames.append(json.loads(frame))
+    return frames[::-1], complete
+
+
+def _older_than(feed: Feed, moment: Any) -> bool:
+    """Whether a row from before the moment is still kept, so that nothing after it can be missing."""
+    return LogRow.objects.filter(feed=feed, created_at__lte=moment).exists()

@@ -1,0 +1,102 @@
+"""What a serving process does by itself: its lease, the look at what no bell told it, and pruning (D15, D30, D34, D46)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Callable
+
+import structlog
+from django.db import Error as DatabaseError
+from django.db import transaction
+
+from bridge_project import limits
+from bridge_project.conf import conf, write_private_file
+from bridge_project.database import background, readers, writers
+from sessions_app import lifecycle, log, presence
+from sessions_app.hub import Listener, hub
+from sessions_app.models import Connection, Join, Process, Session
+
+logger = structlog.get_logger("bridge.housekeeping")
+
+PRUNE_SECONDS = 60.0
+
+_tasks: list[asyncio.Task[None]] = []
+
+
+def instance() -> str:
+    """The data directory's own id: a process that starts there is the successor of the one before (D35)."""
+    path = conf.bridge_data_dir / "instance"
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text().strip()
+    write_private_file(path, f"{uuid.uuid4()}\n".encode())
+    return path.read_text().strip()
+
+
+async def start() -> None:
+    process_id = await writers.run(presence.start_process, instance())
+    hub.open(process_id, await readers.run(log.head_seq))
+    _tasks.extend((asyncio.create_task(_look()), asyncio.create_task(_prune())))
+
+
+async def stop() -> None:
+    for task in _tasks:
+        task.cancel()
+    await asyncio.gather(*_tasks, return_exceptions=True)
+    _tasks.clear()
+    hub.close()
+    with contextlib.suppress(DatabaseError):
+        await writers.run(presence.stop_process, hub.process_id)
+
+
+async def _look() -> None:
+    """Renew the lease, and find new rows, revoked devices and replaced connections, whether or not a bell told of them."""
+    renewed = time.monotonic()
+    away = False
+    while True:
+        try:
+            hub.heard(await readers.run(log.head_seq))
+            if hub.listeners:
+                hub.retire(*await readers.run(presence.ended_elsewhere, hub.process_id))
+            if time.monotonic() - renewed > limits.LEASE_RENEWAL_SECONDS:
+                await _renew()
+                renewed = time.monotonic()
+            away = False
+        except DatabaseError as error:
+            if not away:
+                logger.error("database_unavailable", error=error.__class__.__name__)
+            away = True
+        await asyncio.sleep(limits.POLL_SECONDS)
+
+
+async def _renew() -> None:
+    if not await writers.run(presence.renew, hub.process_id):
+        logger.warning("lease_lost", remedy="registering again")
+        await writers.run(_register_again, tuple(hub.listeners))
+
+
+def _register_again(listeners: tuple[Listener, ...]) -> None:
+    """The database was away for longer than the lease, and another process has cleared what this one holds."""
+    with transaction.atomic():
+        Process.objects.create(pk=hub.process_id, instance=instance(), lease_until=presence.lease())
+        for listener in listeners:
+            if listener.connection_id is not None and listener.device_id is not None:
+                Connection.objects.create(pk=listener.connection_id, process_id=hub.process_id, device_id=listener.device_id, address="")
+                sessions = Session.objects.filter(session_id__in=list(listener.joined))
+                Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
+
+
+chores: list[Callable[[], object]] = [log.prune, lifecycle.close_idle]
+"""What is done once a minute; rooms above add theirs."""
+
+
+async def _prune() -> None:
+    while True:
+        for chore in tuple(chores):
+            try:
+                await background.run(chore)
+            except DatabaseError as error:
+                logger.warning("chore_failed", chore=chore.__name__, error=error.__class__.__name__)
+        await asyncio.sleep(PRUNE_SECONDS)

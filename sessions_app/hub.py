@@ -1,0 +1,145 @@
+"""The doorbell: tells the sockets of this process, and through the channel layer those of others, that the log has grown.
+
+It may drop, repeat or reorder; nothing is lost, because nothing is in it (D26). It keeps the newest rows at hand, so that a socket
+that keeps up sends them without reading the database; one that does not reads the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Collection, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+from channels.layers import get_channel_layer
+
+from bridge_project.conf import conf
+
+if TYPE_CHECKING:
+    from sessions_app.outbox import Row
+
+log = structlog.get_logger("bridge.hub")
+
+TAIL_ROWS = 4096
+TAIL_BYTES = 4 * 2**20
+
+
+class Listener(Protocol):
+    """A live socket, as the hub sees it. All its methods are called on the event loop."""
+
+    connection_id: int | None
+
+    @property
+    def device_id(self) -> int | None: ...
+
+    @property
+    def joined(self) -> dict[str, int]: ...
+
+    def wake(self) -> None: ...
+
+    async def retire(self, code: str) -> None: ...
+
+
+def group_of(feed_id: int) -> str:
+    """The channel layer's group for a feed; one for each session, since each session has a feed."""
+    return f"feed.{feed_id}"
+
+
+class Hub:
+    """One for each process. ``head`` is the newest row that this process knows of."""
+
+    def __init__(self) -> None:
+        self.listeners: set[Listener] = set()
+        self.process_id = uuid.UUID(int=0)
+        self.head = 0
+        self._tail: deque[Row] = deque()
+        self._tail_bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, process_id: uuid.UUID, head: int) -> None:
+        """Start serving on the running loop; ``head`` is the log's newest row."""
+        self.process_id = process_id
+        self._loop = asyncio.get_running_loop()
+        self._tail.clear()
+        self._tail_bytes = 0
+        self.head = head
+
+    def close(self) -> None:
+        self._loop = None
+
+    # -- ringing ---------------------------------------------------------------------------------------------------------
+
+    def committed(self, rows: Sequence[Row]) -> None:
+        """Rows have been committed by this process; callable from any thread."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return  # a command: the serving processes find the rows by themselves (limits.POLL_SECONDS)
+        loop.call_soon_threadsafe(self._committed, rows)
+
+    def _committed(self, rows: Sequence[Row]) -> None:
+        self._keep(rows)
+        self.heard(rows[-1].seq)
+        if conf.redis_url:
+            self._spawn(self._ring_others({row.feed_id for row in rows}, rows[-1].seq))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ring_others(self, feeds: set[int], upto: int) -> None:
+        layer: Any = get_channel_layer()
+        try:
+            for feed_id in feeds:
+                await layer.group_send(group_of(feed_id), {"type": "log.grew", "upto": upto})
+        except OSError as error:  # Redis is away: the others find the rows by reading the log (D46)
+            log.warning("bell_failed", error=str(error))
+
+    def heard(self, upto: int) -> None:
+        """The log has grown to ``upto``, whoever says so."""
+        if upto > self.head:
+            self.head = upto
+            for listener in tuple(self.listeners):
+                listener.wake()
+
+    # -- ending connections ------------------------------------------------------------------------------------------------
+
+    def revoked(self, device_id: int) -> None:
+        """A device was revoked by this process; callable from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.retire, set(), {device_id})
+
+    def retire(self, connection_ids: Collection[int], device_ids: Collection[int]) -> None:
+        """End the connections that were replaced, and those of devices that were revoked."""
+        for listener in tuple(self.listeners):
+            if listener.device_id in device_ids:
+                self._spawn(listener.retire("AUTH_FAILED"))
+            elif listener.connection_id in connection_ids:
+                self._spawn(listener.retire("CONN_REPLACED"))
+
+    # -- the newest rows ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        if self._tail and rows[0].seq != self._tail[-1].seq + 1:
+            if rows[0].seq <= self._tail[-1].seq:
+                return  # commits of two threads were announced crosswise; what was kept stays good
+            self._tail.clear()
+            self._tail_bytes = 0
+        for row in rows:
+            self._tail.append(row)
+            self._tail_bytes += row.size
+        while len(self._tail) > TAIL_ROWS or (self._tail_bytes > TAIL_BYTES and len(self._tail) > 1):
+            self._tail_bytes -= self._tail.popleft().size
+
+    def after(self, seq: int) -> list[Row] | None:
+        """All rows after ``seq`` that are at hand, or None when the log must be read because one in between is not."""
+        if not self._tail or self._tail[0].seq > seq + 1 or self._tail[-1].seq < self.head:
+            return None
+        first = seq + 1 - self._tail[0].seq
+        return [self._tail[i] for i in range(first, len(self._tail))] if first < len(self._tail) else []
+
+
+hub = Hub()

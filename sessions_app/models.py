@@ -1,0 +1,141 @@
+"""Sessions, the log that every device reads, and who is connected (D26 to D36, D46)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+
+
+class Feed(models.Model):
+    """An ordered stream of rows: each session's own, and the one for all devices, whose id is ALL.
+
+    The counters make every bound of D30 a comparison with a row's own counters, so that it holds at read time.
+    """
+
+    ALL = 0  # no automatic number is ever 0
+
+    class Kind(models.TextChoices):
+        ALL = "all"
+        OBSERVED = "observed"
+        BRIDGE = "bridge"
+
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    last_seq = models.BigIntegerField(default=0, help_text="Its newest row.")
+    dropped_seq = models.BigIntegerField(default=0, help_text="Its newest row that was pruned: a device whose cursor is below missed something (D29).")
+    rows = models.BigIntegerField(default=0, help_text="Rows ever appended.")
+    bytes = models.BigIntegerField(default=0, help_text="Bytes ever appended.")
+
+    def __str__(self) -> str:
+        return f"feed {self.pk} ({self.kind})"
+
+
+class LogHead(models.Model):
+    """The one row (id 1) that numbers the log. Who appends locks it first and holds it to the commit: numbers are commit order (D26)."""
+
+    seq = models.BigIntegerField(default=0)
+    bytes = models.BigIntegerField(default=0)
+
+
+class LogRow(models.Model):
+    """One message in the pending queue: its frame exactly as every socket sends it."""
+
+    seq = models.BigIntegerField(primary_key=True)
+    feed = models.ForeignKey(Feed, on_delete=models.CASCADE, db_index=False)
+    type = models.CharField(max_length=32)
+    message_id = models.CharField(max_length=36, unique=True, help_text="The envelope's id, which notification_ack names.")
+    frame = models.TextField()
+    size = models.IntegerField()
+    ordinal = models.BigIntegerField(help_text="The first row of a feed is 1.")
+    feed_bytes = models.BigIntegerField(help_text="Feed.bytes before it was appended.")
+    total_bytes = models.BigIntegerField(help_text="LogHead.bytes before it was appended.")
+    created_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ["seq"]
+        verbose_name = "pending message"
+        verbose_name_plural = "pending queue"
+        indexes = [models.Index(fields=["feed", "seq"], name="log_feed_seq")]
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.type}"
+
+
+class Session(models.Model):
+    """An agent's session: observed (known only by its hooks) or run by the bridge (D34, D35)."""
+
+    class Kind(models.TextChoices):
+        OBSERVED = "observed"
+        BRIDGE = "bridge"
+
+    class Status(models.TextChoices):
+        CREATED = "created"
+        ACTIVE = "active"
+        PAUSED = "paused"
+        CLOSED = "closed"
+        ERROR = "error"
+
+    session_id = models.CharField(max_length=256, unique=True)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    feed = models.OneToOneField(Feed, on_delete=models.CASCADE)
+    agent_type = models.CharField(max_length=128)
+    title = models.CharField(max_length=200, default="")
+    titled = models.BooleanField(default=False, help_text="The title came from a prompt and stays (D6).")
+    working_directory = models.TextField(default="")
+    status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_activity_at = models.DateTimeField(default=timezone.now, db_index=True)
+    closed_at = models.DateTimeField(null=True)
+    hook_count = models.BigIntegerField(default=0)
+    recent_events = models.JSONField(default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}.")
+
+    class Meta:
+        ordering = ["-last_activity_at"]
+
+    def __str__(self) -> str:
+        return f"{self.title or self.session_id} ({self.kind}, {self.status})"
+
+
+class Cursor(models.Model):
+    """How far a device has acknowledged a feed (D27). No cursor: Device.start_seq."""
+
+    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
+    position = models.BigIntegerField(help_text="Every row up to here was acknowledged or proven.")
+    ahead = models.JSONField(default=list, help_text="Rows acknowledged beyond the position, while an earlier one is not.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["device", "feed"], name="one_cursor_a_feed")]
+
+    def __str__(self) -> str:
+        return f"device {self.device_id} at {self.position} of feed {self.feed_id}"
+
+
+class Process(models.Model):
+    """A serving process. What it holds counts only while its lease lasts, so a killed one fills no limit (D46)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    instance = models.CharField(max_length=64, help_text="The data directory's own id: a successor there takes over at once (D35).")
+    started_at = models.DateTimeField(default=timezone.now)
+    lease_until = models.DateTimeField()
+
+
+class Connection(models.Model):
+    """An authenticated WebSocket, on whichever process."""
+
+    process = models.ForeignKey(Process, on_delete=models.CASCADE)
+    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    opened_at = models.DateTimeField(default=timezone.now)
+    address = models.CharField(max_length=45)
+    replaced = models.BooleanField(default=False, help_text="A newer connection of the device took over; whoever holds this one closes it (D23).")
+
+
+class Join(models.Model):
+    """A connection has joined a session; what broadcast_count counts (D33)."""
+
+    connection = models.ForeignKey(Connection, on_delete=models.CASCADE)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["connection", "session"], name="joined_once")]

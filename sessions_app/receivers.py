@@ -1,0 +1,37 @@
+"""What happens here when a device is paired or revoked in the room below (D15, D28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.dispatch import receiver
+
+from bridge_project.protocol.catalogue import encode
+from devices_app.models import Device
+from devices_app.signals import device_paired, device_revoked
+from sessions_app import notices
+from sessions_app.hub import hub
+from sessions_app.outbox import outbox
+
+log = structlog.get_logger("bridge.pairing")
+
+
+@receiver(device_paired)
+def start_at_the_present(sender: type[Device], device: Device, announce: bool, first: bool, **_: Any) -> None:
+    """Tell the other devices, and let a new one begin after that: nothing of the past is sent to it."""
+    with outbox() as box:
+        if announce:
+            box.append_to_all(encode(notices.paired(device, device.last_address)))
+        if first:
+            device.start_seq = box.seq
+            device.save(update_fields=["start_seq"])
+    if announce:
+        transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
+
+
+@receiver(device_revoked)
+def close_sockets(sender: type[Device], device: Device, **_: Any) -> None:
+    """Close this process's sockets at once; the others find out by looking (limits.POLL_SECONDS)."""
+    transaction.on_commit(lambda: hub.revoked(device.pk))

@@ -1,0 +1,86 @@
+"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (SPEC Session (HTTP view); D35, D39)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db.models import Exists, OuterRef, QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from bridge_project.api import BridgeAPIView
+from bridge_project.errors import BridgeError
+from bridge_project.protocol import http
+from bridge_project.protocol.types import now_text
+from bridge_project.rest import json_model
+from devices_app.authentication import DeviceOrAdmin
+from sessions_app import presence
+from sessions_app.models import Join, Session
+
+
+def _sessions() -> QuerySet[Session]:
+    joined = Join.objects.filter(session=OuterRef("pk"), connection__in=presence.live())
+    return Session.objects.annotate(websocket_connected=Exists(joined))
+
+
+def _find(session_id: str) -> Session:
+    session = _sessions().filter(session_id=session_id).first() if "\x00" not in session_id else None
+    if session is None:
+        raise BridgeError("SESSION_NOT_FOUND")
+    return session
+
+
+def body_of(session: Session) -> dict[str, Any]:
+    """The session as /sessions lists it."""
+    return {
+        "id": session.session_id,
+        "agent_type": session.agent_type,
+        "title": session.title,
+        "working_directory": session.working_directory,
+        "status": session.status,
+        "created_at": now_text(session.created_at),
+        "last_activity_at": now_text(session.last_activity_at),
+        "websocket_connected": session.websocket_connected,  # type: ignore[attr-defined]
+        "hook_count": session.hook_count,
+    }
+
+
+class SessionView(BridgeAPIView):
+    """One session with its last 20 events, newest first."""
+
+    rate_group = "sessions"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="session", responses=http.Session)
+    def get(self, request: Request, session_id: str) -> Response:
+        session = _find(session_id)
+        return Response(body_of(session) | {"recent_events": session.recent_events})
+
+
+class SessionListView(BridgeAPIView):
+    """All sessions that the bridge remembers, the most recently active first; closed ones for a week."""
+
+    rate_group = "sessions"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="sessions", responses=http.SessionList)
+    def get(self, request: Request) -> Response:
+        sessions = [body_of(session) for session in _sessions()]
+        return Response({"sessions": sessions, "total": len(sessions)})
+
+
+class SessionEventsView(BridgeAPIView):
+    """A message for the agent of a session. Hooks cannot control an agent, so an observed session accepts none (D39)."""
+
+    rate_group = "sessions"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="session_event", request=http.UserEvent, responses={202: http.UserEventAccepted})
+    def post(self, request: Request, session_id: str) -> Response:
+        json_model(request, http.UserEvent)
+        session = _find(session_id)
+        if session.status == Session.Status.CLOSED:
+            raise BridgeError("SESSION_CLOSED")
+        return Response({"accepted": False, "event_id": str(uuid.uuid4()), "session_id": session.session_id}, status=202)

@@ -1,0 +1,42 @@
+"""Short ways to fill the log in tests of the sessions room."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bridge_project.protocol.hooks import HookEvent
+from bridge_project.protocol.parse import parse_hook_event
+from bridge_project.protocol.types import now_text
+from devices_app.models import Device
+from hooks_app import ingest
+from sessions_app import lifecycle, log
+from sessions_app.models import Feed, Session
+from sessions_app.outbox import Row
+
+
+def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: str | None = None, **payload: Any) -> HookEvent:
+    body = {"event": name, "timestamp": now_text(), "session_id": session_id, "payload": payload}
+    if event_id:
+        body["event_id"] = event_id
+    return parse_hook_event(body, now=datetime.now(UTC))
+
+
+def post(session_id: str = "s1", count: int = 1, **payload: Any) -> Session:
+    """Store ``count`` prompts of a session; the session as it is then."""
+    ingest.store([event(session_id, prompt=f"prompt {n}", **payload) for n in range(count)])
+    return session(session_id)
+
+
+def session(session_id: str) -> Session:
+    found = lifecycle.find(session_id)
+    assert found is not None
+    return found
+
+
+def rows(*feed_ids: int, after: int = 0) -> list[Row]:
+    return list(log.read_all(dict.fromkeys(feed_ids or (Feed.ALL,), after), log.head_seq()))
+
+
+def device(name: str = "phone", start_seq: int = 0) -> Device:
+    return Device.objects.create(name=name, start_seq=start_seq)

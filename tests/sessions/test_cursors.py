@@ -1,0 +1,123 @@
+"""Cursors: acknowledgements in any order, the proof by heartbeat, one position a device and feed (D27)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from devices_app.models import Device
+from sessions_app import cursors
+from sessions_app.models import Cursor, Feed
+from sessions_app.outbox import Row
+from tests.sessions import helpers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def phone() -> Device:
+    return helpers.device()
+
+
+@pytest.fixture
+def five(phone: Device) -> list[Row]:
+    return helpers.rows(helpers.post(count=5).feed_id)
+
+
+def position(phone: Device, row: Row) -> int:
+    return cursors.positions(phone).get(row.feed_id, phone.start_seq)
+
+
+def ack(phone: Device, *rows: Row) -> None:
+    cursors.acknowledge(phone.pk, [row.id for row in rows], {})
+
+
+def test_in_order_acknowledgements_move_the_cursor(phone: Device, five: list[Row]) -> None:
+    ack(phone, *five[:3])
+    assert position(phone, five[0]) == five[2].seq
+
+
+def test_a_later_row_alone_does_not(phone: Device, five: list[Row]) -> None:
+    ack(phone, five[2])
+    assert position(phone, five[0]) < five[0].seq
+
+
+def test_a_late_first_acknowledgement_moves_over_all_that_follow(phone: Device, five: list[Row]) -> None:
+    ack(phone, five[2])
+    ack(phone, five[1])
+    ack(phone, five[0])
+    assert position(phone, five[0]) == five[2].seq
+
+
+def test_unknown_and_repeated_ids_change_nothing(phone: Device, five: list[Row]) -> None:
+    ack(phone, five[0])
+    cursors.acknowledge(phone.pk, ["nobody", five[0].id, ""], {})
+    assert position(phone, five[0]) == five[0].seq
+
+
+def test_one_device_does_not_move_another(phone: Device, five: list[Row]) -> None:
+    other = helpers.device("other")
+    ack(other, *five)
+    assert position(phone, five[0]) < five[0].seq
+
+
+def test_a_new_device_starts_where_the_log_stood(five: list[Row]) -> None:
+    late = helpers.device("late", start_seq=five[-1].seq)
+    following = helpers.rows(helpers.post().feed_id, after=five[-1].seq)
+    ack(late, *following)
+    assert position(late, following[0]) == following[0].seq
+
+
+@given(order=st.permutations(range(5)), split=st.integers(0, 5))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(order: list[int], split: int) -> None:
+    Cursor.objects.all().delete()
+    phone = helpers.device()
+    Feed.objects.exclude(pk=Feed.ALL).delete()
+    rows = helpers.rows(helpers.post(count=5).feed_id)
+    for chosen in (order[:split], order[split:]):
+        for index in chosen:
+            ack(phone, rows[index])
+        done = set(order[:split]) if chosen is not order[split:] and chosen == order[:split] else set(order)
+        reach = next((n for n in range(5) if n not in done), 5)
+        assert position(phone, rows[0]) == (rows[reach - 1].seq if reach else position(phone, rows[0]))
+    assert position(phone, rows[0]) == rows[-1].seq
+    assert Cursor.objects.get(device=phone, feed=rows[0].feed_id).ahead == []
+
+
+def test_a_client_that_never_acks_proves_by_heartbeat(phone: Device, five: list[Row]) -> None:
+    cursors.prove(phone.pk, {five[0].feed_id: five[3].seq})
+    assert position(phone, five[0]) == five[3].seq
+
+
+def test_a_heartbeat_proves_nothing_for_a_client_that_acks(phone: Device, five: list[Row]) -> None:
+    ack(phone, five[0])
+    cursors.prove(phone.pk, {five[0].feed_id: five[4].seq})
+    assert position(phone, five[0]) == five[0].seq
+
+
+def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -> None:
+    """The spec's table has only notifications answered; such a client must not be sent every event for ever."""
+    from bridge_project.protocol.catalogue import encode
+    from sessions_app import notices
+    from sessions_app.outbox import outbox
+
+    with outbox() as box:
+        box.append_to_all(encode(notices.gap(None)))
+    session = helpers.post(count=2)
+    with outbox() as box:
+        box.append_to_all(encode(notices.gap(None)))
+    first, started, second = helpers.rows(Feed.ALL)
+    events = helpers.rows(session.feed_id)
+    ack(phone, first)
+    cursors.prove(phone.pk, {Feed.ALL: second.seq, session.feed_id: events[-1].seq})
+    assert position(phone, events[0]) == events[-1].seq
+    assert position(phone, first) == started.seq
+    ack(phone, second)
+    assert position(phone, first) == second.seq
+
+
+def test_a_gap_that_was_acknowledged_is_passed(phone: Device, five: list[Row]) -> None:
+    cursors.acknowledge(phone.pk, [], {five[0].feed_id: five[1].seq})
+    assert position(phone, five[0]) == five[1].seq
