@@ -1,0 +1,16 @@
+"""The admin site's view of hook events."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from hooks_app.models import HookEvent
+from sessions_app.admin import ReadOnlyAdmin
+
+
+@admin.register(HookEvent)
+class HookEventAdmin(ReadOnlyAdmin):
+    list_display = ("seq", "event", "tool", "session_id", "received_at", "broadcast_count")
+    list_filter = ("event",)
+    search_fields = ("session_id", "event_id", "tool")
+    show_full_result_count = False

@@ -1,0 +1,43 @@
+"""The forwarder of this machine's hooks: a thread of the serving process that posts the spool to the bridge like a remote one would (D47)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from bridge_project import address, transport
+from bridge_project.conf import conf, make_private_dir
+from hooks_app.producer import Forwarder, HttpsTransport
+
+JOIN_SECONDS = 5.0
+
+_stop = threading.Event()
+_threads: list[threading.Thread] = []
+
+
+def spool() -> Path:
+    return conf.bridge_data_dir / "spool"
+
+
+def own_address() -> str:
+    """Where this machine reaches its own bridge, whatever the public address is."""
+    everywhere = conf.bridge_host in ("auto", "0.0.0.0", "::", "localhost")  # noqa: S104 - compared, not bound
+    host = "127.0.0.1" if everywhere else conf.bridge_host
+    return transport.local_url(host, conf.bridge_port)
+
+
+async def start() -> None:
+    where = address.recorded(conf)
+    make_private_dir(spool())
+    send = HttpsTransport(own_address(), lambda: conf.secret("hook_token"), where.pin if where else "")
+    _stop.clear()
+    thread = threading.Thread(target=Forwarder(spool(), send).run_forever, args=(_stop,), name="forwarder", daemon=True)
+    thread.start()
+    _threads.append(thread)
+
+
+async def stop() -> None:
+    _stop.set()
+    while _threads:
+        await asyncio.to_thread(_threads.pop().join, JOIN_SECONDS)

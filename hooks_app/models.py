@@ -1,0 +1,23 @@
+"""What hooks reported: one record an accepted event, for idempotence (D31) and for the admin site."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class HookEvent(models.Model):
+    """An accepted hook event. Its text is the ``agent_event`` row of the log with the same ``seq``."""
+
+    event_id = models.CharField(max_length=36, primary_key=True)
+    event = models.CharField(max_length=32)
+    session_id = models.CharField(max_length=256, db_index=True)
+    tool = models.CharField(max_length=128, default="")
+    seq = models.BigIntegerField()
+    broadcast_count = models.IntegerField(default=0, help_text="What the first answer said (D33).")
+    received_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ["-seq"]
+
+    def __str__(self) -> str:
+        return f"{self.event} of {self.session_id}"

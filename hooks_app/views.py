@@ -1,0 +1,70 @@
+"""POST /hooks/event and POST /hooks/batch (SPEC; D2, D8, D31 to D33)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from bridge_project.api import BridgeAPIView
+from bridge_project.protocol import http
+from bridge_project.protocol.hooks import HookEvent
+from bridge_project.protocol.parse import HookInvalid, HookViolation, parse_hook_batch, parse_hook_body
+from bridge_project.protocol.types import now_text
+from bridge_project.rest import json_bytes
+from devices_app.authentication import HookOnly
+from hooks_app import ingest
+from hooks_app.bodies import validation_failure, violation_body
+
+
+class HookView(BridgeAPIView):
+    """What both endpoints share: the hook token and D8's body for what is wrong."""
+
+    permission_classes = [HookOnly]
+
+    def handle_exception(self, exc: Exception) -> HttpResponseBase:
+        if isinstance(exc, HookInvalid):
+            return validation_failure(self.request._request, exc)
+        return super().handle_exception(exc)
+
+    @property
+    def source(self) -> str:
+        return self.request.headers.get("X-Hook-Source", "")
+
+
+class EventView(HookView):
+    """One event: stored before the answer, sent to every connection that has joined its session."""
+
+    rate_group = "hooks.event"
+
+    @extend_schema(operation_id="hook_event", request=http.HookEventBody, responses=http.IngestionResult)
+    def post(self, request: Request) -> Response:
+        event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
+        [receipt] = ingest.store([event], self.source)
+        return Response({"received": True, "event_id": receipt.event_id, "broadcast_count": receipt.broadcast_count, "timestamp": now_text()})
+
+
+class BatchView(HookView):
+    """Up to 500 events, each judged by itself; the good ones are stored in order in one transaction (D32)."""
+
+    rate_group = "hooks.batch"
+
+    @extend_schema(operation_id="hook_batch", request=http.HookBatchBody, responses=http.BatchResult)
+    def post(self, request: Request) -> Response:
+        parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
+        good = [event for event in parsed if isinstance(event, HookEvent)]
+        receipts = ingest.store(good, self.source) if good else []
+        errors = [{"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)]
+        body: dict[str, Any] = {
+            "received": True,
+            "count": len(parsed),
+            "accepted": len(receipts),
+            "rejected": len(errors),
+            "event_ids": [receipt.event_id for receipt in receipts],
+            "errors": errors,
+        }
+        return Response(body)
