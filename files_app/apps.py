@@ -1,0 +1,9 @@
+"""The files room as a Django application."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class FilesConfig(AppConfig):
+    name = "files_app"

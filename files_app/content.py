@@ -1,0 +1,160 @@
+"""What is in a file: whole for HTTP (GET /files/content), in lines for the WebSocket (file_read, D11)."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from bridge_project import limits
+from bridge_project.conf import conf
+from bridge_project.errors import BridgeError
+from bridge_project.jail import Jail, Opened, answering, shown
+
+_CHUNK: Final = 2**20
+_ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2  # what a file_read_response holds besides the content
+
+
+def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> dict[str, Any]:
+    """The body of GET /files/content: {path, content, size (bytes), encoding, modified_at}.
+
+    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL. Files over ``max_bytes`` (default
+    ``max_message_size_mb``) are FILE_TOO_LARGE; other errors are the jail's (D12).
+    """
+    most = conf.max_message_bytes if max_bytes is None else max_bytes
+    with jail.open_file(path) as file:
+        if file.stat.st_size > most:
+            raise BridgeError("FILE_TOO_LARGE")
+        data = bytearray()
+        for chunk in _chunks(file):
+            data += chunk
+            if len(data) > most:  # it grew
+                raise BridgeError("FILE_TOO_LARGE")
+        text = _text(bytes(data))
+        return {
+            "path": shown(file.path),
+            "content": _base64(data) if text is None else text,
+            "size": len(data),
+            "encoding": "base64" if text is None else "utf-8",
+            # From before the reading: what is written during it shows as newer the next time.
+            "modified_at": modified_at(file.stat),
+        }
+
+
+def read_lines(
+    jail: Jail, path: object, base: str | None = None, offset: int = 0, limit: int = limits.FILE_READ_LINES, *, max_bytes: int | None = None
+) -> dict[str, Any]:
+    """What file_read_response says about a file (D11): {path, content, size, lines, encoding}.
+
+    ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends included; ``size`` is the
+    file's bytes and ``lines`` its line count (0 for a binary file, which comes whole as base64, up to 5 MiB). A relative
+    path begins in ``base``. An answer that is no message of ``max_bytes`` (default ``max_message_size_mb``) is
+    FILE_TOO_LARGE. The file is read through once and never held in memory.
+    """
+    if not _is_count(offset) or not _is_count(limit):
+        raise BridgeError("FILE_INVALID_PATH", "`offset` and `limit` are whole numbers from 0.")
+    most = conf.max_message_bytes if max_bytes is None else max_bytes
+    with jail.open_file(path, base=base) as file:
+        reading = _Reading(offset, limit, most)
+        for chunk in _chunks(file):
+            reading.feed(chunk)
+        return {"path": shown(file.path), **reading.result()}
+
+
+def modified_at(stat: os.stat_result) -> str:
+    """ISO 8601 UTC with milliseconds, as every timestamp of the spec; a year that it cannot hold becomes the nearest that it can."""
+    try:
+        moment = datetime.fromtimestamp(stat.st_mtime_ns // 10**9, UTC).replace(microsecond=stat.st_mtime_ns // 1000 % 10**6)
+    except (ValueError, OverflowError, OSError):
+        return "9999-12-31T23:59:59.999Z" if stat.st_mtime_ns > 0 else "0001-01-01T00:00:00.000Z"
+    return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+
+
+class _Reading:
+    """One pass over a file's bytes: finds out whether it is text, counts its lines and keeps those that were asked for."""
+
+    def __init__(self, offset: int, limit: int, most: int) -> None:
+        self.first, self.last, self.most = offset, offset + limit, most
+        self.size = self.newlines = 0
+        self.ends_line = True
+        self.is_text = True
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
+        self.kept = bytearray()  # the lines asked for
+        self.whole = bytearray()  # everything, as long as it could be a binary file that is sent whole
+
+    def feed(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self.size <= limits.FILE_BINARY_MAX_BYTES:
+            self.whole += chunk
+        else:
+            self.whole.clear()
+        if self.is_text:
+            self.is_text = b"\0" not in chunk and self._decodes(chunk)
+        if not self.is_text:
+            if self.size > limits.FILE_BINARY_MAX_BYTES:
+                raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
+            return
+        newlines = chunk.count(b"\n")
+        self._keep(chunk, newlines)
+        self.newlines += newlines
+        self.ends_line = chunk.endswith(b"\n")
+
+    def result(self) -> dict[str, Any]:
+        if self.is_text and self._decodes(b"", final=True):
+            text, encoding, lines = self.kept.decode("utf-8"), "utf-8", self.newlines + (not self.ends_line)
+        elif self.size <= limits.FILE_BINARY_MAX_BYTES:
+            text, encoding, lines = _base64(self.whole), "base64", 0
+        else:
+            raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
+        if len(json.dumps(text, ensure_ascii=False).encode()) + _ENVELOPE_BYTES > self.most:
+            raise BridgeError("FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer.")
+        return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
+
+    def _decodes(self, data: bytes, *, final: bool = False) -> bool:
+        try:
+            self.decoder.decode(data, final)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def _keep(self, chunk: bytes, newlines: int) -> None:
+        start = _line_start(chunk, self.first - self.newlines, newlines)
+        end = _line_start(chunk, self.last - self.newlines, newlines)
+        self.kept += chunk[start:end]
+        if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):  # a smaller file may still turn out to be binary
+            raise BridgeError("FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer.")
+
+
+def _line_start(chunk: bytes, line: int, newlines: int) -> int:
+    """Where the line begins that comes after ``line`` of the chunk's ``newlines`` line ends; the chunk's end if that is further on."""
+    if line > newlines:
+        return len(chunk)
+    at = 0
+    for _ in range(line):
+        at = chunk.find(b"\n", at) + 1
+    return at
+
+
+def _chunks(file: Opened) -> Iterator[bytes]:
+    with answering():
+        while chunk := os.read(file.fd, _CHUNK):
+            yield chunk
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(data: bytes | bytearray) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

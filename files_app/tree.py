@@ -1,0 +1,153 @@
+"""What is in a directory: as a tree for HTTP (GET /files/tree), one level for the WebSocket (file_list)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat as st
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from bridge_project import limits
+from bridge_project.errors import BridgeError
+from bridge_project.jail import Identity, Jail, Names, Opened, answering, identity, shown
+from files_app.content import modified_at
+
+Entry = dict[str, Any]
+
+_DEPTH = re.compile(r"[0-9]{1,4}")
+_NOT_ENTERED = frozenset({".git"})  # thousands of objects that tell a reader nothing
+
+
+def tree(jail: Jail, path: object, depth: object = limits.FILE_TREE_DEPTH, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES) -> dict[str, Any]:
+    """The body of GET /files/tree: {path: real absolute path, entries: [{name, type, size, modified_at, children}]}.
+
+    ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own entries. ``size`` in bytes and
+    ``modified_at`` are of files; ``children`` of the directories that were looked into: not of those deeper, of ``.git``, of a
+    link back to a directory on the way. Directories come first, then names. A link is shown as what it leads to inside the
+    roots, else left out, as is what is neither file nor directory. Levels are filled from the top, up to ``max_entries``;
+    what was cut is said with ``truncated: true``. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
+    """
+    levels = _levels(depth)
+    with jail.open_dir(path) as top:
+        entries, truncated = _Tree(jail, top, levels, max_entries).grow()
+        answer: dict[str, Any] = {"path": shown(top.path), "entries": entries}
+    return answer | {"truncated": True} if truncated else answer
+
+
+def listing(jail: Jail, path: object, base: str | None = None, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES) -> dict[str, Any]:
+    """What file_list_response says about a directory: {path, entries: [{name, type, size (files only)}]}, by the rules of ``tree``.
+
+    A relative path begins in ``base``, the session's working_directory (D12).
+    """
+    with jail.open_dir(path, base=base) as top:
+        entries, truncated = _Tree(jail, top, 1, max_entries).grow()
+        answer: dict[str, Any] = {"path": shown(top.path), "entries": [{k: v for k, v in entry.items() if k != "modified_at"} for entry in entries]}
+    return answer | {"truncated": True} if truncated else answer
+
+
+@dataclass(slots=True)
+class _Found:
+    """A thing in a directory: how it is shown, and where a directory really is and what."""
+
+    entry: Entry
+    name: str
+    names: Names
+    identity: Identity
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        return self.entry["type"] != "directory", self.name
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A directory that waits to be looked into, with the directories on the way to it."""
+
+    entry: Entry
+    names: Names
+    level: int
+    way: frozenset[Identity] = field(default_factory=frozenset)
+
+
+class _Tree:
+    """A breadth-first walk that holds two descriptors at a time: the top's and that of the directory it is in."""
+
+    def __init__(self, jail: Jail, top: Opened, levels: int, max_entries: int) -> None:
+        self.jail = jail
+        self.top = top
+        self.levels = levels
+        self.room = max_entries
+        self.looks = max(limits.FILE_SCAN_MAX_ENTRIES, max_entries)
+        self.truncated = False
+        self.forbidden = jail.forbidden_identities()
+
+    def grow(self) -> tuple[list[Entry], bool]:
+        root: Entry = {}
+        waiting = deque([_Branch(root, self.top.names, 1, frozenset({identity(self.top.stat)}))])
+        self._fill(waiting.popleft(), self.top, waiting)
+        while waiting and not self.truncated:
+            branch = waiting.popleft()
+            try:
+                with self._open(branch.names) as directory:
+                    self._fill(branch, directory, waiting)
+            except BridgeError:  # gone meanwhile, or not to be read
+                branch.entry["children"] = []
+        return root.get("children", []), self.truncated
+
+    def _open(self, names: Names) -> Opened:
+        own = self.top.names
+        return self.jail.below(self.top, names[len(own) :]) if names[: len(own)] == own else self.jail.at(names)
+
+    def _fill(self, branch: _Branch, directory: Opened, waiting: deque[_Branch]) -> None:
+        found = sorted(self._look(directory), key=lambda one: one.order)
+        if len(found) > self.room:
+            self.truncated = True
+            del found[self.room :]
+        self.room -= len(found)
+        if found or not self.truncated:  # a directory of which all was cut is not an empty one
+            branch.entry["children"] = [one.entry for one in found]
+        if branch.level < self.levels:
+            waiting.extend(
+                _Branch(one.entry, one.names, branch.level + 1, branch.way | {one.identity})
+                for one in found
+                if one.entry["type"] == "directory" and _NOT_ENTERED.isdisjoint((one.name, *one.names[-1:])) and one.identity not in branch.way
+            )
+
+    def _look(self, directory: Opened) -> list[_Found]:
+        with answering(), os.scandir(directory.fd) as entries:
+            scanned = [entry.name for entry in islice(entries, self.looks + 1)]
+        if len(scanned) > self.looks:
+            self.truncated = True
+            scanned.pop()
+        self.looks -= len(scanned)
+        return [one for name in scanned if (one := self._classify(directory, name)) is not None]
+
+    def _classify(self, directory: Opened, name: str) -> _Found | None:
+        """The thing as it is shown, or None for what is not: hidden, leading outside, neither file nor directory, gone."""
+        names: Names = (*directory.names, name)
+        try:
+            with answering():
+                stat = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+            if st.S_ISLNK(stat.st_mode):
+                with self.jail.below(directory, [name], "any") as target:
+                    names, stat = target.names, target.stat
+        except BridgeError:
+            return None
+        if self.jail.hides(names) or identity(stat) in self.forbidden:
+            return None
+        if st.S_ISDIR(stat.st_mode):
+            return _Found({"name": shown(name), "type": "directory"}, name, names, identity(stat))
+        if st.S_ISREG(stat.st_mode):
+            return _Found({"name": shown(name), "type": "file", "size": stat.st_size, "modified_at": modified_at(stat)}, name, names, identity(stat))
+        return None
+
+
+def _levels(depth: object) -> int:
+    if isinstance(depth, str) and _DEPTH.fullmatch(depth):
+        depth = int(depth)
+    if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= limits.FILE_TREE_MAX_DEPTH:
+        raise BridgeError("FILE_INVALID_PATH", f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}.")
+    return depth

@@ -1,0 +1,40 @@
+"""GET /files/tree and GET /files/content (SPEC Files; D12)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from bridge_project import limits
+from bridge_project.api import BridgeAPIView
+from bridge_project.jail import default_jail
+from bridge_project.protocol import http
+from devices_app.authentication import DeviceOrAdmin
+from files_app.content import content
+from files_app.tree import tree
+
+PATH = OpenApiParameter("path", str, required=True, description="Absolute, or relative to the first allowed root.")
+DEPTH = OpenApiParameter("depth", int, default=limits.FILE_TREE_DEPTH, description=f"Levels to show, from 1 to {limits.FILE_TREE_MAX_DEPTH}.")
+
+
+class TreeView(BridgeAPIView):
+    """A directory and what is below it, down to `depth`."""
+
+    rate_group = "files"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="file_tree", parameters=[PATH, DEPTH], responses=http.FileTree)
+    def get(self, request: Request) -> Response:
+        return Response(tree(default_jail(), request.query_params.get("path"), request.query_params.get("depth", limits.FILE_TREE_DEPTH)))
+
+
+class ContentView(BridgeAPIView):
+    """A whole file: text as it is, anything else as base64."""
+
+    rate_group = "files"
+    permission_classes = [DeviceOrAdmin]
+
+    @extend_schema(operation_id="file_content", parameters=[PATH], responses=http.FileContent)
+    def get(self, request: Request) -> Response:
+        return Response(content(default_jail(), request.query_params.get("path")))

@@ -1,0 +1,88 @@
+"""A house to look into: two roots, the bridge's data directory inside the first, and secrets that nothing may reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bridge_project.errors import BridgeError
+from bridge_project.jail import Jail
+
+SECRET = b"SECRET"
+
+
+@dataclass(frozen=True)
+class House:
+    top: Path
+    root: Path
+    second: Path
+    outside: Path
+    data: Path
+    jail: Jail
+
+
+def build(top: Path) -> House:
+    root, second, outside = (top / name for name in ("root", "second", "outside"))
+    data = root / "var"
+    for directory in (root / "docs", second, outside / "inner", data / "secrets"):
+        directory.mkdir(parents=True)
+    (root / "a.txt").write_text("inside\n")
+    (root / "docs" / "b.txt").write_text("inside too\n")
+    (second / "c.txt").write_text("inside the second\n")
+    for secret in (outside / "secret.txt", outside / "inner" / "secret.txt", data / "secrets" / "hook_token"):
+        secret.write_bytes(SECRET)
+    return House(top, root, second, outside, data, Jail([str(root), str(second)], [str(data)]))
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """Not in pytest's own directory, which no other user may enter (see ``as_nobody``)."""
+    top = Path(os.path.realpath(tempfile.mkdtemp()))
+    top.chmod(0o755)
+    try:
+        yield build(top)
+    finally:
+        monkeypatch.undo()  # what a test put into os
+        for directory, inner, _ in os.walk(top):
+            for name in inner:
+                if not os.path.islink(os.path.join(directory, name)):
+                    os.chmod(os.path.join(directory, name), 0o755)
+        shutil.rmtree(top)
+
+
+def read(jail: Jail, path: object, base: str | None = None) -> bytes:
+    with jail.open_file(path, base=base) as opened:
+        return os.read(opened.fd, 10_000)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without root's right to read everything."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)
+
+
+@contextmanager
+def refused(code: str) -> Iterator[None]:
+    with pytest.raises(BridgeError) as caught:
+        yield
+    assert caught.value.code == code
+
+
+@contextmanager
+def no_leak() -> Iterator[None]:
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,228 @@
+"""D12: which paths lead inside, and what the others are answered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge_project import limits
+from bridge_project.jail import shown
+from tests.files.conftest import House, no_leak, read, refused
+
+# -- what is inside ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "docs/../a.txt", "docs//..//./a.txt", "docs/../docs/../../root/a.txt"])
+def test_a_relative_path_begins_in_the_first_root(house: House, path: str) -> None:
+    with no_leak(), house.jail.open_file(path) as opened:
+        assert os.read(opened.fd, 100) == b"inside\n"
+        assert opened.path == f"{house.root}/a.txt"
+        assert os.path.samestat(opened.stat, os.stat(house.root / "a.txt"))
+
+
+def test_a_relative_path_begins_in_the_base(house: House) -> None:
+    assert read(house.jail, "b.txt", f"{house.root}/docs") == b"inside too\n"
+    assert read(house.jail, "../a.txt", f"{house.root}/docs/") == b"inside\n"
+    assert read(house.jail, f"{house.root}/a.txt", f"{house.root}/docs") == b"inside\n"
+
+
+def test_an_absolute_path_may_be_in_any_root(house: House) -> None:
+    assert read(house.jail, f"{house.second}/c.txt") == b"inside the second\n"
+    assert read(house.jail, f"/{house.second}//c.txt") == b"inside the second\n"
+
+
+def test_a_directory_is_open_for_listing(house: House) -> None:
+    for path in (".", "./", str(house.root), f"{house.root}/", "docs/.."):
+        with no_leak(), house.jail.open_dir(path) as opened:
+            assert sorted(os.listdir(opened.fd)) == ["a.txt", "docs", "var"]
+            assert opened.path == str(house.root)
+
+
+def test_resolve_names_the_real_place(house: House) -> None:
+    (house.root / "link").symlink_to("docs")
+    with no_leak():
+        assert house.jail.resolve("link") == f"{house.root}/docs"
+        assert house.jail.resolve("link/b.txt") == f"{house.root}/docs/b.txt"
+
+
+def test_names_may_hold_anything_but_slash_and_nul(house: House) -> None:
+    for name in ("with\nnewline", "umlaut-\u00e4", "umlaut-a\u0308", " ", "-rf", "\\", "\u202e", "..."):
+        (house.root / name).write_text(name)
+        assert read(house.jail, name) == name.encode()
+
+
+# -- what cannot be a path -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [None, "", 5, True, b"a.txt", ["a.txt"], "a\0.txt", "\0", "\ud800", "a\udcff", "x" * 4097, "ä" * 2049, "n" * 256])
+def test_what_cannot_be_a_path(house: House, path: object) -> None:
+    for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            way(path)
+
+
+@pytest.mark.parametrize("base", ["", "docs", "/\0", "/" + "x" * 4097])
+def test_a_base_is_an_absolute_path(house: House, base: str) -> None:
+    with refused("FILE_INVALID_PATH"):
+        house.jail.open_file("a.txt", base=base)
+
+
+def test_a_file_where_a_directory_is_needed(house: House) -> None:
+    for path in ("a.txt", "a.txt/x", "a.txt/..", "a.txt/", "a.txt/."):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            house.jail.open_dir(path)
+    for path in ("a.txt/", "a.txt/.", "a.txt/../a.txt"):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            house.jail.open_file(path)
+    for path in ("b.txt", ".", ".."):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            house.jail.open_file(path, base=f"{house.root}/a.txt")
+
+
+def test_a_directory_where_a_file_is_needed(house: House) -> None:
+    for path in (".", "docs", "docs/", str(house.second)):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            house.jail.open_file(path)
+
+
+def test_a_path_that_steps_without_end_is_refused(house: House) -> None:
+    deep = house.root
+    for _ in range(301):
+        deep /= "d"
+    os.makedirs(deep)
+    with no_leak(), refused("FILE_INVALID_PATH"):
+        house.jail.open_file("/".join(["d"] * 300 + ["d", ".."] * 300 + ["f"]))
+
+
+def test_not_there(house: House) -> None:
+    for path in ("nothing", "nothing/deeper", "docs/nothing", "nothing/..", "docs/nothing/../b.txt"):
+        for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
+            with no_leak(), refused("FILE_NOT_FOUND"):
+                way(path)
+
+
+# -- what is outside -------------------------------------------------------------------------------------------------------
+
+
+def test_outside_is_denied_whether_or_not_it_exists(house: House) -> None:
+    top = house.top
+    for path in (
+        *("..", "../outside", "../outside/secret.txt", "../outside/nothing", "../nothing", "../nothing/../root/a.txt", "../outside/../root/a.txt"),
+        *("/", "/etc/passwd", "/nothing", f"{top}", f"{top}/outside/secret.txt", f"{top}/nothing", f"{top}/root-of-another", f"{top}/roo"),
+        *(f"{top}/nothing/../root/a.txt", "/etc/../" * 3, "../" * 500 + "etc/passwd", "docs/../../outside/secret.txt"),
+    ):
+        for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
+            with no_leak(), refused("FILE_ACCESS_DENIED"):
+                way(path)
+
+
+@pytest.mark.parametrize("base", ["outside", "nothing", "outside/inner/.."])
+def test_a_base_outside_is_denied(house: House, base: str) -> None:
+    for path in ("secret.txt", "../root/a.txt", "."):
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.resolve(path, base=f"{house.top}/{base}")
+
+
+def test_outside_is_never_looked_at(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No oracle by other means either (time, access times): no call names what is outside."""
+    (house.root / "out").symlink_to(house.outside / "secret.txt")
+    named: list[str] = []
+
+    def spy(call: Callable[..., Any]) -> Callable[..., Any]:
+        def spying(path: object, *rest: Any, **more: Any) -> Any:
+            named.append(str(path))
+            return call(path, *rest, **more)
+
+        return spying
+
+    for name in ("stat", "lstat", "open", "readlink", "scandir"):
+        monkeypatch.setattr(os, name, spy(getattr(os, name)))
+    for path in ("out", "../outside/secret.txt", f"{house.outside}/secret.txt"):
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.open_file(path)
+    assert set(named) == {"out", str(house.root), str(house.data)}
+
+
+# -- links -----------------------------------------------------------------------------------------------------------------
+
+
+def test_links_inside_are_followed(house: House) -> None:
+    root = house.root
+    (root / "relative").symlink_to("docs/b.txt")
+    (root / "absolute").symlink_to(root / "docs" / "b.txt")
+    (root / "directory").symlink_to("docs/")
+    (root / "docs" / "up").symlink_to("../directory/./b.txt")
+    for path in ("relative", "absolute", "directory/b.txt", "docs/up", "directory/up"):
+        with no_leak(), house.jail.open_file(path) as opened:
+            assert os.read(opened.fd, 100) == b"inside too\n"
+            assert opened.path == f"{root}/docs/b.txt"
+
+
+def test_dot_dot_after_a_link_is_the_parent_of_where_it_leads(house: House) -> None:
+    (house.root / "docs" / "deep").mkdir()
+    (house.root / "link").symlink_to("docs/deep")
+    assert house.jail.resolve("link/../b.txt") == f"{house.root}/docs/b.txt"
+
+
+def test_a_link_may_lead_to_another_root(house: House) -> None:
+    (house.root / "absolute").symlink_to(house.second)
+    (house.root / "relative").symlink_to("../second/c.txt")
+    assert read(house.jail, "absolute/c.txt") == b"inside the second\n"
+    assert read(house.jail, "relative") == b"inside the second\n"
+
+
+def test_links_outside_are_denied_whether_or_not_they_lead_somewhere(house: House) -> None:
+    for number, target in enumerate(
+        (
+            f"{house.outside}",
+            f"{house.outside}/secret.txt",
+            f"{house.top}/nothing",
+            f"{house.outside}/../root",
+            "..",
+            "../outside/inner",
+            "../nothing",
+            "/",
+            "/proc",
+        )
+    ):
+        (house.root / f"l{number}").symlink_to(target)
+        for path in (f"l{number}", f"l{number}/", f"l{number}/secret.txt", f"l{number}/../root/a.txt"):
+            for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
+                with no_leak(), refused("FILE_ACCESS_DENIED"):
+                    way(path)
+
+
+def test_broken_links_and_loops(house: House) -> None:
+    (house.root / "broken").symlink_to("nothing")
+    (house.root / "self").symlink_to("self")
+    (house.root / "ping").symlink_to("pong")
+    (house.root / "pong").symlink_to(house.root / "ping")
+    with no_leak(), refused("FILE_NOT_FOUND"):
+        house.jail.open_file("broken")
+    for path in ("self", "ping", "ping/x"):
+        with no_leak(), refused("FILE_INVALID_PATH"):
+            house.jail.open_file(path)
+
+
+def test_forty_links_are_followed_and_no_more(house: House) -> None:
+    (house.root / "l0").symlink_to("a.txt")
+    for number in range(1, 41):
+        (house.root / f"l{number}").symlink_to(f"l{number - 1}")
+    assert read(house.jail, "l39") == b"inside\n"
+    with refused("FILE_INVALID_PATH"):
+        house.jail.open_file("l40")
+
+
+def test_shown_is_valid_unicode() -> None:
+    assert shown("a\udcff\ud800ä\n") == "a\ufffd\ufffdä\n"
+
+
+def test_the_longest_path_is_a_path(house: House) -> None:
+    path = "./" * ((limits.FILE_PATH_MAX_BYTES - 5) // 2) + "a.txt"
+    assert len(path) <= limits.FILE_PATH_MAX_BYTES
+    assert read(house.jail, path) == b"inside\n"
+    assert Path(house.jail.resolve(path)) == house.root / "a.txt"

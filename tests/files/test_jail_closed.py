@@ -1,0 +1,237 @@
+"""D12, D45: what is inside a root and still closed: no file, not to be read, the bridge's own, a root that is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from bridge_project import jail as jail_module
+from bridge_project.jail import Jail, default_jail
+from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
+
+# -- what is no file ---------------------------------------------------------------------------------------------------------
+
+
+def test_fifos_sockets_and_devices_are_denied_and_never_wait(house: House) -> None:
+    os.mkfifo(house.root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(house.root / "socket"))
+        (house.root / "link").symlink_to("fifo")
+        for path in ("fifo", "socket", "link"):
+            with no_leak(), refused("FILE_ACCESS_DENIED"):
+                house.jail.open_file(path)
+            with refused("FILE_ACCESS_DENIED"):
+                house.jail.resolve(path)
+            with refused("FILE_INVALID_PATH"):
+                house.jail.open_dir(path)
+    with refused("FILE_ACCESS_DENIED"):
+        Jail(["/dev"]).open_file("null")
+
+
+def test_a_fifo_swapped_in_after_the_look_does_not_hold_the_bridge_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = os.open
+
+    def swap(path: str, flags: int, **more: int) -> int:
+        if path == "a.txt" and (house.root / "a.txt").is_file():
+            (house.root / "a.txt").unlink()
+            os.mkfifo(house.root / "a.txt")
+        return opening(path, flags, **more)
+
+    monkeypatch.setattr(os, "open", swap)
+    with no_leak(), refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file("a.txt")
+
+
+def test_a_link_that_became_a_directory_after_the_look_is_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.root / "link").symlink_to(house.outside)
+    reading = os.readlink
+
+    def swap(path: str, **more: int) -> str:
+        (house.root / "link").unlink()
+        (house.root / "docs").rename(house.root / "link")
+        return reading(path, **more)
+
+    monkeypatch.setattr(os, "readlink", swap)
+    assert read(house.jail, "link/b.txt") == b"inside too\n"
+
+
+def test_a_place_that_is_never_the_same_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    (house.root / "link").symlink_to(house.outside)
+    looking = os.stat
+
+    def lie(path: object, **more: object) -> os.stat_result:
+        return looking("docs" if path == "link" else path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", lie)
+    with no_leak(), refused("FILE_INVALID_PATH"):
+        house.jail.open_dir("link")
+
+
+# -- permissions -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_permission_is_denied(house: House) -> None:
+    (house.root / "a.txt").chmod(0)
+    (house.root / "docs").chmod(0)
+    with as_nobody(), no_leak():
+        for path in ("a.txt", "docs/b.txt", "docs/nothing"):
+            with refused("FILE_ACCESS_DENIED"):
+                house.jail.open_file(path)
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.open_dir("docs")
+        assert house.jail.resolve("a.txt") == f"{house.root}/a.txt"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens what may be entered but not listed")
+def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) -> None:
+    (house.root / "docs").chmod(0o111)
+    with as_nobody(), no_leak():
+        assert read(house.jail, "docs/b.txt") == b"inside too\n"
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.open_dir("docs")
+
+
+def test_no_descriptors_left_is_no_answer_about_the_path(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object, **__: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many open files"):
+        patched.setattr(os, "open", none_left)
+        house.jail.open_file("a.txt")
+
+
+# -- the data directory ------------------------------------------------------------------------------------------------------
+
+
+def test_the_data_directory_is_never_served(house: House) -> None:
+    (house.root / "link").symlink_to("var/secrets/hook_token")
+    (house.root / "docs" / "link").symlink_to(house.data)
+    for path in (
+        "var",
+        "var/",
+        "var/secrets/hook_token",
+        "var/nothing",
+        "docs/../var/secrets",
+        "link",
+        "docs/link",
+        "docs/link/secrets",
+        "var/../a.txt",
+        str(house.data),
+    ):
+        for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
+            with no_leak(), refused("FILE_ACCESS_DENIED"):
+                way(path)
+    with refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file("hook_token", base=f"{house.data}/secrets")
+
+
+def test_a_root_in_the_data_directory_shows_nothing(house: House) -> None:
+    for root in (house.data, house.data / "secrets"):
+        jail = Jail([str(root)], [str(house.data)])
+        for path in (".", "hook_token", str(root)):
+            with refused("FILE_ACCESS_DENIED"):
+                jail.resolve(path)
+
+
+def test_the_data_directory_is_known_under_another_name(house: House) -> None:
+    """By what it is on the disk: as with a bind mount, or a file system that ignores case."""
+    alias = house.root / "alias"
+    house.data.rename(alias)
+    house.data.symlink_to(alias)
+    for path in ("alias", "alias/secrets/hook_token", "alias/nothing", "var"):
+        with no_leak(), refused("FILE_ACCESS_DENIED"):
+            house.jail.open_file(path)
+
+
+def test_hard_links_to_its_files_are_denied(house: House) -> None:
+    os.link(house.data / "secrets" / "hook_token", house.root / "harmless")
+    os.link(house.root / "a.txt", house.root / "twin")
+    with no_leak(), refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file("harmless")
+    assert read(house.jail, "twin") == b"inside\n"
+
+
+def test_a_forbidden_file_is_denied(house: House) -> None:
+    os.link(house.root / "a.txt", house.root / "twin")
+    (house.root / "link").symlink_to("a.txt")
+    jail = Jail([str(house.root)], [str(house.root / "a.txt")])
+    for path in ("a.txt", "twin", "link"):
+        with no_leak(), refused("FILE_ACCESS_DENIED"):
+            jail.open_file(path)
+
+
+def test_a_data_directory_that_is_made_later_is_closed_too(house: House) -> None:
+    jail = Jail([str(house.root)], [str(house.root / "later")])
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file("later/x")
+    assert read(jail, "a.txt") == b"inside\n"
+
+
+def test_only_links_on_the_same_disk_are_hard_links(house: House) -> None:
+    os.link(house.data / "secrets" / "hook_token", house.root / "harmless")
+    stat = os.stat(house.root / "harmless")
+    assert house.jail.is_linked_secret(stat)
+    elsewhere = os.stat_result((stat.st_mode, stat.st_ino, stat.st_dev + 1, stat.st_nlink, *stat[4:10]))
+    assert not house.jail.is_linked_secret(elsewhere)
+
+
+# -- roots -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_root_that_is_gone(house: House) -> None:
+    shutil.rmtree(house.second)
+    with no_leak(), refused("FILE_NOT_FOUND"):
+        house.jail.open_file(f"{house.second}/c.txt")
+    assert read(house.jail, "a.txt") == b"inside\n"
+
+
+def test_a_root_that_became_a_link_is_denied(house: House) -> None:
+    shutil.rmtree(house.second)
+    house.second.symlink_to(house.outside)
+    with no_leak(), refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file(f"{house.second}/secret.txt")
+
+
+def test_a_root_inside_a_root(house: House) -> None:
+    jail = Jail([str(house.root / "docs"), str(house.root)])
+    assert read(jail, "b.txt") == b"inside too\n"
+    assert read(jail, "../a.txt") == b"inside\n"
+    shutil.rmtree(house.root / "docs")
+    (house.root / "docs").symlink_to(house.outside)
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file("secret.txt")
+
+
+def test_a_root_given_as_a_link(house: House) -> None:
+    (house.top / "alias").symlink_to(house.root)
+    jail = Jail([str(house.top / "alias")])
+    assert jail.resolve("a.txt") == f"{house.root}/a.txt"
+
+
+def test_the_whole_disk_as_root(house: House) -> None:
+    jail = Jail(["/"], [str(house.data)])
+    assert read(jail, f"{house.outside}/secret.txt") == SECRET
+    assert jail.resolve("/..") == "/"
+    assert jail.resolve("../..") == "/"
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file(f"{house.data}/secrets/hook_token")
+
+
+def test_a_jail_needs_a_root() -> None:
+    with pytest.raises(ValueError, match="root"):
+        Jail([])
+
+
+def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = house.root / "key.pem"
+    key.write_bytes(SECRET)
+    conf = SimpleNamespace(allowed_roots=("/", str(house.root)), bridge_data_dir=house.data, bridge_tls_key=key)
+    monkeypatch.setattr(jail_module, "conf", conf)
+    for path in (f"{house.data}/secrets/hook_token", "/proc/self/environ", "/proc", str(key)):
+        with refused("FILE_ACCESS_DENIED"):
+            default_jail().open_file(path)
+    assert read(default_jail(), str(house.root / "a.txt").lstrip("/")) == b"inside\n"

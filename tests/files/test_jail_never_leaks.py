@@ -1,0 +1,150 @@
+"""D12, D45 against everything: random trees with links and random paths, and a place that is swapped while it is opened."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from bridge_project.errors import BridgeError
+from bridge_project.jail import Jail
+from files_app.content import content, read_lines
+from files_app.tree import listing, tree
+from tests.files.conftest import SECRET, House, build
+
+NAMES = some.sampled_from(["a", "b", "docs", "a.txt", "ü", "n\n"])
+STEPS = some.sampled_from(
+    ["a", "b", "docs", "a.txt", "ü", "n\n", "..", "..", ".", "", "root", "second", "outside", "var", "secrets", "secret.txt", "inner", "hook_token"]
+)
+STARTS = some.sampled_from(["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"])
+
+
+@some.composite
+def paths(draw: some.DrawFn) -> str:
+    return draw(STARTS) + "/".join(draw(some.lists(STEPS, max_size=6)))
+
+
+@some.composite
+def things(draw: some.DrawFn) -> tuple[list[str], str]:
+    """(where: directory names and the last name, what: "directory", "file" or a link's target)."""
+    return draw(some.lists(NAMES, min_size=1, max_size=3)), draw(some.sampled_from(["directory", "file"]) | paths())
+
+
+def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
+    for where, what in made:
+        place = house.root.joinpath(*where)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            # Made by real paths, so that no link of the example puts an inside thing outside or the reverse.
+            if os.path.realpath(place.parent) != str(place.parent):
+                continue
+            if what == "directory":
+                place.mkdir()
+            elif what == "file":
+                place.write_bytes(b"inside")
+            else:
+                place.symlink_to(what.format(top=house.top) or ".")
+        except OSError:
+            continue  # the example makes it twice, or a file of it is in the way
+
+
+@settings(max_examples=150, deadline=None)
+@given(made=some.lists(things(), max_size=12), asked=some.lists(paths(), min_size=1, max_size=8), base=some.none() | paths())
+def test_nothing_from_outside_whatever_is_asked(made: list[tuple[list[str], str]], asked: list[str], base: str | None) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        house = build(Path(os.path.realpath(directory)))
+        furnish(house, made)
+        start = None if base is None else base.format(top=house.top)
+        before = len(os.listdir("/proc/self/fd"))
+        for path in [each.format(top=house.top) for each in asked] + ["/".join(where) for where, _ in made]:
+            _check_file(house, path, start)
+            for way in (partial(tree, depth=4), partial(listing, base=start), partial(read_lines, base=start)):
+                try:
+                    answer = str(way(house.jail, path))
+                except BridgeError:
+                    continue
+                assert not any(word in answer for word in ("SECRET", "hook_token", "secret.txt"))
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def _check_file(house: House, path: str, base: str | None) -> None:
+    """What is opened is what the operating system finds there, and its real path is inside; the jail only refuses more."""
+    try:
+        with house.jail.open_file(path, base=base) as opened:
+            data, stat, real = os.read(opened.fd, 100), opened.stat, opened.path
+    except BridgeError:
+        return
+    assert SECRET not in data
+    assert os.path.samestat(stat, os.stat(os.path.join(base or house.root, path)))
+    assert real == os.path.realpath(os.path.join(base or house.root, path))
+    assert any(real.startswith(f"{root}/") for root in (house.root, house.second))
+    assert not real.startswith(f"{house.data}/")
+
+
+# -- swapped meanwhile -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def swapping(place: Path, other: Path) -> Iterator[Callable[[], int]]:
+    """A thread that keeps exchanging two names; the function says how often it has."""
+    stop = threading.Event()
+    spare = place.with_name("spare")
+    count = 0
+
+    def run() -> None:
+        nonlocal count
+        while not stop.is_set():
+            os.rename(place, spare)
+            os.rename(other, place)
+            os.rename(spare, other)
+            count += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: count
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _file(jail: Jail) -> str:
+    return str(content(jail, "d/deep/f")["content"])
+
+
+def _lines(jail: Jail) -> str:
+    return str(read_lines(jail, "docs/../d/deep/f")["content"])
+
+
+def _tree(jail: Jail) -> str:
+    entries = {entry["name"]: entry for entry in tree(jail, ".", 3)["entries"]}
+    return str(entries["d"]["children"][0]["children"][0]["name"]) if "d" in entries and entries["d"]["children"] else "refused"
+
+
+@pytest.mark.parametrize("look", [_file, _lines, _tree])
+@pytest.mark.parametrize("what", ["d", "d/deep", "d/deep/f"])
+def test_a_place_swapped_for_a_link_outside_never_leads_there(house: House, look: Callable[[Jail], str], what: str) -> None:
+    for top, word in ((house.root, "inside"), (house.outside, "SECRET")):
+        (top / "d" / "deep").mkdir(parents=True)
+        (top / "d" / "deep" / "f").write_text(word)
+    (house.outside / "d" / "deep" / "SECRET").write_text("sorted before f in a tree")
+    link = house.root / "link"
+    link.symlink_to(house.outside / what)
+    seen: dict[str, int] = {}
+    with swapping(house.root / what, link) as swaps:
+        while swaps() < 3000 or (len(seen) < 2 and swaps() < 50_000):
+            try:
+                word = look(house.jail)
+            except (BridgeError, IndexError, KeyError) as error:
+                word = getattr(error, "code", "refused")
+            seen[word] = seen.get(word, 0) + 1
+    assert not any("SECRET" in word for word in seen)
+    assert len(seen) >= 2, "the race was never met from both sides"
