@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,9 +12,9 @@ from rest_framework.response import Response
 from bridge_project.api import BridgeAPIView
 from bridge_project.protocol import http
 from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.parse import HookInvalid, HookViolation, parse_hook_batch, parse_hook_body
+from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body
 from bridge_project.protocol.types import now_text
-from bridge_project.rest import json_bytes
+from bridge_project.rest_json import json_bytes
 from devices_app.authentication import HookOnly
 from hooks_app import ingest
 from hooks_app.bodies import validation_failure, violation_body
@@ -26,9 +25,9 @@ class HookView(BridgeAPIView):
 
     permission_classes = [HookOnly]
 
-    def handle_exception(self, exc: Exception) -> HttpResponseBase:
+    def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, HookInvalid):
-            return validation_failure(self.request._request, exc)
+            return cast(Response, validation_failure(self.request._request, exc))  # any HttpResponse will do
         return super().handle_exception(exc)
 
     @property
@@ -58,7 +57,9 @@ class BatchView(HookView):
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [event for event in parsed if isinstance(event, HookEvent)]
         receipts = ingest.store(good, self.source) if good else []
-        errors = [{"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)]
+        errors = [
+            {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)
+        ]
         body: dict[str, Any] = {
             "received": True,
             "count": len(parsed),

@@ -16,3 +16,4 @@ class SessionsConfig(AppConfig):
         background.register("sessions", housekeeping.start, housekeeping.stop)
         health.register_count("active_sessions", presence.active_sessions)
         health.register_count("active_websockets", presence.active_websockets)
+        health.register_feature("websocket_sessions")

@@ -17,7 +17,7 @@ from bridge_project.conf import conf
 from bridge_project.database import writers
 from bridge_project.dispatch import Refused, connection_error_payload, error_payload, handler_of
 from bridge_project.errors import BridgeError
-from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
 from devices_app.models import Device
 from sessions_app import handlers, presence
@@ -90,7 +90,10 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     async def _parse(self, data: str | bytes) -> ClientMessage:
         if len(data) > LARGE_MESSAGE:
             if self.device is None:
-                raise ProtocolInvalid("A message this large is not read before auth.", [{"field": "message", "constraint": f"at most {LARGE_MESSAGE} characters", "received": str(len(data))}])
+                raise ProtocolInvalid(
+                    "A message this large is not read before auth.",
+                    [{"field": "message", "constraint": f"at most {LARGE_MESSAGE} characters", "received": str(len(data))}],
+                )
             return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)  # seconds, at worst
         return parse_client(data, strict_ids=conf.bridge_strict_protocol)
 
@@ -104,11 +107,14 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             raise BridgeError("RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait})
 
     async def _invalid(self, invalid: ProtocolInvalid) -> None:
+        """A message that cannot be parsed; one that may not come now is told that first, whatever else is wrong with it."""
         error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
         try:
+            if invalid.type is not None and invalid.type in CATALOGUE and CATALOGUE[invalid.type].client is not None:
+                self.talk.admit(invalid.type)
             self._meter(invalid.type)
-        except BridgeError as limited:
-            error = limited
+        except BridgeError as earlier:
+            error = earlier
         await self.send_payload(error_payload(error), id=invalid.id)
 
     # -- out -------------------------------------------------------------------------------------------------------------

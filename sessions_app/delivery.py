@@ -124,7 +124,7 @@ class Delivery:
             rows = self._hub.after(self.live)
             if rows is None:
                 upto = await readers.run(log.head_seq)
-                reader = log.Reader({feed_id: self.live for feed_id in self.feeds}, upto)
+                reader = log.Reader(dict.fromkeys(self.feeds, self.live), upto)
                 while page := await readers.run(reader.page):
                     await self._send_live_rows(page)
                 self.live = max(self.live, upto)
@@ -141,5 +141,5 @@ class Delivery:
             self.live = row.seq
 
     async def _send_row(self, row: Row) -> None:
-        self.sent[row.feed_id] = row.seq
         await self._send(row.frame)
+        self.sent[row.feed_id] = row.seq

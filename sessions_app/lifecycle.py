@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from bridge_project import limits
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.server import SessionStarted
 from bridge_project.protocol.client import SessionEnd
+from bridge_project.protocol.server import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
 from sessions_app.models import Feed, Session
 from sessions_app.outbox import Outbox, outbox

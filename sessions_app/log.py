@@ -127,5 +127,3 @@ def has_news(positions: Mapping[int, int], default: int) -> list[Feed]:
     """The observed feeds and the one for all that have, or had, rows after a device's positions."""
     feeds = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED]).filter(Q(last_seq__gt=default) | Q(pk__in=list(positions)))
     return [feed for feed in feeds if feed.last_seq > positions.get(feed.pk, default)]
-
-

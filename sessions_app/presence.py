@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import cast
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -55,7 +54,7 @@ def open_connection(process_id: uuid.UUID, device: Device, address: str) -> int:
         Connection.objects.filter(device=device).update(replaced=True)
         if live().count() >= conf.bridge_max_websockets:
             raise BridgeError("RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use.")
-        return cast(int, Connection.objects.create(process_id=process_id, device=device, address=address).pk)
+        return Connection.objects.create(process_id=process_id, device=device, address=address).pk
 
 
 def close_connection(connection_id: int) -> None:
@@ -72,8 +71,8 @@ def leave(connection_id: int, session: Session) -> None:
 
 def joined_counts(session_pks: Iterable[int]) -> dict[int, int]:
     """Session key → connections, on all processes, that have joined it."""
-    rows = Join.objects.filter(session__in=list(session_pks), connection__in=live()).values("session").annotate(n=Count("id"))
-    return {row["session"]: row["n"] for row in rows}
+    rows = Join.objects.filter(session__in=list(session_pks), connection__in=live()).values_list("session_id")
+    return dict(rows.annotate(Count("id")))
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:

@@ -14,7 +14,7 @@ from bridge_project.api import BridgeAPIView
 from bridge_project.errors import BridgeError
 from bridge_project.protocol import http
 from bridge_project.protocol.types import now_text
-from bridge_project.rest import json_model
+from bridge_project.rest_json import json_model
 from devices_app.authentication import DeviceOrAdmin
 from sessions_app import presence
 from sessions_app.models import Join, Session

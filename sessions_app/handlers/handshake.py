@@ -161,5 +161,6 @@ def _become_ready(socket: BridgeConsumer) -> None:
 @handles(c.HeartbeatPing)
 async def heartbeat_ping(socket: BridgeConsumer, message: ClientMessage) -> None:
     assert socket.receipts is not None and socket.delivery is not None
+    sent = dict(socket.delivery.sent)  # before the pong goes out: what follows it is not proven by it
     await socket.send_payload(s.HeartbeatPong())
-    socket.receipts.ping(socket.delivery.sent)
+    socket.receipts.ping(sent)

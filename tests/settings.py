@@ -1,0 +1,28 @@
+"""The bridge's settings for tests: a data directory of their own, and password hashing that costs nothing."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+if "BRIDGE_DATA_DIR" not in os.environ:
+    _directory = tempfile.mkdtemp(prefix="bridge-tests-")
+    os.environ["BRIDGE_DATA_DIR"] = _directory
+    _owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(_directory, ignore_errors=True) if os.getpid() == _owner else None)
+
+from bridge_project.conf import conf
+from bridge_project.settings import *  # noqa: F403
+from bridge_project.settings import DATABASES
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+if not conf.database_url:
+    # A file, as in real life: the memory that threads would share in Django's tests refuses ("table is locked") where a file makes them wait.
+    DATABASES["default"]["TEST"] = {"NAME": str(conf.bridge_data_dir / "test.sqlite3")}
+
+if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
+    # A file, not memory: threads must see each other's commits and locks as they do when the bridge runs.
+    DATABASES["default"]["TEST"] = {"NAME": os.path.join(os.environ["BRIDGE_DATA_DIR"], "test.sqlite3")}  # noqa: F405
