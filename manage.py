@@ -20,11 +20,18 @@ def main() -> int:
     from django.core.management import execute_from_command_line
 
     try:
-        execute_from_command_line(sys.argv)
+        execute_from_command_line(_arguments(sys.argv))
     except ConfError as error:
         print(f"Settings: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _arguments(given: list[str]) -> list[str]:
+    """`install_hooks --settings F` names the agent's settings file (D43); Django would take it for its own settings module."""
+    if given[1:2] != ["install_hooks"]:
+        return given
+    return ["--settings-file" + word[len("--settings") :] if word.split("=")[0] == "--settings" else word for word in given]
 
 
 if __name__ == "__main__":

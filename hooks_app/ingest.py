@@ -84,9 +84,8 @@ def _store_one(box: Outbox, session: Session, event: HookEvent, *, new: bool, li
 
 def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
     """What comes before the event itself: a session that starts, or starts again, is announced."""
-    directory = event.payload.get("working_directory")
-    if isinstance(directory, str) and (event.event == "SessionStart" or not session.working_directory):
-        session.working_directory = directory.replace("\x00", "")
+    if event.event == "SessionStart" or not session.working_directory:
+        session.working_directory = projection.directory_of(event) or session.working_directory
     lifecycle.entitle(session, projection.prompt_of(event))
     if event.event == "SessionStart":
         lifecycle.reopen(session)

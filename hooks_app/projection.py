@@ -24,6 +24,11 @@ def tool_of(event: HookEvent) -> str:
     return _text(event.payload.get("tool"))
 
 
+def directory_of(event: HookEvent) -> str:
+    """Where the agent works: what SessionStart says, else the ``cwd`` that agents put into every event."""
+    return (_text(event.payload.get("working_directory")) or _text(event.payload.get("cwd"))).replace("\x00", "")
+
+
 def prompt_of(event: HookEvent) -> str:
     """The prompt that the event carries, which may become its session's title (D6)."""
     if _synthetic(event):

@@ -1,0 +1,64 @@
+"""A scripted bridge, a spool in a directory with an awkward name, and the hook command run as an agent runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooks_app.producer import Forwarder, HttpsTransport, hook_command
+from tests.hooks.scripted import ScriptedBridge, scripted_bridge
+
+Hook = Callable[[dict[str, Any] | bytes], None]
+
+
+def run_hook(spool: Path, data: bytes, command: str | None = None) -> subprocess.CompletedProcess[bytes]:
+    """The installed command as an agent runs it: through sh -c, the JSON on standard input. Raises BrokenPipeError when it does not read it all."""
+    arguments = ["/bin/sh", "-c", command or hook_command(str(spool))]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write(data)
+        process.stdin.flush()
+        out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+@pytest.fixture
+def bridge() -> Iterator[ScriptedBridge]:
+    with scripted_bridge() as running:
+        yield running
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    directory = tmp_path / "a b'c\"d $HOME `ü` é" / "spool"
+    directory.mkdir(parents=True, mode=0o700)
+    return directory
+
+
+@pytest.fixture
+def hook(spool: Path) -> Hook:
+    def run(raw: dict[str, Any] | bytes) -> None:
+        done = run_hook(spool, raw if isinstance(raw, bytes) else json.dumps(raw).encode())
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    return run
+
+
+@pytest.fixture
+def forwarder(bridge: ScriptedBridge, spool: Path) -> Iterator[Forwarder]:
+    transport = HttpsTransport(bridge.url, lambda: bridge.token, bridge.pin, timeout=5)
+    made = Forwarder(spool, transport)
+    yield made
+    made.close()
+    transport.close()
+
+
+def waiting(spool: Path) -> list[str]:
+    """The events' files that wait."""
+    return sorted(name for name in os.listdir(spool) if name not in {"lock", "id", "full", "rejected"})

@@ -1,0 +1,261 @@
+"""`install_hooks`: merges, never clobbers, changes nothing the second time, and gives the file back (D43)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hooks_app.install import SettingsError, install, installed, remove
+from hooks_app.producer import HOOK_EVENTS, hook_command
+from tests.hooks.conftest import run_hook, waiting
+from tests.hooks.scripted import FIXTURES
+
+SPOOL = '/home/dev/my bridge\'s "data"/spool'
+THEIRS = """{
+\t"permissions": {"allow": ["Bash(ls)", "Read"],   "n": 1.00e2},
+\t"hooks": {
+\t\t"PreToolUse": [
+\t\t\t{"matcher": "Bash", "hooks": [{"type": "command", "command": "echo theirs"}]}
+\t\t],
+\t\t"Stop": []
+\t},
+\t"ü": "\\ud83d\\ude00"
+}
+"""
+
+
+def commands(text: str) -> dict[str, list[str]]:
+    return {event: [hook["command"] for entry in entries for hook in entry["hooks"]] for event, entries in json.loads(text)["hooks"].items()}
+
+
+# -- the text
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "{}\n", " { } ", '{"a":1}', '{\n  "a": 1\n}\n', '{"hooks":{}}', THEIRS, "\ufeff{}", '{\r\n    "hooks": {\r\n    }\r\n}\r\n']
+)
+def test_it_is_in_once_and_out_again(text: str) -> None:
+    once = install(text, SPOOL)
+    assert install(once, SPOOL) == once
+    assert installed(once, SPOOL)
+    assert not installed(text, SPOOL)
+    found = commands(once.lstrip("\ufeff"))
+    assert all(found[event].count(hook_command(SPOOL)) == 1 for event in HOOK_EVENTS)
+    assert not installed(remove(once, SPOOL), SPOOL)
+
+
+def test_what_is_not_ours_keeps_every_byte() -> None:
+    once = install(THEIRS, SPOOL)
+    for line in THEIRS.splitlines():
+        assert line.strip(",[]") in once
+    assert commands(once)["PreToolUse"] == ["echo theirs", hook_command(SPOOL)]
+    assert list(json.loads(once)) == ["permissions", "hooks", "ü"]
+    assert "\t\t\t{\n\t\t\t\t" in once or "\t\t\t{\n" in once  # laid out with their tabs
+    assert "\n  " not in once
+    assert remove(once, SPOOL).replace(" ", "").replace("\t", "").replace("\n", "") == THEIRS.replace(',\n\t\t"Stop": []', "").replace(" ", "").replace(
+        "\t", ""
+    ).replace("\n", "")
+
+
+def test_two_bridges_do_not_touch_each_other() -> None:
+    other = "/srv/other/spool"
+    both = install(install(THEIRS, SPOOL), other)
+    assert commands(both)["Stop"] == [hook_command(SPOOL), hook_command(other)]
+    assert commands(remove(both, SPOOL))["Stop"] == [hook_command(other)]
+
+
+def test_an_older_command_is_renewed_and_a_changed_timeout_kept() -> None:
+    once = install("{}", SPOOL)
+    older = once.replace("umask 077;", "").replace('"timeout": 10', '"timeout": 3')
+    again = install(older, SPOOL)
+    assert commands(again) == commands(once)
+    assert json.loads(again)["hooks"]["Stop"][0]["hooks"][0]["timeout"] == 3
+
+
+def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
+    ours = {"type": "command", "command": hook_command(SPOOL)}
+    mixed = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}, ours, {"type": "command", "command": "y"}]}]}})
+    assert commands(install(mixed, SPOOL))["Stop"] == ["x", hook_command(SPOOL), "y"]
+    assert commands(remove(mixed, SPOOL))["Stop"] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ("{,}", "not JSON"),
+        ("// c\n{}", "not JSON"),
+        ("[]", "not an object"),
+        ('{"hooks": []}', '"hooks"'),
+        ('{"hooks": {"Stop": {}}}', '"Stop"'),
+        ('{"a": NaN}', "not JSON"),
+        ("[" * 9999, "not JSON"),
+    ],
+)
+def test_what_is_no_settings_file_is_refused(text: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        install(text, SPOOL)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+hook_objects = st.fixed_dictionaries({"type": st.just("command"), "command": st.text(max_size=8)})
+entries = st.one_of(st.fixed_dictionaries({"hooks": st.lists(hook_objects, max_size=2)}, optional={"matcher": st.text(max_size=4)}), json_values)
+hooks_maps = st.dictionaries(st.sampled_from([*HOOK_EVENTS, "Other"]), st.lists(entries, max_size=3), max_size=4)
+layouts = st.sampled_from([{"indent": None}, {"indent": None, "separators": (",", ":")}, {"indent": 2}, {"indent": "\t"}, {"indent": 4, "ensure_ascii": False}])
+documents = st.builds(
+    lambda other, hooks, first, layout: (
+        json.dumps({"hooks": hooks, **other} if first else {**other, **({} if hooks is None else {"hooks": hooks})}, **layout)
+        if hooks is not None
+        else json.dumps(other, **layout)
+    ),
+    st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), json_values, max_size=3),
+    st.none() | hooks_maps,
+    st.booleans(),
+    layouts,
+)
+
+
+def meaning(text: str) -> Any:
+    """The settings without event lists and hook maps that are empty, which removing does not tell from its own."""
+    value = json.loads(text)
+    if isinstance(value.get("hooks"), dict):
+        value["hooks"] = {event: listed for event, listed in value["hooks"].items() if listed}
+        if not value["hooks"]:
+            del value["hooks"]
+    return value
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=documents)
+def test_any_settings_survive(text: str) -> None:
+    once = install(text, SPOOL)
+    assert install(once, SPOOL) == once
+    back = remove(once, SPOOL)
+    assert meaning(back) == meaning(text)
+    assert remove(text, SPOOL) == text
+    found = json.loads(once)
+    assert {key: value for key, value in found.items() if key != "hooks"} == {key: value for key, value in json.loads(text).items() if key != "hooks"}
+    assert all(json.loads(text).get("hooks", {}).get(event, []) == found["hooks"][event][:-1] for event in HOOK_EVENTS)
+
+
+# -- the file
+
+
+def run(file: Path, spool: Path, *arguments: str) -> str:
+    out = StringIO()
+    call_command("install_hooks", "--settings", str(file), "--spool", str(spool), *arguments, stdout=out)
+    return out.getvalue()
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=documents)
+def test_any_file_comes_back_byte_for_byte(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("agent")
+    file = directory / "settings.json"
+    file.write_bytes(text.encode())
+    run(file, directory / "spool")
+    assert installed(file.read_text(), str(directory / "spool"))
+    run(file, directory / "spool", "--remove")
+    assert file.read_bytes() == text.encode()
+    assert sorted(os.listdir(directory)) == ["settings.json", "spool"]
+
+
+def test_the_installed_command_works(tmp_path: Path) -> None:
+    file, spool = tmp_path / "home dir" / ".claude" / "settings.json", tmp_path / "it's my data" / "spool"
+    spool.parent.mkdir()
+    said = run(file, spool)
+    assert "+" in said
+    assert stat.S_IMODE(spool.stat().st_mode) == 0o700
+    hook = json.loads(file.read_text())["hooks"]["PreToolUse"][0]
+    assert (hook["matcher"], hook["hooks"][0]["timeout"]) == ("*", 10)
+    data = (FIXTURES / "PreToolUse-Bash.json").read_bytes()
+    assert run_hook(spool, data, hook["hooks"][0]["command"]).returncode == 0
+    assert (spool / waiting(spool)[0]).read_bytes() == data
+
+
+def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+    file = tmp_path / ".claude" / "settings.json"
+    run(file, tmp_path / "spool")
+    assert file.exists()
+    assert "Nothing to do" in run(file, tmp_path / "spool")
+    run(file, tmp_path / "spool", "--remove")
+    assert os.listdir(file.parent) == []
+    assert "Nothing to do" in run(file, tmp_path / "spool", "--remove")
+
+
+def test_what_was_changed_meanwhile_stays(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(THEIRS)
+    run(file, tmp_path / "spool")
+    file.write_text(file.read_text().replace('"n": 1.00e2', '"n": 1.00e2, "later": true'))
+    run(file, tmp_path / "spool", "--remove")
+    assert file.read_text() == THEIRS.replace('"n": 1.00e2', '"n": 1.00e2, "later": true').replace(',\n\t\t"Stop": []', "")
+    assert os.listdir(tmp_path).count("settings.json") == len([name for name in os.listdir(tmp_path) if name.startswith("settings")])
+
+
+def test_the_original_is_kept_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(THEIRS)
+    run(file, tmp_path / "spool")
+    [backup] = tmp_path.glob("settings.json.before-bridge-*")
+    assert backup.read_text() == THEIRS
+    run(file, tmp_path / "spool")
+    assert backup.read_text() == THEIRS
+
+
+def test_a_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles" / "agent.json"
+    target.parent.mkdir()
+    target.write_text("{}")
+    target.chmod(0o640)
+    link = tmp_path / "settings.json"
+    link.symlink_to(target)
+    run(link, tmp_path / "spool")
+    assert link.is_symlink()
+    assert installed(target.read_text(), str(tmp_path / "spool"))
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    run(link, tmp_path / "spool", "--remove")
+    assert link.is_symlink()
+    assert target.read_text() == "{}"
+
+
+@pytest.mark.parametrize("data", [b"{nonsense", b"", b"\xff\xfe", b'{"hooks": 3}'])
+@pytest.mark.parametrize("arguments", [[], ["--remove"]])
+def test_a_file_that_is_not_json_is_left_alone(tmp_path: Path, data: bytes, arguments: list[str]) -> None:
+    file = tmp_path / "settings.json"
+    file.write_bytes(data)
+    with pytest.raises(CommandError, match="Nothing was changed"):
+        run(file, tmp_path / "spool", *arguments)
+    assert file.read_bytes() == data
+    assert not list(tmp_path.glob("*.before-bridge-*"))
+
+
+@pytest.mark.parametrize(("reply", "written"), [("n", False), ("", False), ("y", True)])
+def test_on_a_terminal_it_asks(tmp_path: Path, reply: str, written: bool) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{reply}\n".encode())
+    command = [sys.executable, "manage.py", "install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool")]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, timeout=50, env={**os.environ, "BRIDGE_DATA_DIR": str(tmp_path / "data")})
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 0, done.stderr
+    assert b"[y/N]" in done.stdout
+    assert (file.read_text() != "{}") is written

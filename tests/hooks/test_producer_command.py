@@ -1,0 +1,128 @@
+"""The hook command: prints nothing, exits 0, keeps what it was given, whatever happens around it (D47)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from hooks_app.producer import Forwarder, hook_command
+from tests.hooks.conftest import Hook, run_hook, waiting
+from tests.hooks.scripted import FIXTURES, ScriptedBridge
+from tests.servers import wait_until
+
+SHELLS = [shell for shell in ("dash", "bash", "busybox", "zsh", "mksh") if shutil.which(shell)]
+
+
+def quiet(done: subprocess.CompletedProcess[bytes]) -> bool:
+    return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "data", [b"{}", b'{"a": "\\u00e9 $HOME `x` \\\\ \'"}', b'{\n "a": 1\n}\n', b"{" + b" " * 200_000 + b"}"], ids=["short", "quotes", "lines", "200 kB"]
+)
+def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str, data: bytes) -> None:
+    arguments = [shell, "sh"] if shell == "busybox" else [shell]
+    done = subprocess.run([*arguments, "-c", hook_command(str(spool))], input=data, capture_output=True, timeout=30)
+    assert quiet(done)
+    [name] = waiting(spool)
+    assert (spool / name).read_bytes() == data
+    assert stat.S_IMODE((spool / name).stat().st_mode) == 0o600
+
+
+def test_it_holds_no_secret_and_needs_no_python(spool: Path) -> None:
+    command = hook_command(str(spool))
+    assert "python" not in command
+    assert "Bearer" not in command
+    assert "http" not in command
+
+
+def test_two_at_once_never_share_a_file(spool: Path) -> None:
+    running = [subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE) for _ in range(20)]
+    for number, process in enumerate(running):
+        process.communicate(json.dumps({"number": number}).encode())
+        assert process.returncode == 0
+    assert sorted(json.loads((spool / name).read_bytes())["number"] for name in waiting(spool)) == list(range(20))
+
+
+def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
+    """`$$` is replaced by a fixed number, which is what a process id that comes round again is."""
+    command = hook_command(str(spool)).replace("$$", "4711")
+    for number in range(3):
+        assert quiet(run_hook(spool, str(number).encode(), command))
+    assert [(spool / name).read_bytes() for name in ("4711", "4711.1", "4711.2")] == [b"0", b"1", b"2"]
+
+
+def test_the_bridge_was_uninstalled(spool: Path) -> None:
+    shutil.rmtree(spool.parent)
+    assert quiet(run_hook(spool, b"{" + b" " * 200_000 + b"}"))
+    assert not spool.parent.exists()
+
+
+def test_the_spool_is_a_file(spool: Path) -> None:
+    spool.rmdir()
+    spool.write_text("")
+    assert quiet(run_hook(spool, b"{}"))
+
+
+@pytest.mark.parametrize("limit", [0, 8])
+def test_the_disk_is_full(spool: Path, limit: int) -> None:
+    """A file size limit makes cat fail as a full disk does; nothing half-written stays, and the agent's pipe does not break."""
+    full = f"ulimit -f {limit};trap '' XFSZ;{hook_command(str(spool))}"
+    assert quiet(run_hook(spool, b"{" + b" " * 300_000 + b"}", full))
+    assert waiting(spool) == []
+
+
+def test_standard_input_is_closed_or_empty(spool: Path) -> None:
+    assert quiet(run_hook(spool, b""))
+    assert quiet(subprocess.run(["/bin/sh", "-c", f"exec <&-;{hook_command(str(spool))}"], capture_output=True, timeout=30))
+
+
+def test_no_cat_to_be_found(spool: Path) -> None:
+    done = subprocess.run(["/bin/sh", "-c", hook_command(str(spool))], input=b"{}", capture_output=True, env={"PATH": "/nonexistent"}, timeout=30)
+    assert quiet(done)
+
+
+def test_a_full_spool_takes_nothing_more(spool: Path) -> None:
+    (spool / "full").touch()
+    assert quiet(run_hook(spool, b"{" + b" " * 200_000 + b"}"))
+    assert waiting(spool) == []
+
+
+def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
+    """Every 257th process id measures the spool; here the bound is made small and the process id one of those."""
+    command = hook_command(str(spool)).replace("$$", "514").replace("-gt 200000 ", "-gt 100 ")
+    assert quiet(run_hook(spool, b"{}", command))
+    assert not (spool / "full").exists()
+    (spool / "1").write_bytes(b"x" * 200_000)
+    assert quiet(run_hook(spool, b"{}", command))
+    assert (spool / "full").exists()
+
+
+def test_killed_half_way_it_leaves_no_half_event(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook) -> None:
+    whole = (FIXTURES / "PreToolUse-Bash.json").read_bytes()
+    process = subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdin
+    process.stdin.write(whole[:-20])
+    process.stdin.flush()
+    wait_until(lambda: waiting(spool) and (spool / waiting(spool)[0]).stat().st_size, 5, "the first half was written")
+    os.killpg(process.pid, 9)
+    process.wait()
+    process.stdin.close()
+    hook(whole)
+    assert forwarder.run_once() == 1
+    assert len(waiting(spool)) == 1  # the half one: it might still grow
+    [name] = waiting(spool)
+    os.utime(spool / name, (time.time() - 60, time.time() - 60))
+    forwarder.run_once()
+    forwarder.run_once()
+    assert waiting(spool) == []
+    assert [event["event"] for event in bridge.events] == ["PreToolUse", "Notification"]
+    assert bridge.events[1]["session_id"] == json.loads(whole)["session_id"]
