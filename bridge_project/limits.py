@@ -14,6 +14,7 @@ HOOK_TIMEOUT_SECONDS: Final = 30  # what /info promises a hook producer
 TIMESTAMP_SKEW_SECONDS: Final = 300  # either side of the server's clock
 HEARTBEAT_INTERVAL_SECONDS: Final = 15
 PONG_WAIT_SECONDS: Final = 10  # after which a client reconnects; what D27's proof by heartbeat rests on
+RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)  # what a client waits before it tries again; the last one from then on
 SESSION_GRACE_SECONDS: Final = 300
 REPLAY_BUFFER_BYTES: Final = 100_000  # a bridge-run session's stream (D30)
 REPLAY_BUFFER_SECONDS: Final = 30 * 60

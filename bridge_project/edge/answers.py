@@ -1,0 +1,89 @@
+"""What the edge itself says, without the application: error answers over HTTP and the ``connection_error`` of a refused WebSocket (D9, D19)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from bridge_project.errors import ERRORS, documentation_path
+from bridge_project.protocol.types import now_text
+from bridge_project.rest_body import error_body
+
+Message = dict[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+
+def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
+    """A whole HTTP/1.1 response after which the connection ends. Raises ValueError when a header would break out of its line."""
+    lines = [b"HTTP/1.1 %d %s" % (status, _phrase(status))]
+    for name, value in headers:
+        if b"\r" in name + value or b"\n" in name + value:
+            raise ValueError(f"a header of the answer holds a line break: {name!r}")
+        if name.lower() not in (b"content-length", b"connection", b"transfer-encoding"):
+            lines.append(name + b": " + value)
+    lines += [b"Content-Length: %d" % len(body), b"Connection: close", b"", b""]
+    return b"\r\n".join(lines) + body
+
+
+def error_response(code: str, request_id: str, *, base_url: str, status: int | None = None, message: str = "") -> bytes:
+    """The raw response of an error, with the six fields of D9."""
+    body = error_body(code, request_id, base_url=base_url, status=status, message=message)
+    headers = [(b"Content-Type", b"application/json"), (b"X-Request-ID", request_id.encode("ascii")), (b"Cache-Control", b"no-store")]
+    return raw_response(status or ERRORS[code].status or 500, headers, json.dumps(body).encode())
+
+
+def connection_error(code: str, base_url: str) -> str:
+    """The text of a ``connection_error`` message."""
+    row = ERRORS[code]
+    payload = {"code": code, "message": row.message, "documentation_url": base_url + documentation_path(code), "remediation": row.remedy}
+    return json.dumps({"type": "connection_error", "id": str(uuid.uuid4()), "timestamp": now_text(), "payload": payload})
+
+
+class RefusedWebSocket:
+    """An ASGI application that accepts, says why not, and closes; it reads no message (D19, D20)."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Message]], send: Send) -> None:
+        if (await receive())["type"] != "websocket.connect":
+            return
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": connection_error(self.code, scope["bridge"].base_url)})
+        await send({"type": "websocket.close", "code": ERRORS[self.code].close})
+
+
+class Inbox(asyncio.Queue[Message]):
+    """The application's queue of one connection; it knows how many bytes the application has not taken yet."""
+
+    def __init__(self, on_taken: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.waiting = 0
+        self._on_taken = on_taken
+
+    def _put(self, item: Message) -> None:
+        self.waiting += _size(item)
+        super()._put(item)
+
+    def _get(self) -> Message:
+        item: Message = super()._get()
+        self.waiting -= _size(item)
+        if self._on_taken is not None:
+            self._on_taken()
+        return item
+
+
+def _size(message: Message) -> int:
+    """Bytes of what a message carries, and something for the message itself, so that empty ones count too."""
+    return 256 + len(message.get("text") or b"") + len(message.get("bytes") or b"") + len(message.get("body") or b"")
+
+
+def _phrase(status: int) -> bytes:
+    try:
+        return HTTPStatus(status).phrase.encode("ascii")
+    except ValueError:
+        return b"Unknown"

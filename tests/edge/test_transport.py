@@ -1,0 +1,322 @@
+"""The pure part: connection modes, client addresses, names and origins (D18, D19, D20)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bridge_project.conf import Conf
+from bridge_project.transport import (
+    ConnectionMode,
+    accepts_on,
+    allowed_names,
+    base_url,
+    connection_mode_description,
+    host_allowed,
+    is_web_origin,
+    mode_of_address,
+    mode_of_url,
+    normalise,
+    origin_allowed,
+    resolve,
+    websocket_url,
+)
+
+LOCAL, PRIVATE, REMOTE, PUBLIC, WRONG = ConnectionMode
+addresses = st.ip_addresses().map(str)
+
+
+def conf(**settings: Any) -> Conf:
+    return Conf(_env_file=None, **settings)
+
+
+def through(settings: dict[str, Any], local: str, peer: str, *headers: tuple[str, str], tls: bool = True) -> Any:
+    pairs = [(name.encode(), value.encode()) for name, value in headers]
+    return resolve(conf(**settings), tls=tls, local_address=local, peer_address=peer, headers=pairs)
+
+
+@pytest.mark.parametrize(
+    ("address", "mode"),
+    [
+        ("127.0.0.1", LOCAL),
+        ("127.255.0.9", LOCAL),
+        ("::1", LOCAL),
+        ("::ffff:127.0.0.1", LOCAL),
+        ("10.0.0.1", PRIVATE),
+        ("172.16.0.1", PRIVATE),
+        ("172.31.255.255", PRIVATE),
+        ("172.32.0.1", PUBLIC),
+        ("172.15.255.255", PUBLIC),
+        ("192.168.0.1", PRIVATE),
+        ("192.169.0.1", PUBLIC),
+        ("::ffff:192.168.0.1", PRIVATE),
+        ("fc00::1", PRIVATE),
+        ("fdff::1", PRIVATE),
+        ("fe80::1%eth0", PUBLIC),
+        ("169.254.1.1", PUBLIC),
+        ("100.64.0.1", REMOTE),
+        ("100.127.255.255", REMOTE),
+        ("100.128.0.1", PUBLIC),
+        ("fd7a:115c:a1e0::5", REMOTE),
+        ("8.8.8.8", PUBLIC),
+        ("2001:4860:4860::8888", PUBLIC),
+        ("not an address", PUBLIC),
+        ("", PUBLIC),
+    ],
+)
+def test_mode_of_an_address(address: str, mode: ConnectionMode) -> None:
+    assert mode_of_address(address) is mode
+
+
+@given(addresses)
+def test_every_address_has_a_mode_and_its_mapped_form_the_same(address: str) -> None:
+    assert mode_of_address(address) in (LOCAL, PRIVATE, REMOTE, PUBLIC)
+    if ":" not in address:
+        assert mode_of_address(f"::ffff:{address}") is mode_of_address(address)
+        assert normalise(f"::ffff:{address}") == address
+
+
+@given(addresses, addresses)
+def test_auto_takes_no_public_address_and_a_named_one_takes_all(local: str, named: str) -> None:
+    assert accepts_on("auto", local) is (mode_of_address(local) is not PUBLIC)
+    assert accepts_on(named, local)
+    assert accepts_on("0.0.0.0", local)
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("https://bridge.example", PUBLIC),
+        ("https://machine.tailnet.ts.net", REMOTE),
+        ("https://MACHINE.TAILNET.TS.NET.", REMOTE),
+        ("https://ts.net", PUBLIC),
+        ("https://evilts.net", PUBLIC),
+        ("https://ts.net.evil.example", PUBLIC),
+        ("https://words.trycloudflare.com:8443", REMOTE),
+        ("https://a.ngrok-free.app/path", REMOTE),
+        ("https://a.tunnel.example", REMOTE),
+        ("https://tunnel.example", REMOTE),
+        ("https://b.other.example", REMOTE),
+        ("https://192.168.1.5:8443", PRIVATE),
+        ("https://[::1]:8443", LOCAL),
+        ("https://[fd7a:115c:a1e0::5]", REMOTE),
+        ("https://100.100.1.1", REMOTE),
+        ("https://8.8.8.8", PUBLIC),
+        ("https://localhost:8443", LOCAL),
+        ("http://192.168.1.5", WRONG),
+        ("http://machine.ts.net", WRONG),
+        ("wss://bridge.example", WRONG),
+    ],
+)
+def test_mode_of_a_public_url(url: str, mode: ConnectionMode) -> None:
+    assert mode_of_url(url, ["tunnel.example", "*.other.example"]) is mode
+
+
+@pytest.mark.parametrize(
+    ("settings", "local", "peer", "headers", "mode"),
+    [
+        ({}, "127.0.0.1", "127.0.0.1", [], LOCAL),
+        ({}, "192.168.1.5", "192.168.1.9", [], PRIVATE),
+        ({}, "100.64.0.5", "100.64.0.9", [], REMOTE),
+        ({}, "8.8.8.8", "9.9.9.9", [], PUBLIC),
+        # a public peer, whatever address it came in on
+        ({}, "192.168.1.5", "9.9.9.9", [], PUBLIC),
+        ({"bridge_public_url": "https://m.ts.net"}, "192.168.1.5", "9.9.9.9", [], PUBLIC),
+        # forwarding headers from a peer that is no trusted proxy
+        ({}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "127.0.0.1")], PUBLIC),
+        ({}, "127.0.0.1", "127.0.0.1", [("forwarded", "for=10.0.0.1")], PUBLIC),
+        ({"bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [("x-real-ip", "10.0.0.1")], PUBLIC),
+        # the public URL decides
+        ({"bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [], REMOTE),
+        ({"bridge_public_url": "https://bridge.example"}, "127.0.0.1", "127.0.0.1", [], PUBLIC),
+        ({"bridge_public_url": "http://bridge.example"}, "127.0.0.1", "9.9.9.9", [("x-forwarded-for", "1.1.1.1")], WRONG),
+        # a trusted proxy: the public URL, else where its client is
+        ({"bridge_trusted_proxies": "127.0.0.1", "bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "9.9.9.9")], REMOTE),
+        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "9.9.9.9")], PUBLIC),
+        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "10.0.0.9")], PRIVATE),
+        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-proto", "https")], PUBLIC),
+        # a header that forwards nothing
+        ({}, "127.0.0.1", "127.0.0.1", [("host", "bridge.example"), ("origin", "https://evil.example")], LOCAL),
+    ],
+)
+def test_mode_of_a_connection(settings: dict[str, Any], local: str, peer: str, headers: list[tuple[str, str]], mode: ConnectionMode) -> None:
+    assert through(settings, local, peer, *headers).mode is mode
+
+
+PROXIES = {"bridge_trusted_proxies": "127.0.0.1, 10.0.0.0/8"}
+
+
+@pytest.mark.parametrize(
+    ("hops", "client"),
+    [
+        (["9.9.9.9"], "9.9.9.9"),
+        (["6.6.6.6, 9.9.9.9"], "9.9.9.9"),
+        (["6.6.6.6, 9.9.9.9, 10.1.1.1"], "9.9.9.9"),
+        (["6.6.6.6", "9.9.9.9, 10.1.1.1"], "9.9.9.9"),
+        (["10.2.2.2, 10.1.1.1"], "10.2.2.2"),
+        (["9.9.9.9:5000"], "9.9.9.9"),
+        (["[2001:db8::1]:5000"], "2001:db8::1"),
+        (["2001:DB8:0::1"], "2001:db8::1"),
+        (["::ffff:9.9.9.9"], "9.9.9.9"),
+        (["9.9.9.9, unknown"], "127.0.0.1"),
+        (["9.9.9.9, unknown, 10.1.1.1"], "10.1.1.1"),
+        ([" , "], "127.0.0.1"),
+    ],
+)
+def test_the_client_is_the_rightmost_hop_that_is_no_proxy(hops: list[str], client: str) -> None:
+    found = through(PROXIES, "127.0.0.1", "127.0.0.1", *(("x-forwarded-for", hop) for hop in hops), tls=False)
+    assert (found.client, found.via_proxy) == (client, True)
+
+
+@given(st.lists(addresses, min_size=1, max_size=5))
+def test_no_peer_but_a_trusted_proxy_can_say_who_it_is(hops: list[str]) -> None:
+    found = through(PROXIES, "192.168.1.5", "192.168.1.9", ("x-forwarded-for", ",".join(hops)), ("x-forwarded-proto", "https"), tls=False)
+    assert (found.client, found.via_proxy, found.secure, found.mode) == ("192.168.1.9", False, False, PUBLIC)
+
+
+@given(st.lists(addresses, min_size=1, max_size=5))
+def test_what_a_client_writes_before_the_proxy_does_not_count(forged: list[str]) -> None:
+    found = through(PROXIES, "127.0.0.1", "127.0.0.1", ("x-forwarded-for", ",".join([*forged, "9.9.9.9"])), tls=False)
+    assert found.client == "9.9.9.9"
+
+
+@given(st.text(), st.text(), st.booleans())
+@example("127.0.0.1%", "https", False)
+def test_any_header_gives_an_address(hops: str, proto: str, tls: bool) -> None:
+    headers = [(b"x-forwarded-for", hops.encode()), (b"x-forwarded-proto", proto.encode())]
+    found = resolve(conf(**PROXIES), tls=tls, local_address="127.0.0.1", peer_address="::ffff:127.0.0.1", headers=headers)
+    assert str(ipaddress.ip_address(found.client)) == found.client
+    words = [part.strip().lower() for part in proto.encode().decode("latin-1").split(",") if part.strip()]
+    assert found.secure is (set(words) == {"https"} if words else tls)
+
+
+@pytest.mark.parametrize(
+    ("tls", "peer", "proto", "secure"),
+    [
+        (True, "9.9.9.9", [], True),
+        (False, "9.9.9.9", [], False),
+        (False, "127.0.0.1", [], False),
+        (False, "127.0.0.1", ["https"], True),
+        (False, "127.0.0.1", ["HTTPS"], True),
+        (False, "127.0.0.1", ["http"], False),
+        (False, "127.0.0.1", ["https, http"], False),
+        (False, "127.0.0.1", ["http", "https"], False),
+        (False, "127.0.0.1", ["https, https"], True),
+        (False, "9.9.9.9", ["https"], False),
+        (True, "127.0.0.1", ["http"], False),
+        (True, "9.9.9.9", ["http"], True),
+    ],
+)
+def test_secure_is_tls_or_the_word_of_a_trusted_proxy(tls: bool, peer: str, proto: list[str], secure: bool) -> None:
+    assert through(PROXIES, "127.0.0.1", peer, *(("x-forwarded-proto", value) for value in proto), tls=tls).secure is secure
+
+
+class Names:
+    names = ("localhost", "Box.local", "127.0.0.1", "::1", "*.bridge.example")
+
+
+def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
+    settings = conf(bridge_public_url="https://Public.example:9443", bridge_host="10.0.0.7")
+    names = allowed_names(settings, Names(), ["192.168.1.5"])
+    assert names == {"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.example", "192.168.1.5", "public.example", "10.0.0.7"}
+    assert "8.8.8.8" not in allowed_names(conf(), Names(), ["8.8.8.8"])
+    assert allowed_names(conf(bridge_host="0.0.0.0"), Names(), ["8.8.8.8"]) >= {"8.8.8.8"}
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8443", True),
+        ("box.local.", True),
+        ("[::1]:8443", True),
+        ("[0:0::1]", True),
+        ("127.0.0.1:1", True),
+        ("a.bridge.example", True),
+        ("a.b.bridge.example", False),
+        ("bridge.example", False),
+        ("evil.example", False),
+        ("evil.example:8443", False),
+        ("", False),
+        ("[", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_host_header(header: str, allowed: bool) -> None:
+    assert host_allowed(allowed_names(conf(), Names()), header) is allowed
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        (None, True),
+        ("https://localhost:8443", True),
+        ("https://LOCALHOST:8443", True),
+        ("https://[::1]:8443", True),
+        ("https://x.bridge.example:8443", True),
+        ("https://public.example", True),
+        ("https://public.example:443", True),
+        ("https://app.example", True),
+        ("http://localhost:3000", True),
+        ("capacitor://localhost", True),
+        ("https://localhost", False),  # another server of this machine
+        ("https://localhost:3000", False),
+        ("http://localhost:8443", False),
+        ("https://public.example:444", False),
+        ("http://public.example", False),
+        ("https://evil.example", False),
+        ("https://localhost.evil.example:8443", False),
+        ("ionic://localhost", False),
+        ("null", False),
+        ("file://", False),
+        ("", False),
+        ("https://[", False),
+        ("https://localhost:99999", False),
+    ],
+)
+def test_origin(origin: str | None, allowed: bool) -> None:
+    settings = conf(bridge_public_url="https://public.example", bridge_allowed_origins="https://app.example/, http://localhost:3000, capacitor://localhost")
+    assert origin_allowed(settings, allowed_names(settings, Names()), origin) is allowed
+
+
+@given(st.text())
+def test_no_text_breaks_the_checks(text: str) -> None:
+    names = allowed_names(conf(), Names())
+    assert host_allowed(names, text) in (True, False)
+    assert origin_allowed(conf(), names, text) is False
+
+
+def test_is_web_origin() -> None:
+    assert is_web_origin("https://app.example")
+    assert is_web_origin("http://localhost:3000")
+    assert not is_web_origin("capacitor://localhost")
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "base", "wss"),
+    [
+        ({}, "", "https://localhost:8443", "wss://localhost:8443/api/v1/ws"),
+        ({}, "192.168.1.5", "https://192.168.1.5:8443", "wss://192.168.1.5:8443/api/v1/ws"),
+        ({}, "::ffff:10.0.0.1", "https://10.0.0.1:8443", "wss://10.0.0.1:8443/api/v1/ws"),
+        ({}, "fd00::2", "https://[fd00::2]:8443", "wss://[fd00::2]:8443/api/v1/ws"),
+        ({"bridge_port": 443}, "box.local", "https://box.local", "wss://box.local/api/v1/ws"),
+        ({"bridge_host": "10.0.0.7", "bridge_port": 9000}, "", "https://10.0.0.7:9000", "wss://10.0.0.7:9000/api/v1/ws"),
+        ({"bridge_public_url": "https://p.example/"}, "10.0.0.1", "https://p.example", "wss://p.example/api/v1/ws"),
+        ({"bridge_public_url": "https://p.example:1/b"}, "", "https://p.example:1/b", "wss://p.example:1/b/api/v1/ws"),
+        ({"bridge_public_url": "http://p.example"}, "", "http://p.example", "ws://p.example/api/v1/ws"),
+    ],
+)
+def test_own_addresses(settings: dict[str, Any], host: str, base: str, wss: str) -> None:
+    assert base_url(conf(**settings), host) == base
+    assert websocket_url(base) == wss
+
+
+def test_every_mode_is_described_in_one_sentence() -> None:
+    texts = [connection_mode_description(mode) for mode in ConnectionMode]
+    assert len(set(texts)) == 5
+    assert all(text.endswith(".") and text.count(". ") == 0 for text in texts)
+    assert connection_mode_description("local_only") == texts[0]

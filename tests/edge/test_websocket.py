@@ -1,0 +1,295 @@
+"""WebSockets at the edge: refusals with a status, limits, closes with a code, back-pressure (D9, D19, D25, D30)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from bridge_project import limits
+from tests.edge.edge import Edge, read_response, wait_for
+
+MB = 2**20
+FROM_PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "9.9.9.9"}
+
+
+def closed(websocket: Any, timeout: float = 10) -> tuple[int, str]:
+    """The code and reason with which the server closes; messages before it are skipped."""
+    with pytest.raises(ConnectionClosed) as raised:
+        while True:
+            websocket.recv(timeout)
+    frame = raised.value.rcvd
+    assert frame is not None, "the connection ended without a close frame"
+    return frame.code, frame.reason
+
+
+def upgrade(edge: Edge, changed: dict[str, str | None] | None = None, *, plain: bool = False, path: str = "/ws") -> socket.socket:
+    """A bare connection that has sent an upgrade, with headers changed or (None) left out."""
+    headers: dict[str, str | None] = {
+        "Host": "x",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "X-Forwarded-Proto": "https" if plain else None,
+    }
+    headers |= changed or {}
+    stream = edge.stream(plain=plain)
+    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
+    stream.sendall("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
+    return stream
+
+
+# -- scope and refusals --------------------------------------------------------------------------------------------------------------
+
+
+def test_scope(edge: Edge) -> None:
+    with edge.websocket("/ws?x=1") as websocket:
+        websocket.send("scope")
+        told = json.loads(websocket.recv(10))
+        assert websocket.response is not None and websocket.response.headers["X-Request-ID"] == "abc"
+        assert websocket.response.headers.get("Sec-WebSocket-Extensions") is None
+    assert (told["scheme"], told["secure"], told["mode"], told["path"], told["query"]) == ("wss", True, "local_only", "/ws", "x=1")
+
+
+def test_scope_from_a_trusted_proxy(edge: Edge) -> None:
+    with edge.websocket(plain=True, additional_headers=FROM_PROXY) as websocket:
+        websocket.send("scope")
+        told = json.loads(websocket.recv(10))
+    assert (told["scheme"], told["secure"], told["client"], told["via_proxy"]) == ("wss", True, ["9.9.9.9", 0], True)
+
+
+def refusal(websocket: Any, edge: Edge, code: str, base: str = "") -> None:
+    message = json.loads(websocket.recv(10))
+    assert message["type"] == "connection_error" and uuid.UUID(message["id"]).version == 4
+    assert message["payload"].pop("message") and message["payload"].pop("remediation")
+    assert message["payload"] == {"code": code, "documentation_url": f"{base or f'https://127.0.0.1:{edge.port}'}/docs/errors/{code}"}
+    assert closed(websocket)[0] == 4403
+
+
+def test_ws_is_refused_without_reaching_the_application(edge: Edge) -> None:
+    before = edge.stats()["received"]
+    with edge.websocket(plain=True) as websocket:
+        with suppress(ConnectionClosed):
+            websocket.send("a message that nobody reads")
+        refusal(websocket, edge, "INSECURE_TRANSPORT")
+    assert edge.stats()["received"] == before
+
+
+def test_misconfigured_serves_http_and_rejects_websockets(start: Callable[..., Edge]) -> None:
+    edge = start(BRIDGE_PUBLIC_URL="http://bridge.example")
+    assert edge.get("/scope")[1]["mode"] == "misconfigured"
+    with edge.websocket() as websocket:
+        refusal(websocket, edge, "MISCONFIGURED", "http://bridge.example")
+
+
+def test_a_refused_upgrade_has_the_status_headers_and_body_it_was_given(edge: Edge) -> None:
+    with pytest.raises(InvalidStatus) as raised:
+        edge.websocket("/denied")
+    response = raised.value.response
+    assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert json.loads(response.body) == {"code": "AUTH_INVALID_TOKEN"}
+    wait_for(lambda: "INFO bridge.access GET /denied 401 127.0.0.1" in edge.log)
+
+
+@pytest.mark.parametrize(("path", "status", "code"), [("/closed", 403, "AUTH_INSUFFICIENT_SCOPE"), ("/raise", 500, "INTERNAL_ERROR")])
+def test_every_refused_upgrade_has_the_six_fields(edge: Edge, path: str, status: int, code: str) -> None:
+    with pytest.raises(InvalidStatus) as raised:
+        edge.websocket(path, additional_headers={"X-Request-ID": "mine-2"})
+    body = json.loads(raised.value.response.body)
+    assert (raised.value.response.status_code, body["code"], body["request_id"], len(body)) == (status, code, "mine-2", 6)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Sec-WebSocket-Key": None},
+        {"Sec-WebSocket-Key": "short"},
+        {"Sec-WebSocket-Version": "7"},
+        {"Sec-WebSocket-Version": "x"},
+        {"Connection": "close"},
+        {"Host": None},
+        {"Sec-WebSocket-Protocol": "a, a"},
+    ],
+    ids=range(7),
+)
+def test_a_malformed_upgrade_gets_400(edge: Edge, changed: dict[str, str | None]) -> None:
+    with upgrade(edge, changed) as stream:
+        status, headers, body = read_response(stream)
+        assert (status, json.loads(body)["code"], len(json.loads(body))) == (400, "VALIDATION_ERROR", 6)
+        assert headers["content-type"] == "application/json"
+
+
+def test_without_upgrade_it_is_http(edge: Edge) -> None:
+    assert edge.get("/api/v1/ws") == (200, {"size": 0})
+    assert edge.get("/api/v1/ws", {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}) == (200, {"size": 0})
+
+
+@pytest.mark.parametrize("origin", ["https://app.example", "capacitor://localhost", "null", "file://"])
+def test_origins_are_the_applications_to_judge(edge: Edge, origin: str) -> None:
+    with edge.websocket(origin=origin) as websocket:
+        websocket.send("hello")
+        assert websocket.recv(10) == "hello"
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
+    with edge.websocket(compression=None) as websocket:
+        websocket.send("x" * (10 * MB))
+        assert websocket.recv(10) == "x" * 100
+        before = edge.memory
+        websocket.send("x" * (11 * MB))
+        assert closed(websocket)[0] == 1009
+    assert edge.memory - before < 30 * MB
+
+
+def test_a_long_message_in_small_frames_closes_1009(edge: Edge) -> None:
+    with edge.websocket(compression=None) as websocket:
+        websocket.send(b"x" * MB for _ in range(11))
+        assert closed(websocket)[0] == 1009
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x02hi", 1002),  # not masked
+        (b"\x83\x80\x00\x00\x00\x00", 1002),  # a reserved opcode
+        (b"\xf1\x80\x00\x00\x00\x00", 1002),  # reserved bits
+        (b"\x80\x80\x00\x00\x00\x00", 1002),  # a continuation of nothing
+        (b"\x89\xfe\x00\x80\x00\x00\x00\x00" + b"x" * 128, 1002),  # a long ping
+        (b"\x81\x81\x00\x00\x00\x00\xff", 1007),  # no UTF-8
+    ],
+)
+def test_frames_that_break_the_protocol(edge: Edge, frame: bytes, code: int) -> None:
+    with upgrade(edge) as stream:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += stream.recv(1000)
+        stream.sendall(frame + b"\x00" * 1000)
+        answer = stream.recv(1000)
+        assert answer[0] == 0x88 and struct.unpack("!H", answer[2:4])[0] == code
+    assert edge.get("/scope")[0] == 200
+
+
+def test_a_flood_that_the_application_does_not_take_is_not_read(edge: Edge) -> None:
+    """The application sleeps; what it has not taken stays in the kernel and at the client."""
+    before = edge.memory
+    with edge.websocket(compression=None) as websocket:
+        websocket.send("sleep")
+        for _ in range(30):
+            websocket.send("x" * (2 * MB))
+        assert edge.memory - before < 60 * MB
+        websocket.send("done")
+        while websocket.recv(10) != "done":
+            pass
+
+
+# -- closing -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [1000, 1001, 1011, 4401, 4429])
+def test_any_code_and_its_reason(edge: Edge, code: int) -> None:
+    with edge.websocket() as websocket:
+        websocket.send(f"close {code}")
+        assert closed(websocket) == (code, "as asked")
+    wait_for(lambda: edge.stats()["disconnects"][-1] == code)
+
+
+@pytest.mark.parametrize("how", ["raise", "return"])
+def test_an_application_that_ends_in_the_middle(edge: Edge, how: str) -> None:
+    with edge.websocket() as websocket:
+        websocket.send(how)
+        assert closed(websocket)[0] == 1011
+
+
+def test_the_application_hears_of_every_end(edge: Edge) -> None:
+    heard = len(edge.stats()["disconnects"])
+    with edge.websocket() as websocket:
+        websocket.close(4000)
+    wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000])
+    with upgrade(edge) as stream:
+        assert stream.recv(1000).startswith(b"HTTP/1.1 101")
+    wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000, 1006])
+    with edge.websocket() as websocket:
+        websocket.send("abort")
+        with pytest.raises(ConnectionClosed):
+            websocket.recv(10)
+    wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000, 1006, 1006])
+    with upgrade(edge, path="/hesitant"):
+        pass  # gone before it was accepted
+    wait_for(lambda: edge.stats()["connected"] == 0)
+
+
+# -- back-pressure -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_reads_gets_all_of_it(edge: Edge) -> None:
+    with edge.websocket() as websocket:
+        websocket.send("flood")
+        for _ in range(2000):
+            assert len(websocket.recv(10)) == 65536
+    stats = edge.stats()
+    assert stats["flood"] == "done" and stats["most_buffered"] < limits.SOCKET_BUFFER_BYTES + 2 * 65536
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_client_that_stops_reading_is_felt(edge: Edge, plain: bool) -> None:
+    before = edge.memory
+    with upgrade(edge, plain=plain) as stream:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += stream.recv(1000)
+        stream.sendall(b"\x81\x85\x00\x00\x00\x00flood")
+        wait_for(lambda: edge.stats().get("stuck", 0) > 0.5 and edge.stats()["buffered"] >= limits.SOCKET_BUFFER_BYTES)
+        drains = edge.stats()["drains"]
+        stats = edge.stats()
+        assert stats["drains"] == drains, "drain() let somebody pass"
+        assert stats["buffered"] < limits.SOCKET_BUFFER_BYTES + 2 * 65536
+        assert stats["silent"] > 0.5
+        assert edge.memory - before < 20 * MB
+    wait_for(lambda: edge.stats()["flood"] == "gone")
+
+
+def test_pongs_and_frames_are_heard(edge: Edge) -> None:
+    with edge.websocket() as websocket:
+        wait_for(lambda: edge.stats()["silent"] > 0.3)
+        assert websocket.ping().wait(10)
+        assert edge.stats()["silent"] < 0.3
+        wait_for(lambda: edge.stats()["silent"] > 0.3)
+        websocket.pong()
+        wait_for(lambda: edge.stats()["silent"] < 0.3)
+
+
+def test_the_server_pings_and_does_not_wait_for_an_application_for_ever(start: Callable[..., Edge]) -> None:
+    """With a ping each half second, and one second for a handshake."""
+    edge = start("hasty")
+    with upgrade(edge) as stream, upgrade(edge, path="/mute") as mute:
+        assert stream.recv(1000).startswith(b"HTTP/1.1 101")
+        assert stream.recv(1)[0] == 0x89
+        status, _, body = read_response(mute)
+        assert (status, json.loads(body)["code"]) == (503, "INTERNAL_ERROR")
+
+
+def test_pings_without_reading_cost_nothing(edge: Edge) -> None:
+    before = edge.memory
+    with upgrade(edge, plain=True) as stream:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += stream.recv(1000)
+        ping = b"\x89\xfd\x00\x00\x00\x00" + b"p" * 125
+        end = time.monotonic() + 1.5
+        sent = 0
+        while time.monotonic() < end and sent < 40 * MB:
+            sent += stream.send(ping * 500)
+        assert sent > 5 * MB
+        assert edge.memory - before < 30 * MB
