@@ -8,11 +8,11 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
 
-from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
+import django
 
-django_application = get_asgi_application()
+django.setup()
 
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.db import Error as DatabaseError  # noqa: E402
 from django.urls import path  # noqa: E402
 
@@ -20,6 +20,7 @@ from bridge_project import ratelimit, rest, transport  # noqa: E402
 from bridge_project.conf import conf  # noqa: E402
 from bridge_project.database import readers  # noqa: E402
 from bridge_project.errors import BridgeError  # noqa: E402
+from bridge_project.handler import Handler  # noqa: E402
 from bridge_project.protocol import jsontext  # noqa: E402
 from bridge_project.rest_body import error_body, request_id  # noqa: E402
 from devices_app import tokens  # noqa: E402
@@ -86,7 +87,7 @@ async def _deny(scope: Scope, headers: dict[str, str], error: BridgeError, send:
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": Handler(),
         "websocket": Gate(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
     }
 )

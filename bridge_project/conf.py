@@ -55,25 +55,38 @@ class Conf(BaseSettings):
         "a mesh's is dropped before TLS. A public address is listened on only when it is named here, or `0.0.0.0` / `::` is.",
     )
     bridge_port: Port = Field(8443, description="The TLS port for HTTP and WebSocket.")
-    bridge_plain_port: Port | None = Field(None, description="A plain HTTP listener on 127.0.0.1, only for a TLS-terminating proxy named in `BRIDGE_TRUSTED_PROXIES`.")
-    bridge_public_url: str = Field("", description="The address clients use, when it is not the server's own (a proxy, a tunnel). Decides the connection mode. Must be https.")
+    bridge_plain_port: Port | None = Field(
+        None, description="A plain HTTP listener on 127.0.0.1, only for a TLS-terminating proxy named in `BRIDGE_TRUSTED_PROXIES`."
+    )
+    bridge_public_url: str = Field(
+        "", description="The address clients use, when it is not the server's own (a proxy, a tunnel). Decides the connection mode. Must be https."
+    )
     bridge_hook_token: str = Field("", description="The token that hook producers send. Made on the first start if absent.", json_schema_extra={"secret": True})
     bridge_admin_token: str = Field("", description="The token for `/admin/*`. Made on the first start if absent.", json_schema_extra={"secret": True})
     bridge_allowed_roots: PathList = Field(
-        default_factory=list, description="Directories whose files devices may see and where agents may work, `:` between them. Default: the directory the bridge was started in."
+        default_factory=list,
+        description="Directories whose files devices may see and where agents may work, `:` between them. Default: the directory the bridge was started in.",
     )
     bridge_hooks_config: Path | None = Field(None, description="The hook configuration file that `/admin/reload-hooks` validates and reports.")
     bridge_trusted_proxies: NetworkList = Field(default_factory=list, description="Addresses or networks of TLS-terminating proxies, comma between them.")
-    bridge_allowed_origins: CommaList = Field(default_factory=list, description="Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them.")
+    bridge_allowed_origins: CommaList = Field(
+        default_factory=list, description="Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them."
+    )
     bridge_cors_allow_all: bool = Field(False, description="Answer CORS requests from every origin (development).")
-    bridge_tunnel_domains: CommaList = Field(default_factory=list, description="More domains that count as a secure tunnel (`secure_remote`). Comma between them.")
+    bridge_tunnel_domains: CommaList = Field(
+        default_factory=list, description="More domains that count as a secure tunnel (`secure_remote`). Comma between them."
+    )
     bridge_min_client_version: SemVerText = Field("1.0.0", description="Older clients are refused with `VERSION_INCOMPATIBLE`.")
     bridge_max_client_version: SemVerText = Field("1.999.999", description="Newer clients are refused with `VERSION_INCOMPATIBLE`.")
     bridge_max_sessions: int = Field(limits.MAX_SESSIONS, ge=1, le=1000, description="Bridge-run sessions that may be created or active at once.")
     bridge_max_websockets: int = Field(limits.MAX_WEBSOCKET_CONNECTIONS, ge=1, le=1000, description="Authenticated WebSocket connections at once.")
-    bridge_max_message_mb: int = Field(limits.MAX_MESSAGE_SIZE_MB, ge=1, le=100, description="Largest HTTP body, WebSocket message and file, in MB (2**20 bytes).")
+    bridge_max_message_mb: int = Field(
+        limits.MAX_MESSAGE_SIZE_MB, ge=1, le=100, description="Largest HTTP body, WebSocket message and file, in MB (2**20 bytes)."
+    )
     bridge_session_grace_seconds: int = Field(limits.SESSION_GRACE_SECONDS, ge=1, description="How long a bridge-run session outlives its last WebSocket.")
-    bridge_queue_max: int = Field(limits.QUEUE_MAX_MESSAGES, ge=1, description="Messages kept in the log for each session. The oldest go first, and devices that missed them are told.")
+    bridge_queue_max: int = Field(
+        limits.QUEUE_MAX_MESSAGES, ge=1, description="Messages kept in the log for each session. The oldest go first, and devices that missed them are told."
+    )
     bridge_queue_ttl_seconds: int = Field(limits.QUEUE_TTL_SECONDS, ge=1, description="How long a message is kept in the log, in seconds.")
     bridge_rate_limits: Literal["on", "off"] = Field("on", description="`off` lifts every rate limit, for benchmarks and tests.")
     bridge_default_agent: str = Field("", description="The agent that `primary-agent` and an empty agent name mean.")
@@ -82,8 +95,14 @@ class Conf(BaseSettings):
     bridge_tls_cert: Path | None = Field(None, description="A PEM certificate chain to use instead of the bridge's own.")
     bridge_tls_key: Path | None = Field(None, description="The private key of `BRIDGE_TLS_CERT`.")
     bridge_strict_protocol: bool = Field(False, description="Demand a UUID v4 as the `id` of every client message.")
-    database_url: str = Field("", description="`postgres://user:password@host/name`. Default: SQLite in the data directory.", json_schema_extra={"secret": True})
-    redis_url: str = Field("", description="`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one process.", json_schema_extra={"secret": True})
+    database_url: str = Field(
+        "", description="`postgres://user:password@host/name`. Default: SQLite in the data directory.", json_schema_extra={"secret": True}
+    )
+    redis_url: str = Field(
+        "",
+        description="`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one process.",
+        json_schema_extra={"secret": True},
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -188,7 +207,10 @@ class Conf(BaseSettings):
     def secret(self, name: Literal["hook_token", "admin_token", "django_secret"]) -> str:
         """A secret from the settings, else from the data directory, made there on first use (0600)."""
         given = getattr(self, f"bridge_{name}", "")
-        return given or _stored_secret(self.bridge_data_dir, name)
+        try:
+            return given or _stored_secret(self.bridge_data_dir, name)
+        except OSError as error:
+            raise ConfError(f"BRIDGE_DATA_DIR: {self.bridge_data_dir} cannot be used ({error.strerror})") from None
 
     def secret_path(self, name: str) -> Path:
         return self.bridge_data_dir / "secrets" / name
@@ -259,9 +281,11 @@ def load() -> Conf:
 
         merged = {k: v for k, v in dotenv_values(env_file).items() if v is not None} | merged
     try:
-        return Conf(_env_file=env_file, **_from_files(merged))  # type: ignore[call-arg,arg-type]
+        return Conf(_env_file=env_file, **_from_files(merged))  # type: ignore[arg-type]
     except ValidationError as error:
         raise ConfError(_one_line(error)) from None
+    except OSError as error:
+        raise ConfError(f"BRIDGE_DATA_DIR: {data_dir} cannot be used ({error.strerror})") from None
 
 
 def _one_line(error: ValidationError) -> str:

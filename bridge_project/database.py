@@ -24,7 +24,8 @@ def databases(conf: Conf) -> dict[str, Any]:
         name = unquote(parts.path) if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
         # IMMEDIATE: a transaction that reads first and writes later cannot fail half-way; it waits its turn instead.
         options = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": SQLITE_INIT}
-        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": options}}
+        # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails is still replaced.
+        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "CONN_MAX_AGE": None, "OPTIONS": options}}
     if not parts.path.strip("/"):
         raise ConfError("DATABASE_URL: names no database")
     return {
@@ -35,6 +36,7 @@ def databases(conf: Conf) -> dict[str, Any]:
             "PASSWORD": unquote(parts.password or ""),
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
+            "CONN_HEALTH_CHECKS": True,
             "OPTIONS": {"pool": {"min_size": 2, "max_size": 20, "timeout": 10}, **dict(parse_qsl(parts.query))},
         }
     }

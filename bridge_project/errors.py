@@ -33,47 +33,119 @@ class ErrorCode:
 
 _TABLE = [
     # -- HTTP ------------------------------------------------------------------------------------------------------------
-    ErrorCode("AUTH_INVALID_TOKEN", "The token is missing, malformed, unknown or expired.", "Send `Authorization: Bearer <token>`; pair the device again if its token was revoked.", status=401),
-    ErrorCode("AUTH_INSUFFICIENT_SCOPE", "The token is valid, but not for this.", "Use the token of the kind that this endpoint takes: device, hook or admin.", status=403),
-    ErrorCode("HOOK_AUTH_FAILED", "The hook token is not the configured one.", "Send the bridge's hook token; `python manage.py install_hooks` writes a producer that has it.", status=401),
-    ErrorCode("HOOK_INVALID_PAYLOAD", "The hook event does not match its schema.", "Mend the fields that `validation_errors` names.", status=400, severity="info"),
-    ErrorCode("HOOK_INVALID_EVENT_TYPE", "`event` is not one of the nine hook events.", "Send one of the events that /info and the specification list.", status=400, severity="info"),
-    ErrorCode("HOOK_INVALID_TIMESTAMP", "`timestamp` is not an ISO 8601 date and time.", "Send UTC, for example 2026-01-31T12:00:00Z.", status=400, severity="info"),
-    ErrorCode("HOOK_STALE_TIMESTAMP", "`timestamp` is more than 5 minutes from the server's time.", "Set the clock, or send the event with the server's `timestamp` and its own time in `occurred_at`.", status=400, severity="info"),
+    ErrorCode(
+        "AUTH_INVALID_TOKEN",
+        "The token is missing, malformed, unknown or expired.",
+        "Send `Authorization: Bearer <token>`; pair the device again if its token was revoked.",
+        status=401,
+    ),
+    ErrorCode(
+        "AUTH_INSUFFICIENT_SCOPE",
+        "The token is valid, but not for this.",
+        "Use the token of the kind that this endpoint takes: device, hook or admin.",
+        status=403,
+    ),
+    ErrorCode(
+        "HOOK_AUTH_FAILED",
+        "The hook token is not the configured one.",
+        "Send the bridge's hook token; `python manage.py install_hooks` writes a producer that has it.",
+        status=401,
+    ),
+    ErrorCode(
+        "HOOK_INVALID_PAYLOAD", "The hook event does not match its schema.", "Mend the fields that `validation_errors` names.", status=400, severity="info"
+    ),
+    ErrorCode(
+        "HOOK_INVALID_EVENT_TYPE",
+        "`event` is not one of the nine hook events.",
+        "Send one of the events that /info and the specification list.",
+        status=400,
+        severity="info",
+    ),
+    ErrorCode(
+        "HOOK_INVALID_TIMESTAMP", "`timestamp` is not an ISO 8601 date and time.", "Send UTC, for example 2026-01-31T12:00:00Z.", status=400, severity="info"
+    ),
+    ErrorCode(
+        "HOOK_STALE_TIMESTAMP",
+        "`timestamp` is more than 5 minutes from the server's time.",
+        "Set the clock, or send the event with the server's `timestamp` and its own time in `occurred_at`.",
+        status=400,
+        severity="info",
+    ),
     ErrorCode("HOOK_INVALID_SESSION_ID", "`session_id` is not a usable, non-empty string.", "Send the agent's own session id.", status=400, severity="info"),
     ErrorCode("HOOK_VALIDATION_FAILED", "The hook event failed validation.", "Mend the fields that `errors` names.", status=400, severity="info"),
-    ErrorCode("VALIDATION_ERROR", "The request does not match what this endpoint takes.", "See the endpoint in the OpenAPI document at /api/v1/schema.", status=400, recoverable=True, severity="info"),
+    ErrorCode(
+        "VALIDATION_ERROR",
+        "The request does not match what this endpoint takes.",
+        "See the endpoint in the OpenAPI document at /api/v1/schema.",
+        status=400,
+        recoverable=True,
+        severity="info",
+    ),
     ErrorCode("PAYLOAD_VALIDATION_ERROR", "A payload field of a hook event is wrong.", "Mend the field.", status=400, severity="info"),
     ErrorCode("SESSION_NOT_FOUND", "No session has this id.", "List the sessions, or start one.", status=404, recoverable=False, severity="info"),
     ErrorCode("SESSION_CLOSED", "The session is closed.", "Start a new session.", status=409, severity="info"),
     ErrorCode("RATE_LIMIT_EXCEEDED", "Too many requests.", "Wait for `retry_after` seconds.", status=429),
     ErrorCode("INTERNAL_ERROR", "The bridge failed unexpectedly.", "Look for the `request_id` in the bridge's log.", status=500, severity="error"),
-    ErrorCode("WS_UPGRADE_REQUIRED", "This address takes only WebSocket upgrades.", "Connect a WebSocket client to `websocket_url`.", status=400, severity="info"),
+    ErrorCode(
+        "WS_UPGRADE_REQUIRED", "This address takes only WebSocket upgrades.", "Connect a WebSocket client to `websocket_url`.", status=400, severity="info"
+    ),
     ErrorCode("NOT_FOUND", "There is nothing at this address.", "See the OpenAPI document at /api/v1/schema.", status=404, severity="info"),
     ErrorCode("METHOD_NOT_ALLOWED", "This address does not take this method.", "See the `Allow` header.", status=405, severity="info"),
     ErrorCode("PAYLOAD_TOO_LARGE", "The body is larger than the bridge takes.", "Send less at once; the limit is `max_message_size_mb` in /info.", status=413),
     ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not JSON.", "Send `Content-Type: application/json`.", status=415, severity="info"),
-    ErrorCode("STORAGE_UNAVAILABLE", "The database cannot be used now; nothing was stored.", "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.", status=503, recoverable=True, severity="critical"),
+    ErrorCode(
+        "STORAGE_UNAVAILABLE",
+        "The database cannot be used now; nothing was stored.",
+        "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.",
+        status=503,
+        recoverable=True,
+        severity="critical",
+    ),
     ErrorCode("ORIGIN_NOT_ALLOWED", "A page of this origin may not connect.", "Add the origin to BRIDGE_ALLOWED_ORIGINS if it is yours.", status=403),
     ErrorCode("HOST_NOT_ALLOWED", "The bridge does not answer under this host name.", "Use the bridge's own address, or set BRIDGE_PUBLIC_URL.", status=400),
     # -- files -----------------------------------------------------------------------------------------------------------
-    ErrorCode("FILE_INVALID_PATH", "The path is missing or cannot be one.", "Send a path inside an allowed root.", status=400, recoverable=True, severity="info"),
-    ErrorCode("FILE_ACCESS_DENIED", "The path is outside what may be seen.", "Ask for a path inside BRIDGE_ALLOWED_ROOTS that the bridge may read.", status=403, recoverable=True),
+    ErrorCode(
+        "FILE_INVALID_PATH", "The path is missing or cannot be one.", "Send a path inside an allowed root.", status=400, recoverable=True, severity="info"
+    ),
+    ErrorCode(
+        "FILE_ACCESS_DENIED",
+        "The path is outside what may be seen.",
+        "Ask for a path inside BRIDGE_ALLOWED_ROOTS that the bridge may read.",
+        status=403,
+        recoverable=True,
+    ),
     ErrorCode("FILE_NOT_FOUND", "There is no such file or directory.", "List the directory first.", status=404, recoverable=True, severity="info"),
-    ErrorCode("FILE_TOO_LARGE", "The file is larger than one message may be.", "Read it in parts with `offset` and `limit`.", status=413, recoverable=True, severity="info"),
+    ErrorCode(
+        "FILE_TOO_LARGE",
+        "The file is larger than one message may be.",
+        "Read it in parts with `offset` and `limit`.",
+        status=413,
+        recoverable=True,
+        severity="info",
+    ),
     # -- connection_error ------------------------------------------------------------------------------------------------
     ErrorCode("AUTH_FAILED", "The token is invalid, expired, revoked or bound to another device.", "Pair this device again.", close=4401, recoverable=False),
     ErrorCode("INSECURE_TRANSPORT", "The connection is not encrypted.", "Connect with https:// or wss://.", status=403, close=4403, recoverable=False),
     ErrorCode("MISCONFIGURED", "The bridge is set up in a way that is not safe.", "Set BRIDGE_PUBLIC_URL to an https address.", close=4403, recoverable=False),
-    ErrorCode("VERSION_INCOMPATIBLE", "The client's version does not work with this bridge.", "Update the client or the bridge.", close=4426, recoverable=False),
+    ErrorCode(
+        "VERSION_INCOMPATIBLE", "The client's version does not work with this bridge.", "Update the client or the bridge.", close=4426, recoverable=False
+    ),
     ErrorCode("CONN_TIMEOUT", "Nothing was heard from the client in time.", "Connect again.", close=4408, recoverable=True, severity="info"),
-    ErrorCode("CONN_TLS_HANDSHAKE_FAILED", "The client could not verify the certificate.", "Compare the pin; pair again after the bridge's data directory was replaced.", recoverable=False, never_sent=True),
+    ErrorCode(
+        "CONN_TLS_HANDSHAKE_FAILED",
+        "The client could not verify the certificate.",
+        "Compare the pin; pair again after the bridge's data directory was replaced.",
+        recoverable=False,
+        never_sent=True,
+    ),
     ErrorCode("CONN_WEBSOCKET_CLOSED", "The client saw the WebSocket close.", "Connect again.", recoverable=True, never_sent=True),
     ErrorCode("CONN_REPLACED", "A newer connection of this device took over.", "Use the newer connection.", close=4409, recoverable=False, severity="info"),
     ErrorCode("CONN_SLOW", "The client took no bytes for 30 seconds.", "Connect again; what was not received is sent again.", close=4413, recoverable=True),
     ErrorCode("RATE_LIMITED", "Too many messages, connections or failed attempts.", "Wait, then try again more slowly.", close=4429, recoverable=True),
     # -- error, WebSocket ------------------------------------------------------------------------------------------------
-    ErrorCode("PROTO_INVALID_MESSAGE", "The message does not match the protocol.", "Mend the fields that `violations` names.", recoverable=True, severity="info"),
+    ErrorCode(
+        "PROTO_INVALID_MESSAGE", "The message does not match the protocol.", "Mend the fields that `violations` names.", recoverable=True, severity="info"
+    ),
     ErrorCode("PROTO_SEQUENCE_ERROR", "The message came in the wrong phase.", "Follow the order in `details.expected`.", recoverable=True, severity="info"),
     ErrorCode("SESS_NOT_FOUND", "No session has this id.", "Start it with `resume` false.", recoverable=False, severity="info"),
     ErrorCode("SESS_CLOSED", "The session is closed.", "Start a new session.", recoverable=False, severity="info"),
@@ -84,11 +156,25 @@ _TABLE = [
     ErrorCode("TOOL_ERROR", "The tool failed.", "Change the parameters and try again.", recoverable=True, severity="info"),
     ErrorCode("TOOL_EXECUTION_FAILED", "The tool failed.", "See `details`.", recoverable=True, severity="info"),
     ErrorCode("TOOL_TIMEOUT", "The tool took too long.", "Try again with less work.", recoverable=True),
-    ErrorCode("TOOL_CALL_NOT_FOUND", "No tool call of this session has this id.", "Use the `tool_call_id` of an `approval_required`.", recoverable=False, severity="info"),
+    ErrorCode(
+        "TOOL_CALL_NOT_FOUND",
+        "No tool call of this session has this id.",
+        "Use the `tool_call_id` of an `approval_required`.",
+        recoverable=False,
+        severity="info",
+    ),
     ErrorCode("TOOL_ALREADY_DECIDED", "Somebody has decided this tool call already.", "See `details.decision`.", recoverable=False, severity="info"),
     ErrorCode("GIT_ERROR", "Git refused.", "Read the message; it is git's own.", recoverable=True, severity="info"),
-    ErrorCode("BRIDGE_ERROR", "The bridge failed unexpectedly.", "Try again; the bridge's log has the `id` of the message.", recoverable=True, severity="error"),
-    ErrorCode("CIRCUIT_OPEN", "The agent failed to start several times; it is left alone for a minute.", "Try again in a minute.", recoverable=True, severity="critical"),
+    ErrorCode(
+        "BRIDGE_ERROR", "The bridge failed unexpectedly.", "Try again; the bridge's log has the `id` of the message.", recoverable=True, severity="error"
+    ),
+    ErrorCode(
+        "CIRCUIT_OPEN",
+        "The agent failed to start several times; it is left alone for a minute.",
+        "Try again in a minute.",
+        recoverable=True,
+        severity="critical",
+    ),
     ErrorCode("SYS_INTERNAL_ERROR", "The client failed.", "Restart the client.", recoverable=True, never_sent=True, severity="error"),
 ]
 

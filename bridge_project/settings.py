@@ -106,8 +106,8 @@ AXES_VERBOSE = False
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["devices_app.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_RENDERER_CLASSES": ["bridge_project.rest.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["bridge_project.rest.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["bridge_project.rest_json.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["bridge_project.rest_json.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "bridge_project.schema.EndpointSchema",
     "EXCEPTION_HANDLER": "bridge_project.rest.exception_handler",
     "UNAUTHENTICATED_USER": None,
@@ -137,7 +137,6 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 STATIC_URL = "/static/"
-STATIC_ROOT = conf.bridge_data_dir / "static"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 

@@ -1,0 +1,63 @@
+"""The base of every API view: who asks, how often, whether they may, in this order (D14, D16, D17)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import structlog
+from django.http import HttpRequest
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from bridge_project import ratelimit
+from bridge_project.errors import BridgeError
+from bridge_project.rest import client_address
+
+
+class AlwaysJSON(BaseContentNegotiation):
+    """The API speaks JSON, whatever ``Accept`` says: an answer of 406 would help nobody."""
+
+    def select_parser(self, request: Request, parsers: Any) -> BaseParser | None:
+        content_type = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == content_type), None)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type
+
+
+class BridgeAPIView(APIView):
+    """A view states ``rate_group`` (a key of ``limits.RATES``) and ``permission_classes`` (one of ``devices_app.authentication``).
+
+    ``request.user`` is the Principal, None where ``authentication_classes`` is empty. Views raise BridgeError and return ``Response(model.wire())``; bodies come from
+    ``rest_json.json_bytes`` and ``json_model``.
+    """
+
+    rate_group: ClassVar[str]
+    content_negotiation_class = AlwaysJSON
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        if "CONTENT_LENGTH" not in request.META:  # a chunked body, which DRF would take for none
+            request.META["CONTENT_LENGTH"] = str(len(request.body))
+        return super().initialize_request(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.format_kwarg = None
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        address = client_address(request)
+        try:
+            principal: Any = request.user
+        except BridgeError:
+            ratelimit.check(self.rate_group, None, address)
+            raise
+        ratelimit.check(self.rate_group, principal, address)
+        if principal is not None:
+            structlog.contextvars.bind_contextvars(principal=principal.rate_key)
+        self.check_permissions(request)
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """Nothing but ``Allow``, which every answer has."""
+        return Response(status=204)

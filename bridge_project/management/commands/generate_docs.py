@@ -1,0 +1,23 @@
+"""Write docs/settings.md and docs/errors.md from the tables in the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from bridge_project import reference
+from bridge_project.conf import PROJECT_DIR
+
+PAGES = {"settings.md": reference.settings_markdown, "errors.md": reference.errors_markdown}
+
+
+class Command(BaseCommand):
+    help = "Write docs/settings.md and docs/errors.md from the tables in the code."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for name, markdown in PAGES.items():
+            path = PROJECT_DIR / "docs" / name
+            path.write_text(markdown(), encoding="utf-8")
+            self.stdout.write(f"docs/{name}")

@@ -1,0 +1,101 @@
+"""The tables of settings and error codes as people read them: one source for the pages under /docs and the files in docs/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import PydanticUndefined
+
+from bridge_project.conf import Conf
+from bridge_project.errors import ERRORS, ErrorCode
+
+GENERATED: Final = "<!-- Made by `python manage.py generate_docs`; edit what it is made from instead: {source}. -->"
+
+CLOSED_AFTER_ERROR: Final = ("CONN_REPLACED", "CONN_SLOW")  # an ordinary ``error``, then a close (D23, D30)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of the settings table; ``default`` is what one would write, empty when there is none."""
+
+    name: str
+    default: str
+    description: str
+    secret: bool
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the order of ``conf.Conf``."""
+    rows = []
+    for name, field in Conf.model_fields.items():
+        extra = field.json_schema_extra
+        secret = isinstance(extra, dict) and bool(extra.get("secret"))
+        rows.append(Setting(name.upper(), _written(field.default), field.description or "", secret))
+    return rows
+
+
+def _written(default: Any) -> str:
+    if default is PydanticUndefined or default is None:
+        return ""
+    return str(int(default)) if isinstance(default, bool) else str(default)
+
+
+def sent_as(row: ErrorCode) -> str:
+    """Where a client meets a code, in words."""
+    if row.never_sent:
+        return "never sent: what a client reports of itself"
+    places = [f"HTTP {row.status}"] if row.status else []
+    if row.close:
+        places.append(f"{'`error`' if row.code in CLOSED_AFTER_ERROR else '`connection_error`'}, close {row.close}")
+    elif row.recoverable is not None:
+        places.append("`error`")
+    return "; ".join(places)
+
+
+def retry(row: ErrorCode) -> str:
+    return {None: "", True: "yes", False: "no"}[row.recoverable]
+
+
+def settings_markdown() -> str:
+    """``docs/settings.md``."""
+    rows = [(f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description) for row in settings()]
+    secrets = ", ".join(f"`{row.name}_FILE`" for row in settings() if row.secret)
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            GENERATED.format(source="`bridge_project/conf.py`"),
+            "",
+            "Every setting comes from the environment or from `.env` in the data directory; the environment wins. A bad value stops the start with one line that",
+            f"names the setting. Secrets can be read from a file instead: {secrets}.",
+            "",
+            *_table(("Setting", "Default", "Meaning"), rows),
+            "",
+        ]
+    )
+
+
+def errors_markdown() -> str:
+    """``docs/errors.md``."""
+    rows = [(f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy) for row in ERRORS.values()]
+    return "\n".join(
+        [
+            "# Error codes",
+            "",
+            GENERATED.format(source="`bridge_project/errors.py`"),
+            "",
+            "Every HTTP error has the fields `error`, `message`, `code`, `request_id`, `timestamp` and `documentation_url`; the last opens the page of its code on the",
+            "bridge itself. Over the WebSocket a code comes in `error` or, when the connection cannot go on, in `connection_error`, which a close follows.",
+            "Recoverable: the same connection can go on. Severity: how grave it is for whoever runs the bridge.",
+            "",
+            *_table(("Code", "Sent as", "Recoverable", "Severity", "Meaning", "What to do"), rows),
+            "",
+        ]
+    )
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]

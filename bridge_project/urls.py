@@ -1,0 +1,50 @@
+"""Every address that the bridge answers (D2): the API, the pages about it, pairing, and the admin site."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, path
+from django.views.generic import RedirectView
+
+from bridge_project import pages
+from bridge_project.views import HealthView, InfoView, SchemaView, WebSocketView
+from devices_app import views as devices
+from files_app.views import ContentView, TreeView
+from hooks_app.config_views import ReloadHooksView
+from hooks_app.views import BatchView, EventView
+from sessions_app.views import SessionEventsView, SessionListView, SessionView
+
+HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
+
+API = {
+    "health": HealthView,
+    "info": InfoView,
+    **HOOKS,
+    "sessions": SessionListView,
+    "sessions/<path:session_id>/events": SessionEventsView,  # before the next: an id may hold a slash
+    "sessions/<path:session_id>": SessionView,
+    "ws": WebSocketView,
+    "files/tree": TreeView,
+    "files/content": ContentView,
+    "admin/reload-hooks": ReloadHooksView,
+    "schema": SchemaView,
+}
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *(path(f"api/v1/{address}", view.as_view()) for address, view in API.items()),
+    *(path(address, view.as_view()) for address, view in HOOKS.items()),
+    path("", pages.home),
+    path("docs", pages.overview),
+    path("docs/errors", pages.errors),
+    path("docs/errors/<str:code>", pages.error),
+    path("docs/settings", pages.settings),
+    path("pair", devices.pair),
+    path("ca.crt", devices.ca_certificate),
+    path("admin", RedirectView.as_view(url="/admin/")),
+    path("admin/", admin.site.urls),
+]
+
+handler400 = "bridge_project.rest.bad_request"
+handler403 = "bridge_project.rest.permission_denied"
+handler404 = "bridge_project.rest.not_found"
+handler500 = "bridge_project.rest.server_error"

@@ -1,0 +1,182 @@
+"""The OpenAPI document, the pages under /docs, and the generated files: nothing undocumented, nothing out of date."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import warnings
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, get_resolver
+
+from bridge_project import reference, schema, urls, views
+from bridge_project.conf import PROJECT_DIR, Conf
+from bridge_project.errors import ERRORS
+from bridge_project.management.commands.generate_docs import PAGES
+from tests.http.conftest import Api
+
+PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", *(f"/docs/errors/{code}" for code in ERRORS)]
+
+# Codes of the table that no HTTP endpoint answers with, and why.
+NOT_OVER_HTTP = {
+    "HOOK_VALIDATION_FAILED": "the specification's alias; the canonical codes are sent",
+    "PAYLOAD_VALIDATION_ERROR": "only inside validation_errors",
+    "NOT_FOUND": "of no endpoint",
+    "METHOD_NOT_ALLOWED": "of no operation",
+}
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(views.document())
+    return found
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for methods in document["paths"].values() for operation in methods.values()]
+
+
+def test_the_schema_comes_without_a_token(stranger: Api) -> None:
+    response = stranger.get("/api/v1/schema")
+    assert response.status_code == 200
+    assert response.json()["openapi"].startswith("3.1")
+
+
+def test_the_schema_is_made_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    from drf_spectacular.drainage import GENERATOR_STATS
+
+    GENERATOR_STATS.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        views.document.__wrapped__()
+    assert not GENERATOR_STATS
+    assert capsys.readouterr().err == ""
+
+
+def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
+    patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
+    served = {"/" + re.sub(r"<path:(\w+)>", r"{\1}", one) for one in patterns if one.startswith(("api/v1/", "hooks/"))}
+    assert len(served) == 14
+    assert served == document["paths"].keys()
+
+
+def test_every_operation_is_described(document: dict[str, Any]) -> None:
+    found = operations(document)
+    assert {one["operationId"].removesuffix(schema.WITHOUT_PREFIX) for one in found} == schema.OWN_ERRORS.keys()
+    assert len({one["operationId"] for one in found}) == len(found)
+    for one in found:
+        assert one["description"], one["operationId"]
+        assert any(status.startswith(("1", "2")) for status in one["responses"])
+
+
+def test_every_error_code_is_in_the_schema(document: dict[str, Any]) -> None:
+    said = {code for one in operations(document) for code in schema.codes_of(one)}
+    sendable = {code for code, row in ERRORS.items() if row.status}
+    assert said == sendable - NOT_OVER_HTTP.keys()
+    assert NOT_OVER_HTTP.keys() < sendable
+
+
+def test_every_error_answer_has_a_body_and_its_code(document: dict[str, Any]) -> None:
+    for one in operations(document):
+        for code in schema.codes_of(one):
+            answer = one["responses"][str(ERRORS[code].status)]
+            assert code in json.dumps(answer["content"]["application/json"]["schema"]), (one["operationId"], code)
+            assert code in answer["description"]
+            assert ("Retry-After" in answer["headers"]) == (ERRORS[code].status in (429, 503))
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= document["components"]["schemas"].keys()
+    assert {"ErrorBody", "ValidationFailure", "HealthDegraded", "Session", "HookEventBody"} <= references
+
+
+@pytest.mark.parametrize(
+    ("operation", "kinds"),
+    [
+        ("health", {"deviceToken", "hookToken", "adminToken"}),
+        ("sessions", {"deviceToken", "adminToken"}),
+        ("hook_event", {"hookToken"}),
+        ("reload_hooks", {"adminToken"}),
+        ("schema", set()),
+        ("websocket", set()),
+    ],
+)
+def test_the_security_of_an_operation(document: dict[str, Any], operation: str, kinds: set[str]) -> None:
+    [one] = [one for one in operations(document) if one["operationId"] == operation]
+    assert {name for requirement in one.get("security", []) for name in requirement} == kinds
+    assert kinds <= document["components"]["securitySchemes"].keys()
+
+
+# -- pages ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", PAGE_ADDRESSES)
+def test_a_page_opens_without_a_token_and_without_scripts(stranger: Api, address: str) -> None:
+    response = stranger.get(address)
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    html = response.content.decode()
+    policy = response.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "<script" not in html and " style=" not in html
+    assert re.findall(r'(?:src|href)="(?!/|data:,)[^"]*"', html) == [], "nothing comes from elsewhere"
+    [style] = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in policy
+
+
+@pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/errors/SESSION_CLOSED"])
+def test_the_links_of_a_page_lead_somewhere(stranger: Api, address: str) -> None:
+    links = set(re.findall(r'href="(/[^"]*)"', stranger.get(address).content.decode()))
+    assert {"/", "/docs", "/docs/errors", "/docs/settings"} <= links
+    for link in links:
+        get_resolver().resolve(link)
+
+
+def test_the_page_of_every_code_says_what_to_do(stranger: Api) -> None:
+    for code, row in ERRORS.items():
+        html = stranger.get(f"/docs/errors/{code}").content.decode()
+        first_word = row.remedy.split()[0].strip("`")
+        assert code in html and first_word in html
+
+
+def test_the_settings_page_names_every_setting(stranger: Api) -> None:
+    html = stranger.get("/docs/settings").content.decode()
+    assert all(f"<code>{name.upper()}</code>" in html for name in Conf.model_fields)
+
+
+def test_a_page_never_repeats_what_was_asked_as_html(stranger: Api) -> None:
+    response = stranger.get("/docs/errors/<script>")
+    assert (response.status_code, response.headers["Content-Type"]) == (404, "application/json")
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_the_committed_file_is_what_is_generated(name: str) -> None:
+    committed = (PROJECT_DIR / "docs" / name).read_text(encoding="utf-8")
+    assert committed == PAGES[name](), "run: python manage.py generate_docs"
+
+
+def test_every_setting_is_described() -> None:
+    rows = reference.settings()
+    assert [row.name for row in rows] == [name.upper() for name in Conf.model_fields]
+    for row in rows:
+        assert row.description.endswith("."), row.name
+        assert f"| `{row.name}` |" in reference.settings_markdown()
+
+
+def test_no_secret_gets_into_the_settings_table() -> None:
+    assert all(row.default == "" for row in reference.settings() if row.secret)
+    assert {row.name for row in reference.settings() if row.secret} == {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "DATABASE_URL", "REDIS_URL"}
+
+
+def test_every_code_is_described() -> None:
+    for code, row in ERRORS.items():
+        assert code == row.code
+        assert row.message.endswith(".") and row.remedy.endswith("."), code
+        assert reference.sent_as(row), f"{code} is in the table but is sent nowhere"
+        assert f"| `{code}` |" in reference.errors_markdown()

@@ -1,0 +1,272 @@
+"""Every failure leaves with the six fields of D9, whoever noticed it first."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.test import Client, override_settings
+from django.urls import path
+from rest_framework import exceptions as drf
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from bridge_project import api, urls
+from bridge_project.errors import ERRORS, BridgeError
+from bridge_project.protocol import jsontext
+from tests.http.conftest import Api, check_error
+
+HTTP_CODES = sorted(code for code, row in ERRORS.items() if row.status)
+
+FOREIGN: list[tuple[Exception, str, int]] = [
+    (OperationalError("database is locked"), "STORAGE_UNAVAILABLE", 503),
+    (InterfaceError("connection already closed"), "STORAGE_UNAVAILABLE", 503),
+    (RequestDataTooBig(), "PAYLOAD_TOO_LARGE", 413),
+    (SuspiciousOperation(), "VALIDATION_ERROR", 400),
+    (PermissionDenied(), "AUTH_INSUFFICIENT_SCOPE", 403),
+    (Http404(), "NOT_FOUND", 404),
+    (drf.ParseError(), "VALIDATION_ERROR", 400),
+    (drf.ValidationError(), "VALIDATION_ERROR", 400),
+    (drf.NotAuthenticated(), "AUTH_INVALID_TOKEN", 401),
+    (drf.AuthenticationFailed(), "AUTH_INVALID_TOKEN", 401),
+    (drf.PermissionDenied(), "AUTH_INSUFFICIENT_SCOPE", 403),
+    (drf.NotFound(), "NOT_FOUND", 404),
+    (drf.MethodNotAllowed("PUT"), "METHOD_NOT_ALLOWED", 405),
+    (drf.UnsupportedMediaType("text/xml"), "UNSUPPORTED_MEDIA_TYPE", 415),
+    (drf.Throttled(wait=3), "RATE_LIMIT_EXCEEDED", 429),
+    (ZeroDivisionError("secret detail"), "INTERNAL_ERROR", 500),
+]
+
+
+class Failing:
+    """What the two views of this module raise or return."""
+
+    now: Any = None
+
+
+class FailingView(api.BridgeAPIView):
+    rate_group = "status"
+    authentication_classes = []
+    permission_classes = []
+
+    def get(self, request: Request) -> Response:
+        return Response(fail())
+
+    def post(self, request: Request) -> Response:
+        return Response(request.data)
+
+
+def fail() -> Any:
+    if isinstance(Failing.now, Exception):
+        raise Failing.now
+    return Failing.now
+
+
+def plain_view(request: HttpRequest) -> HttpResponse:
+    found = fail()
+    assert isinstance(found, HttpResponse)
+    return found
+
+
+urlpatterns = [*urls.urlpatterns, path("api/v1/failing", FailingView.as_view()), path("plain", plain_view), path("admin/plain", plain_view)]
+urlpatterns.sort(key=lambda pattern: str(pattern.pattern) == "admin/")
+handler400, handler403, handler404, handler500 = urls.handler400, urls.handler403, urls.handler404, urls.handler500
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[Any], None]]:
+    with override_settings(ROOT_URLCONF="tests.http.test_errors"):
+        yield lambda what: setattr(Failing, "now", what)
+
+
+@pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
+@pytest.mark.parametrize("code", HTTP_CODES)
+def test_every_code_of_the_table(failing: Callable[[Any], None], stranger: Api, code: str, address: str) -> None:
+    failing(BridgeError(code, "In other words.", headers={"X-Extra": "1"}, retry_after=7))
+    response = stranger.get(address)
+    body = check_error(response, code, ERRORS[code].status or 0)
+    assert body["message"] == "In other words."
+    assert body["retry_after"] == 7
+    assert response.headers["X-Extra"] == "1"
+    assert ("WWW-Authenticate" in response.headers) == (response.status_code == 401)
+
+
+@pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
+@pytest.mark.parametrize(("exception", "code", "status"), FOREIGN, ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else None)
+def test_every_exception_of_the_frameworks(failing: Callable[[Any], None], stranger: Api, address: str, exception: Exception, code: str, status: int) -> None:
+    failing(exception)
+    response = stranger.get(address)
+    check_error(response, code, status)
+    assert b"secret detail" not in response.content
+    assert ("Retry-After" in response.headers) == (status in (429, 503))
+    if status == 401:
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "AUTH_INSUFFICIENT_SCOPE"), (413, "PAYLOAD_TOO_LARGE"), (418, "VALIDATION_ERROR"), (502, "INTERNAL_ERROR")])
+def test_an_error_that_somebody_else_answered_in_html(failing: Callable[[Any], None], stranger: Api, status: int, code: str) -> None:
+    failing(HttpResponse("<h1>No</h1>", status=status))
+    check_error(stranger.get("/plain"), code, status)
+
+
+def test_a_405_of_django_keeps_its_allow(failing: Callable[[Any], None], stranger: Api) -> None:
+    failing(HttpResponseNotAllowed(["POST"]))
+    response = stranger.get("/plain")
+    check_error(response, "METHOD_NOT_ALLOWED", 405)
+    assert response.headers["Allow"] == "POST"
+
+
+def test_a_json_answer_of_status_503_is_left_alone(failing: Callable[[Any], None], stranger: Api) -> None:
+    failing(HttpResponse('{"status":"degraded"}', status=503, content_type="application/json"))
+    assert stranger.get("/plain").json() == {"status": "degraded"}
+
+
+@pytest.mark.parametrize("exception", [ZeroDivisionError(), Http404(), PermissionDenied(), SuspiciousOperation(), drf.NotFound()])
+def test_the_admin_site_keeps_its_pages(failing: Callable[[Any], None], stranger: Api, exception: Exception) -> None:
+    failing(exception)
+    assert stranger.get("/admin/plain").headers["Content-Type"].startswith("text/html")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/nothing",
+        "/api",
+        "/api/v1",
+        "/api/v1/",
+        "/api/v1/health/",
+        "/api/v1/hooks/event/",
+        "/health",
+        "/sessions",
+        "/hooks",
+        "/docs/errors/NO_SUCH_CODE",
+        "/api/v2/health",
+        "/static/none.css",
+    ],
+)
+def test_an_unknown_address(stranger: Api, address: str) -> None:
+    check_error(stranger.get(address), "NOT_FOUND", 404)
+
+
+@pytest.mark.parametrize("given", ["a", "auth-001", "A.b_c:d-9", "x" * 128])
+def test_a_sane_request_id_comes_back(stranger: Api, given: str) -> None:
+    assert check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)["request_id"] == given
+
+
+@pytest.mark.parametrize("given", ["", " ", "a b", "x" * 129, "é", "a\tb", "{}", "a,b"])
+def test_any_other_request_id_becomes_a_uuid(stranger: Api, given: str) -> None:
+    found = check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)["request_id"]
+    assert uuid.UUID(found).version == 4
+
+
+def test_a_good_answer_has_a_request_id_too(stranger: Api) -> None:
+    assert stranger.get("/docs", x_request_id="mine").headers["X-Request-ID"] == "mine"
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", "text/json", "application/xml", "application/x-www-form-urlencoded", "application/json; charset=latin-1", "json"]
+)
+def test_a_body_that_does_not_say_it_is_json(failing: Callable[[Any], None], stranger: Api, hook: Api, content_type: str, db: None) -> None:
+    check_error(stranger.post("/api/v1/failing", "{}", content_type=content_type), "UNSUPPORTED_MEDIA_TYPE", 415)
+    check_error(hook.post("/hooks/event", "{}", content_type=content_type), "UNSUPPORTED_MEDIA_TYPE", 415)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'])
+def test_a_body_that_says_it_is_json(failing: Callable[[Any], None], stranger: Api, content_type: str) -> None:
+    assert stranger.post("/api/v1/failing", '{"a":[1]}', content_type=content_type).json() == {"a": [1]}
+
+
+@pytest.mark.parametrize("body", ["{", "NaN", '{"a":Infinity}', "[" * 101 + "]" * 101, '"\\ud800"', b"\xff", "\ufeff{}", '{"a":1e999}'])
+def test_a_body_that_is_not_json(failing: Callable[[Any], None], stranger: Api, body: Any) -> None:
+    found = check_error(stranger.post("/api/v1/failing", body), "VALIDATION_ERROR", 400)
+    assert found["details"] == {"field": "body", "constraint": "JSON"}
+
+
+def test_a_chunked_body_is_read(failing: Callable[[Any], None]) -> None:
+    """daphne hands a chunked body on without a Content-Length, which Django REST framework alone would take for no body."""
+    from django.test import RequestFactory
+
+    request = RequestFactory().generic("POST", "/api/v1/failing", '{"a":1}', content_type="application/json")
+    assert request.body
+    del request.META["CONTENT_LENGTH"]
+    response = FailingView.as_view()(request)
+    response.render()
+    assert json.loads(response.content) == {"a": 1}
+
+
+def test_nan_cannot_go_out(failing: Callable[[Any], None], stranger: Api) -> None:
+    failing({"number": float("nan")})
+    check_error(stranger.get("/api/v1/failing"), "INTERNAL_ERROR", 500)
+
+
+def test_json_goes_out_compact_and_ascii(failing: Callable[[Any], None], stranger: Api) -> None:
+    failing({"text": "é\u2028", "n": 1})
+    assert stranger.get("/api/v1/failing").content.decode() == jsontext.dumps({"text": "é\u2028", "n": 1}) == '{"text":"\\u00e9\\u2028","n":1}'
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml;q=0.9", "*/*", "nonsense"])
+def test_accept_makes_no_difference(failing: Callable[[Any], None], stranger: Api, accept: str) -> None:
+    failing({"a": 1})
+    response = stranger.get("/api/v1/failing?format=xml", accept=accept)
+    assert (response.status_code, response.json()) == (200, {"a": 1})
+
+
+def test_a_body_over_the_limit(hook: Api, db: None) -> None:
+    """The edge refuses it before; behind another server this is what is left."""
+    check_error(hook.post("/hooks/event", b" " * (10 * 2**20 + 1)), "PAYLOAD_TOO_LARGE", 413)
+
+
+# -- hosts and methods -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "localhost@evil.example", "127.0.0.1.evil.example:8443", "[", "local host", "localhost, evil.example"]
+)
+def test_a_host_that_is_not_the_bridges(stranger: Api, host: str) -> None:
+    response = stranger.get("/docs", host=host)
+    assert (response.status_code, response.json()["code"]) == (400, "HOST_NOT_ALLOWED")
+    assert response.json()["documentation_url"] == "https://localhost:8443/docs/errors/HOST_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8443", "localhost.:8443", "127.0.0.1:8443", "[::1]:8443", "127.0.0.1:9"])
+def test_a_host_that_is_the_bridges(stranger: Api, host: str) -> None:
+    assert stranger.get("/docs", host=host).status_code == 200
+
+
+def test_no_host_at_all() -> None:
+    assert Client().get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "allow"),
+    [
+        ("POST", "/api/v1/health", "GET, HEAD, OPTIONS"),
+        ("GET", "/hooks/event", "POST, OPTIONS"),
+        ("DELETE", "/docs", "GET, HEAD"),
+        ("POST", "/docs/errors", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_is_not_taken(hook: Api, db: None, method: str, address: str, allow: str) -> None:
+    response = hook(method, address)
+    check_error(response, "METHOD_NOT_ALLOWED", 405)
+    assert response.headers["Allow"] == allow
+
+
+def test_head_and_options(hook: Api, db: None) -> None:
+    response = hook("HEAD", "/api/v1/info")
+    assert (response.status_code, response.content) == (200, b"")
+    response = hook("OPTIONS", "/api/v1/info")
+    assert (response.status_code, response.headers["Allow"], response.content) == (204, "GET, HEAD, OPTIONS", b"")
+
+
+def test_api_answers_are_not_stored(hook: Api, db: None) -> None:
+    assert hook.get("/api/v1/info").headers["Cache-Control"] == "no-store"

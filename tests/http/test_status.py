@@ -1,0 +1,186 @@
+"""GET /health, GET /info and GET /ws without an upgrade (SPEC; D14, D48)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from django.db import OperationalError
+
+from bridge_project import agents, health, limits
+from bridge_project.conf import conf
+from bridge_project.protocol.http import Health, HealthDegraded, Info
+from tests.http.conftest import Api, check_error
+
+pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[health.Check]]:
+    """The registered checks, which the test may change."""
+    own = {part: list(found) for part, found in health._checks.items()}
+    monkeypatch.setattr(health, "_checks", own)
+    monkeypatch.setattr(health, "_unhealthy", frozenset())
+    return own
+
+
+def test_every_kind_of_token_may_ask(hook: Api, admin: Api, device: Api) -> None:
+    for client in (hook, admin, device):
+        for address in ("/api/v1/health", "/api/v1/info"):
+            assert client.get(address).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/api/v1/health", "/api/v1/info"])
+def test_nobody_asks_without_a_token(stranger: Api, address: str) -> None:
+    response = stranger.get(address)
+    check_error(response, "AUTH_INVALID_TOKEN", 401)
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_health(hook: Api) -> None:
+    body = hook.get("/api/v1/health").json()
+    Health.model_validate(body)
+    assert body.keys() == {"status", "version", "uptime_seconds", "connection_mode", "active_sessions", "active_websockets", "system", "timestamp"}
+    assert body["status"] == "healthy"
+    assert body["connection_mode"] == "local_only"
+    assert body["system"].keys() == {"platform", "runtime_version", "memory_mb"}
+    assert 10 < body["system"]["memory_mb"] < 4096
+
+
+def test_health_counts_what_rooms_registered(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(health._counts, "active_sessions", lambda: 3)
+    monkeypatch.setitem(health._counts, "active_websockets", lambda: 2)
+    body = hook.get("/api/v1/health").json()
+    assert (body["active_sessions"], body["active_websockets"]) == (3, 2)
+
+
+@pytest.mark.parametrize("part", health.PARTS)
+def test_one_part_that_fails_is_a_503(hook: Api, checks: dict[str, list[health.Check]], part: str) -> None:
+    checks[part].append(lambda: "broken")
+    response = hook.get("/api/v1/health")
+    body = response.json()
+    HealthDegraded.model_validate(body)
+    assert response.status_code == 503
+    assert body.keys() == {"status", "version", "checks", "timestamp"}, "the spec's body, only (D48)"
+    assert body["status"] == "degraded"
+    assert body["checks"] == {name: "unhealthy" if name == part else "healthy" for name in health.PARTS}
+
+
+def test_a_check_that_breaks_has_failed(hook: Api, checks: dict[str, list[health.Check]]) -> None:
+    def breaks() -> None:
+        raise ZeroDivisionError
+
+    checks["agent_sdk"].append(breaks)
+    assert hook.get("/api/v1/health").json()["checks"]["agent_sdk"] == "unhealthy"
+    checks["agent_sdk"].pop()
+    assert hook.get("/api/v1/health").status_code == 200
+
+
+def test_a_check_that_hangs_has_failed_and_runs_once(hook: Api, checks: dict[str, list[health.Check]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.2)
+    free = threading.Event()
+    runs: list[int] = []
+
+    def hangs() -> None:
+        runs.append(1)
+        free.wait(20)
+
+    checks["websocket_server"].append(hangs)
+    try:
+        for _ in range(3):
+            assert hook.get("/api/v1/health").json()["checks"]["websocket_server"] == "unhealthy"
+        assert runs == [1]
+    finally:
+        free.set()
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+@pytest.mark.parametrize(("free", "reason"), [(100 * limits.MB, None), (100 * limits.MB - 1, "99 MB free")])
+def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, reason: str | None) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(free))
+    assert health.disk_space() == reason
+
+
+def test_the_database_is_really_asked() -> None:
+    assert health.database() is None
+
+
+def test_redis_is_really_asked(monkeypatch: pytest.MonkeyPatch, hook: Api) -> None:
+    assert health.channel_layer() is None
+    monkeypatch.setattr(health, "conf", conf.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"}))
+    assert hook.get("/api/v1/health").json()["checks"]["websocket_server"] == "unhealthy"
+
+
+def test_a_database_that_goes_during_the_answer(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> int:
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setitem(health._counts, "active_sessions", gone)
+    response = hook.get("/api/v1/health")
+    assert (response.status_code, response.json()["checks"]["hook_endpoint"]) == (503, "unhealthy")
+
+
+def test_info(hook: Api) -> None:
+    body = hook.get("/api/v1/info").json()
+    Info.model_validate(body)
+    assert body["protocol_version"] == "1.0.0"
+    assert body["supported_hooks"] == ["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"]
+    assert body["limits"] == {
+        "max_sessions": conf.bridge_max_sessions,
+        "max_websocket_connections": conf.bridge_max_websockets,
+        "max_message_size_mb": conf.bridge_max_message_mb,
+        "hook_timeout_seconds": 30,
+    }
+    assert {"hook_events", "websocket_sessions"} <= set(body["features"])
+
+
+def test_info_lists_the_agents_that_can_start_now(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "_AVAILABLE", {"demo": lambda: True, "absent": lambda: False})
+    assert hook.get("/api/v1/info").json()["supported_agents"] == ["demo"]
+
+
+def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
+    for client in (stranger, hook):
+        body = check_error(client.get("/api/v1/ws"), "WS_UPGRADE_REQUIRED", 400)
+        assert body["websocket_url"] == "wss://localhost:8443/api/v1/ws"
+
+
+def test_addresses_come_from_the_public_url_when_there_is_one(stranger: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bridge_project import rest
+
+    monkeypatch.setattr(rest, "conf", conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}))
+    body: dict[str, Any] = stranger.get("/api/v1/ws").json()
+    assert body["websocket_url"] == "wss://bridge.example/inner/api/v1/ws"
+    assert body["documentation_url"] == "https://bridge.example/inner/docs/errors/WS_UPGRADE_REQUIRED"
+
+
+def test_the_scopes_of_every_endpoint(hook: Api, admin: Api, device: Api) -> None:
+    """D14, as a table: which kind of token gets past the door."""
+    doors: list[tuple[str, str, Callable[[str], bool]]] = [
+        ("GET", "/api/v1/health", lambda kind: True),
+        ("GET", "/api/v1/info", lambda kind: True),
+        ("GET", "/api/v1/sessions", lambda kind: kind != "hook"),
+        ("GET", "/api/v1/sessions/none", lambda kind: kind != "hook"),
+        ("POST", "/api/v1/sessions/none/events", lambda kind: kind != "hook"),
+        ("GET", "/api/v1/files/tree", lambda kind: kind != "hook"),
+        ("GET", "/api/v1/files/content", lambda kind: kind != "hook"),
+        ("POST", "/api/v1/admin/reload-hooks", lambda kind: kind == "admin"),
+        ("POST", "/api/v1/hooks/event", lambda kind: kind == "hook"),
+        ("POST", "/api/v1/hooks/batch", lambda kind: kind == "hook"),
+        ("POST", "/hooks/event", lambda kind: kind == "hook"),
+        ("POST", "/hooks/batch", lambda kind: kind == "hook"),
+    ]
+    for method, address, opens in doors:
+        for kind, client in (("hook", hook), ("admin", admin), ("device", device)):
+            response = client(method, address, "{}")
+            if opens(kind):
+                assert response.status_code not in (401, 403), (address, kind)
+            elif "/hooks/" in address:
+                check_error(response, "HOOK_AUTH_FAILED", 401)
+            else:
+                check_error(response, "AUTH_INSUFFICIENT_SCOPE", 403)
