@@ -48,7 +48,7 @@ def transport_of(request: HttpRequest) -> Transport:
 
 def client_address(request: HttpRequest) -> str:
     """Whom limits and log-in lock-outs count: ``RequestMiddleware`` has put it there."""
-    return str(request.META["REMOTE_ADDR"])
+    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def request_id_of(request: HttpRequest) -> str:

@@ -27,7 +27,7 @@ class Auth(ClientPayload):
     token: str = Field(repr=False)
     client_version: str = Field(max_length=64)
     platform: Platform
-    device_id: str | None = Field(None, min_length=1, max_length=limits.DEVICE_ID_MAX_CHARS)
+    device_id: str | None = Field(None, max_length=limits.DEVICE_ID_MAX_CHARS)
 
 
 class HealthCheck(ClientPayload):

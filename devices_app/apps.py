@@ -1,0 +1,10 @@
+"""The devices room as a Django application."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class DevicesConfig(AppConfig):
+    name = "devices_app"
+    verbose_name = "Devices"

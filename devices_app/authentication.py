@@ -1,0 +1,91 @@
+"""Who may use which HTTP endpoint: bearer authentication and the scopes of D14, as DRF takes them.
+
+``request.user`` is a ``tokens.Principal``; views state their scope by one of the four permission classes and need nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, cast
+
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from bridge_project import ratelimit
+from bridge_project.errors import BridgeError
+from devices_app import pairing, tokens
+from devices_app.tokens import Principal
+
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+
+
+class BearerAuthentication(BaseAuthentication):
+    """``Authorization: Bearer <token>``, always demanded.
+
+    Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for a token that is missing, malformed, unknown,
+    revoked, expired or void, and RATE_LIMIT_EXCEEDED (429) when the address has failed too often (D16). A valid token is never held up by others' failures.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Principal, None]:
+        address = request.META["REMOTE_ADDR"]
+        bearer = tokens.bearer_of(request.META.get("HTTP_AUTHORIZATION"))
+        principal = tokens.identify(bearer) if bearer is not None else None
+        if principal is None:
+            _fail("HOOK_AUTH_FAILED" if _is_for_hooks(request) else "AUTH_INVALID_TOKEN", address)
+        if not _is_for_hooks(request):
+            pairing.use(principal, address=address)
+        return principal, None
+
+    def authenticate_header(self, request: Request) -> str:
+        return CHALLENGE["WWW-Authenticate"]
+
+
+class _Scope(BasePermission):
+    """Lets the named kinds of token in; a valid token of another kind is 403 AUTH_INSUFFICIENT_SCOPE."""
+
+    kinds: frozenset[tokens.Kind]
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if cast(Principal, request.user).kind not in self.kinds:
+            self.refuse(request)
+        return True
+
+    def refuse(self, request: Request) -> NoReturn:
+        raise BridgeError("AUTH_INSUFFICIENT_SCOPE")
+
+
+class AnyToken(_Scope):
+    """``/health`` and ``/info``."""
+
+    kinds = frozenset({"device", "hook", "admin"})
+
+
+class DeviceOrAdmin(_Scope):
+    """``/sessions*`` and ``/files*``."""
+
+    kinds = frozenset({"device", "admin"})
+
+
+class AdminOnly(_Scope):
+    """``/admin/*`` of the API."""
+
+    kinds = frozenset({"admin"})
+
+
+class HookOnly(_Scope):
+    """``/hooks/*``: whatever is not the hook token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt."""
+
+    kinds = frozenset({"hook"})
+
+    def refuse(self, request: Request) -> NoReturn:
+        _fail("HOOK_AUTH_FAILED", request.META["REMOTE_ADDR"])
+
+
+def _fail(code: str, address: str) -> NoReturn:
+    ratelimit.failed_authentication(address)
+    raise BridgeError(code, headers=CHALLENGE)
+
+
+def _is_for_hooks(request: Request) -> bool:
+    view = (request.parser_context or {}).get("view")
+    return HookOnly in getattr(view, "permission_classes", ())

@@ -1,0 +1,67 @@
+"""``list_devices``: who is paired, and when and where it was last seen (D43)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import unicodedata
+from datetime import datetime
+from typing import Any
+
+from bridge_project.protocol.types import now_text
+from devices_app import pairing
+from devices_app.management.base import DeviceCommand, printable
+from devices_app.models import Device
+
+HEADINGS = ("ID", "NAME", "STATE", "PLATFORM", "VERSION", "LAST SEEN (UTC)", "ADDRESS")
+
+
+class Command(DeviceCommand):
+    help = "List the devices. STATE: waiting (its code was not used yet), paired, void (its code was not used in time), expired, revoked."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="print a JSON array instead of a table")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        devices = list(Device.objects.prefetch_related("tokens"))
+        if options["json"]:
+            self.stdout.write(json.dumps([_as_json(device) for device in devices], ensure_ascii=False, indent=2))
+        elif not devices:
+            self.stdout.write("No devices yet. `python manage.py mint_pairing_qr` pairs one.")
+        else:
+            self.stdout.write(_table([HEADINGS, *(_row(device) for device in devices)]))
+
+
+def _as_json(device: Device) -> dict[str, Any]:
+    return {
+        "id": device.pk,
+        "name": device.name,
+        "state": pairing.state(device),
+        "platform": device.platform or None,
+        "client_version": device.client_version or None,
+        "last_seen_at": _text(device.last_seen_at),
+        "last_address": device.last_address or None,
+        "created_at": _text(device.created_at),
+        "paired_at": _text(device.paired_at),
+        "revoked_at": _text(device.revoked_at),
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else now_text(moment)
+
+
+def _row(device: Device) -> tuple[str, ...]:
+    seen = "" if device.last_seen_at is None else f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}"
+    cells = (str(device.pk), device.name, pairing.state(device), device.platform, device.client_version, seen, device.last_address)
+    return tuple(printable(cell) or "-" for cell in cells)
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _width(text: str) -> int:
+    """Columns in a terminal: East Asian characters take two, combining ones none."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

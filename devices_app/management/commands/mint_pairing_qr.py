@@ -1,0 +1,110 @@
+"""``mint_pairing_qr``: a pairing token for a new device, or a new token for a known one, as a QR code or what a program reads (D43)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from bridge_project import limits, transport
+from bridge_project.conf import write_private_file
+from bridge_project.protocol.types import now_text
+from devices_app import pairing, qr
+from devices_app.management.base import DeviceCommand, bridge_address, device_name, duration, find_device
+
+FORMATS = ("terminal", *qr.RENDERERS)
+
+
+class Command(DeviceCommand):
+    help = (
+        "Make a pairing token and show it as a QR code. The token is void when it is not used within --ttl; after that it holds until it is revoked, "
+        "or until --lifetime. It is shown here once and stored nowhere: whoever sees the code can pair."
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        whose = parser.add_mutually_exclusive_group()
+        whose.add_argument("--name", type=device_name, help="name of the new device (default: Device and its number)")
+        whose.add_argument(
+            "--device",
+            metavar="ID_OR_NAME",
+            help="a paired device that gets a new token and keeps its place in the log; its old token ends when the new one is first used",
+        )
+        parser.add_argument(
+            "--ttl",
+            type=duration,
+            default=timedelta(seconds=limits.PAIRING_TTL_SECONDS),
+            help="how long the code can be used for pairing: 90s, 10m, 2h, 7d (default: 10m)",
+        )
+        parser.add_argument("--lifetime", type=duration, default=None, help="how long the token itself is valid, from now (default: until it is revoked)")
+        parser.add_argument(
+            "--format",
+            choices=FORMATS,
+            default="terminal",
+            help="terminal: a QR code and the link (default); png, svg: a picture; url: the link; json: for programs",
+        )
+        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file, readable by you alone, instead of the terminal")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        form, output = options["format"], options["output"]
+        if form == "png" and output is None and sys.stdout.isatty():
+            raise CommandError("A PNG would garble the terminal: give --output FILE.")
+        if output is not None and not output.absolute().parent.is_dir():
+            raise CommandError(f"There is no directory {output.absolute().parent}.")
+        invitation = self._invite(options)
+        content = self._for_the_eye(invitation, colour=output is None and sys.stdout.isatty()) if form == "terminal" else qr.RENDERERS[form](invitation)
+        if output is None:
+            self._print(content)
+            return
+        try:
+            write_private_file(output, content)
+        except OSError as error:
+            raise CommandError(f"{output} cannot be written: {error.strerror}") from None
+        self.stderr.write(f"Written to {output}; valid until {invitation.expires_at}.")
+
+    def _invite(self, options: dict[str, Any]) -> qr.Invitation:
+        here = bridge_address()
+        if not here.base_url.startswith("https://"):
+            raise CommandError("BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected. Mend it and start the bridge again.")
+        known = find_device(options["device"]) if options["device"] else None
+        try:
+            device, token, plain = pairing.mint(options["name"] or "", ttl=options["ttl"], lifetime=options["lifetime"], device=known)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        return qr.Invitation(
+            v=qr.LINK_VERSION,
+            name=device.name,
+            url=here.ws_url,
+            token=plain,
+            pin=here.pin,
+            fingerprint=here.fingerprint,
+            expires_at=now_text(token.use_by),
+            base_url=here.base_url,
+        )
+
+    def _for_the_eye(self, invitation: qr.Invitation, *, colour: bool) -> bytes:
+        lines = [
+            qr.terminal(invitation, colour=colour),
+            f"Pair {invitation.name}: scan the code with the phone's camera, or open the link on the device.",
+            f"Valid until {invitation.expires_at}, for one device.",
+            "",
+            f"  {invitation.link}",
+            "",
+            f"  certificate's fingerprint (SHA-256): {invitation.fingerprint}",
+            "",
+        ]
+        if transport.mode_of_url(invitation.base_url) is transport.ConnectionMode.LOCAL_ONLY:
+            lines.append("This address is for this machine alone: no phone can reach it.\n")
+        return "\n".join(lines).encode()
+
+    def _print(self, content: bytes) -> None:
+        buffer = getattr(self.stdout._out, "buffer", None)  # a picture is bytes, which Django's wrapper does not take
+        if buffer is None:
+            self.stdout.write(content.decode("utf-8", "surrogateescape"), ending="")
+            return
+        self.stdout.flush()
+        buffer.write(content)
+        buffer.flush()

@@ -1,0 +1,61 @@
+"""Devices and their tokens: who may connect, since when, and what ties a token to a phone (D14, D15)."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+
+
+class Device(models.Model):
+    """A paired phone, tablet or terminal. Its tokens may change; its place in the log stays with it."""
+
+    class AckStyle(models.TextChoices):
+        """What the device has been seen to acknowledge; decides what its heartbeats prove (D27)."""
+
+        NOTHING = "nothing"
+        NOTIFICATIONS = "notifications"
+        EVERYTHING = "everything"
+
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    paired_at = models.DateTimeField(null=True, editable=False, help_text="First use of a token of this device.")
+    revoked_at = models.DateTimeField(null=True, editable=False)
+    start_seq = models.BigIntegerField(
+        default=0, editable=False, help_text="The newest row of the log when the device was paired: it starts at the present (D28)."
+    )
+    last_seen_at = models.DateTimeField(null=True, editable=False)
+    last_address = models.CharField(max_length=45, default="", editable=False)
+    platform = models.CharField(max_length=16, default="", editable=False)
+    client_version = models.CharField(max_length=64, default="", editable=False)
+    ack_style = models.CharField(max_length=16, choices=AckStyle.choices, default=AckStyle.NOTHING, editable=False)
+    warning_acknowledged_until = models.DateTimeField(
+        null=True, editable=False, help_text="D24: DIRECT_PUBLIC_CONNECTION was acknowledged and need not be again before this."
+    )
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} (#{self.pk})"
+
+
+class Token(models.Model):
+    """A device token, known only by its SHA-256; the token itself has 256 random bits, so a slow hash would add nothing."""
+
+    device = models.ForeignKey(Device, on_delete=models.CASCADE, related_name="tokens")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    minted_at = models.DateTimeField(default=timezone.now, editable=False)
+    use_by = models.DateTimeField(editable=False, help_text="Void when it was not used before this.")
+    used_at = models.DateTimeField(null=True, editable=False)
+    authenticated_at = models.DateTimeField(null=True, editable=False, help_text="The first `auth` over a WebSocket.")
+    client_device_id = models.CharField(
+        max_length=256, null=True, editable=False, help_text="The `device_id` of the first `auth` that had one; the token is bound to it."
+    )
+    expires_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"token {self.pk} of {self.device}"

@@ -1,0 +1,178 @@
+"""The life of a device and its tokens: minted, claimed, bound, seen, revoked (D15, D24, D43)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from bridge_project import limits
+from bridge_project.errors import BridgeError
+from devices_app import signals, tokens
+from devices_app.models import Device, Token
+from devices_app.tokens import Principal
+
+State = Literal["waiting", "paired", "void", "expired", "revoked"]
+
+SEEN_EVERY = timedelta(minutes=1)
+BOUND_ELSEWHERE = "The token is bound to another device."
+
+
+def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Device | None = None) -> tuple[Device, Token, str]:
+    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43); returns device, token and its plain text.
+
+    The plain text exists nowhere else. An empty ``name`` becomes "Device" and its number. ``ttl``: void when not used for that long; ``lifetime``: expires then, None for never.
+    Raises ValueError when ``device`` was revoked.
+    """
+    plain = tokens.new_token()
+    now = timezone.now()
+    with transaction.atomic():
+        if device is None:
+            device = Device.objects.create(name=name, created_at=now)
+            if not name:
+                device.name = f"Device {device.pk}"
+                device.save(update_fields=["name"])
+        else:
+            device = Device.objects.select_for_update().get(pk=device.pk)
+            if device.revoked_at is not None:
+                raise ValueError(f"{device} was revoked; pair it as a new device")
+        expires_at = None if lifetime is None else now + lifetime
+        token = Token.objects.create(device=device, digest=tokens.digest(plain), minted_at=now, use_by=now + ttl, expires_at=expires_at)
+    return device, token, plain
+
+
+def use(principal: Principal, *, address: str) -> None:
+    """A device's token came over HTTP: its first use claims it but binds nothing (D15); later ones only move "last seen".
+
+    Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify`` saw it.
+    """
+    token, device = principal.token, principal.device
+    if token is None or device is None:
+        return
+    if token.used_at is not None:
+        touch(device, address)
+        return
+    now = timezone.now()
+    with transaction.atomic():
+        locked = _lock(token.digest)
+        if locked is None or not tokens.is_valid(locked, now):
+            raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})
+        touch(locked.device, address)
+        if locked.used_at is None:
+            _announce(locked, first=_claim(locked, now))
+    token.used_at = now
+
+
+def authenticate(token_text: str, *, client_device_id: str | None, platform: str, client_version: str, address: str) -> Device:
+    """The WebSocket's ``auth`` (SPEC Connection phases): claims the token on its first use and binds it to the first ``device_id`` it comes with.
+
+    Of any number of simultaneous first ``auth`` with different ids exactly one binds. Raises BridgeError AUTH_FAILED for whatever is wrong,
+    in the same words for a token that is unknown, revoked, expired or void.
+    """
+    client_device_id = client_device_id or None
+    if client_device_id is not None and (len(client_device_id) > limits.DEVICE_ID_MAX_CHARS or _storable(client_device_id) != client_device_id):
+        raise BridgeError("AUTH_FAILED")
+    now = timezone.now()
+    with transaction.atomic():
+        token = _lock(tokens.digest(token_text))
+        if token is None or not tokens.is_valid(token, now):
+            raise BridgeError("AUTH_FAILED")
+        if token.client_device_id is not None and token.client_device_id != client_device_id:
+            raise BridgeError("AUTH_FAILED", BOUND_ELSEWHERE)
+        first_use, first_auth = token.used_at is None, token.authenticated_at is None
+        binds = token.client_device_id is None and client_device_id is not None
+        touch(token.device, address, platform, client_version)  # before it is announced, so that it can be said from where
+        first = _claim(token, now) if first_use else False
+        if first_auth or binds:
+            token.authenticated_at = token.authenticated_at or now
+            token.client_device_id = client_device_id
+            token.save(update_fields=["authenticated_at", "client_device_id"])
+            _announce(token, first=first)
+    return token.device
+
+
+def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
+    """Note when and from where a device was last seen; at most one write a minute unless something changed. Empty values leave what is there."""
+    now = timezone.now()
+    seen = {"last_address": address[:45], "platform": _storable(platform)[:16], "client_version": _storable(version)[:64]}
+    changed = {name: value for name, value in seen.items() if value and getattr(device, name) != value}
+    if not changed and device.last_seen_at is not None and now - device.last_seen_at < SEEN_EVERY:
+        return
+    Device.objects.filter(pk=device.pk).update(last_seen_at=now, **changed)
+    device.last_seen_at = now
+    for name, value in changed.items():
+        setattr(device, name, value)
+
+
+def revoke(device: Device) -> bool:
+    """Refuse every token of the device from now on, and have its sockets closed (``signals.device_revoked``); False when it was revoked before."""
+    now = timezone.now()
+    with transaction.atomic():
+        if not Device.objects.filter(pk=device.pk, revoked_at=None).update(revoked_at=now):
+            device.refresh_from_db(fields=["revoked_at"])
+            return False
+        Token.objects.filter(device=device, revoked_at=None).update(revoked_at=now)
+        device.revoked_at = now
+        signals.device_revoked.send(sender=Device, device=device)
+    return True
+
+
+def state(device: Device) -> State:
+    """What can become of the device: with no token valid any more it is revoked, expired, or void (its code was not used in time)."""
+    now = timezone.now()
+    if device.revoked_at is not None:
+        return "revoked"
+    valid = [token for token in device.tokens.all() if token.revoked_at is None and (token.expires_at is None or now < token.expires_at)]
+    if any(token.used_at for token in valid):
+        return "paired"
+    if any(now < token.use_by for token in valid):
+        return "waiting"
+    return "void" if device.paired_at is None and valid else "expired"
+
+
+def acknowledge_warning(device: Device) -> None:
+    """The person at the device knows that the connection is public; it need not be said again for 8 hours (D24)."""
+    until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
+    Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
+    device.warning_acknowledged_until = until
+
+
+def warning_acknowledged(device: Device) -> bool:
+    """Whether that acknowledgement holds now, as far as this object knows: ``authenticate`` returns a fresh one."""
+    return device.warning_acknowledged_until is not None and timezone.now() < device.warning_acknowledged_until
+
+
+def _storable(text: str) -> str:
+    """Without NUL and lone surrogates, which PostgreSQL takes in no text."""
+    return text.replace("\x00", "").encode("utf-8", "ignore").decode()
+
+
+def _lock(token_digest: str) -> Token | None:
+    """The token as it is now, while nobody else can change it or its device: whoever does locks the device first, so that nobody waits in a circle."""
+    token = Token.objects.filter(digest=token_digest).first()
+    if token is None:
+        return None
+    device = Device.objects.select_for_update().get(pk=token.device_id)
+    token.refresh_from_db()
+    token.device = device
+    return token
+
+
+def _claim(token: Token, now: datetime) -> bool:
+    """First use of a token: it is valid for good, the device's older tokens no longer. Whether it is the device's first use at all."""
+    device = token.device
+    token.used_at = now
+    token.save(update_fields=["used_at"])
+    device.tokens.filter(Q(pk__lt=token.pk), revoked_at=None).update(revoked_at=now)
+    if device.paired_at is not None:
+        return False
+    device.paired_at = now
+    device.save(update_fields=["paired_at"])
+    return True
+
+
+def _announce(token: Token, *, first: bool) -> None:
+    signals.device_paired.send(sender=Device, device=token.device, token=token, announce=True, first=first)

@@ -1,0 +1,74 @@
+"use strict";
+(() => {
+  // First of all: out of the address bar and the history. Nothing below makes a request, and the page's policy would not let it.
+  const take = () => {
+    const fragment = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname);
+    return fragment;
+  };
+  let fragment = take();
+  let values = null;
+
+  const FORMS = { v: /^1$/, token: /^bridge_device_[A-Za-z0-9_-]{43}$/, url: /^wss:\/\/[^\s"'<>\\]+$/, pin: /^[0-9a-f]{64}$/ };
+  const NAMES = { v: "version", token: "token", url: "address", pin: "pin" };
+
+  // Read by hand: URLSearchParams would turn a "+" into a space.
+  const parse = (text) => {
+    if (!text) throw new Error("This page was opened without a pairing code. Scan the QR code that “python manage.py mint_pairing_qr” shows; a code that was read is not kept.");
+    const found = Object.fromEntries(text.split("&").map((pair) => { const at = pair.indexOf("="); return [pair.slice(0, at), pair.slice(at + 1)]; }));
+    const wrong = Object.keys(FORMS).filter((key) => !FORMS[key].test(found[key] ?? ""));
+    if (wrong.length) throw new Error(`The pairing code is damaged (${wrong.map((key) => NAMES[key]).join(", ")}). Scan the whole QR code again.`);
+    let host = "";
+    try { host = new URL(found.url).host; } catch { /* reported below: no host is this page's */ }
+    if (host !== location.host) throw new Error(`This link would connect you to another place than ${location.host}, the bridge that this page came from. Do not use it.`);
+    return { url: found.url, token: found.token, pin: found.pin };
+  };
+
+  const byId = (id) => document.getElementById(id);
+
+  const show = () => {
+    values = null;
+    let problem = "";
+    try { values = parse(fragment); } catch (error) { problem = error.message; }
+    fragment = "";
+    for (const key of ["url", "token", "pin"]) byId(key).textContent = values ? values[key] : "";
+    byId("code").hidden = !values;
+    byId("problem").hidden = !problem;
+    byId("problem").textContent = problem;
+    byId("said").textContent = "";
+  };
+
+  // Where the clipboard is refused, the text is selected, so that the system's own "copy" works.
+  const select = (id) => {
+    const range = document.createRange();
+    range.selectNodeContents(byId(id));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+  };
+
+  const copy = async (what) => {
+    const text = what === "all" ? JSON.stringify({ v: 1, ...values }) : values[what];
+    try {
+      await navigator.clipboard.writeText(text);
+      return `Copied ${what === "all" ? "all" : `the ${NAMES[what]}`}.`;
+    } catch {
+      if (what === "all") return "This browser lets nothing be copied. Copy the three values one by one.";
+      select(what);
+      return `Selected the ${NAMES[what]}: copy it with your browser’s menu.`;
+    }
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    show();
+    document.addEventListener("click", async (event) => {
+      const button = event.target.closest("button[data-copy]");
+      if (button && values) byId("said").textContent = await copy(button.dataset.copy);
+    });
+  });
+  // Another code scanned into the same tab does not load the page again.
+  addEventListener("hashchange", () => {
+    if (!location.hash) return;
+    fragment = take();
+    show();
+  });
+})();

@@ -1,0 +1,92 @@
+"""Bearer tokens: how they look, how they are kept, and whose a given one is (SPEC Authentication; D14, D15)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Literal
+
+from django.utils import timezone
+
+from bridge_project.conf import conf
+from devices_app.models import Device, Token
+
+Kind = Literal["device", "hook", "admin"]
+
+PREFIX = "bridge_device_"
+RANDOM_BYTES = 32  # 256 bits (D15)
+MAX_BEARER_CHARS = 4096  # longer than any token that could be configured; what is longer is not worth a hash
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request: a device with its token, the hook producers, or the administrator. It is DRF's ``request.user``."""
+
+    kind: Kind
+    device: Device | None = None
+    token: Token | None = None
+
+    @property
+    def is_authenticated(self) -> bool:
+        return True
+
+    @property
+    def rate_key(self) -> str:
+        """What rate limits are kept by (D17): stable, and no secret. A device keeps its limits when it gets a new token."""
+        return f"device:{self.device.pk}" if self.device is not None else self.kind
+
+
+def new_token() -> str:
+    return PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def digest(token: str) -> str:
+    """The hex SHA-256 that stands for a token wherever it is kept or compared."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def bearer_of(header: str | None) -> str | None:
+    """The token in an ``Authorization`` header, or None when it is missing or malformed (RFC 6750: one scheme, one token, ASCII)."""
+    if not header or len(header) > MAX_BEARER_CHARS or not header.isascii():
+        return None
+    scheme, space, token = header.strip(" \t").partition(" ")
+    token = token.lstrip(" ")
+    if not space or scheme.lower() != "bearer" or not token or any(not "!" <= c <= "~" for c in token):
+        return None
+    return token
+
+
+def identify(bearer: str) -> Principal | None:
+    """Whose token this is, or None when it is unknown, revoked, expired or void. One query, none for the hook and the admin token.
+
+    Every comparison runs in constant time over digests, so that the time of an answer says nothing about how nearly a guess was right.
+    """
+    found = digest(bearer)
+    is_hook, is_admin = (hmac.compare_digest(found, known) for known in _configured())
+    if is_hook:
+        return Principal("hook")
+    if is_admin:
+        return Principal("admin")
+    token = Token.objects.select_related("device").filter(digest=found).first()
+    if token is None or not hmac.compare_digest(token.digest, found) or not is_valid(token, timezone.now()):
+        return None
+    return Principal("device", token.device, token)
+
+
+def is_valid(token: Token, now: datetime) -> bool:
+    """Neither revoked nor expired, nor void: not used within the time that its minting gave it (D15)."""
+    if token.revoked_at is not None or token.device.revoked_at is not None:
+        return False
+    if token.expires_at is not None and token.expires_at <= now:
+        return False
+    return token.used_at is not None or now < token.use_by
+
+
+@cache
+def _configured() -> tuple[str, str]:
+    """Digests of the hook token and the admin token, which do not change while the bridge runs."""
+    return digest(conf.secret("hook_token")), digest(conf.secret("admin_token"))

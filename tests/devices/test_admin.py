@@ -1,0 +1,126 @@
+"""The devices in the admin site: what is shown, what can be done, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+
+from devices_app import tokens
+from devices_app.models import Device
+from tests.devices.conftest import Minted, auth
+
+pytestmark = pytest.mark.django_db
+
+DEVICES = "/admin/devices_app/device/"
+
+
+PASSWORD = "sphinx-of-black-quartz"
+
+
+def logged_in(client: Client) -> Client:
+    """Through the form, as a person does it."""
+    client.get("/admin/login/")
+    csrf = {"csrfmiddlewaretoken": client.cookies[settings.CSRF_COOKIE_NAME].value}
+    answer = client.post(
+        "/admin/login/", {"username": "ada", "password": PASSWORD, **csrf}, secure=True, headers={"Referer": "https://testserver/admin/login/"}
+    )
+    assert settings.SESSION_COOKIE_NAME in client.cookies, answer.content
+    return client
+
+
+@pytest.fixture
+def admin() -> Client:
+    User.objects.create_superuser("ada", password=PASSWORD)
+    return logged_in(Client())
+
+
+def test_the_list_shows_who_where_and_when(admin: Client, mint: Callable[..., Minted]) -> None:
+    _, token, plain = mint("Ada's phone")
+    auth(plain, platform="ios", client_version="1.4.0", address="10.0.0.7")
+    page = admin.get(DEVICES).content.decode()
+    for text in ("Ada&#x27;s phone", "paired", "ios", "1.4.0", "10.0.0.7"):
+        assert text in page
+    assert token.digest not in page and plain not in page
+
+
+def test_the_number_of_queries_does_not_grow(admin: Client, mint: Callable[..., Minted], django_assert_max_num_queries: Callable[..., object]) -> None:
+    for n in range(8):
+        mint(f"phone {n}")
+    with django_assert_max_num_queries(8):  # type: ignore[attr-defined]
+        admin.get(DEVICES)
+
+
+def test_a_device_shows_its_tokens_but_never_a_digest(admin: Client, mint: Callable[..., Minted]) -> None:
+    device, token, plain = mint()
+    auth(plain, "binding-1")
+    page = admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
+    assert "binding-1" in page and f"{DEVICES}{device.pk}/revoke/" in page
+    assert token.digest not in page and plain not in page
+
+
+def test_only_the_name_can_be_changed(admin: Client, mint: Callable[..., Minted]) -> None:
+    device, _, _ = mint()
+    form = {"tokens-TOTAL_FORMS": "0", "tokens-INITIAL_FORMS": "0", "name": "tablet", "platform": "web", "revoked_at_0": "2026-01-01"}
+    assert admin.post(f"{DEVICES}{device.pk}/change/", form).status_code == 302
+    device.refresh_from_db()
+    assert (device.name, device.platform, device.revoked_at) == ("tablet", "", None)
+
+
+def test_none_is_added_or_deleted(admin: Client, mint: Callable[..., Minted]) -> None:
+    device, _, _ = mint()
+    assert admin.get(f"{DEVICES}add/").status_code == 403
+    assert admin.post(f"{DEVICES}{device.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert Device.objects.count() == 1
+
+
+class TestRevoke:
+    def test_the_button_asks_first(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, plain = mint()
+        page = admin.get(f"{DEVICES}{device.pk}/revoke/")
+        assert page.status_code == 200 and str(device) in page.content.decode()
+        assert tokens.identify(plain) is not None and not revoked
+        assert admin.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code == 302
+        assert tokens.identify(plain) is None and revoked == [device]
+        assert LogEntry.objects.get().get_change_message() == "Revoked."
+        assert "/revoke/" not in admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
+
+    def test_the_action_asks_first(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        minted = [mint(name) for name in ("a", "b", "c")]
+        form = {"action": "revoke_selected", "_selected_action": [str(device.pk) for device, _, _ in minted[:2]]}
+        page = admin.post(DEVICES, form).content.decode()
+        assert not revoked and all(f'value="{device.pk}"' in page for device, _, _ in minted[:2])
+        assert admin.post(DEVICES, {**form, "confirmed": "yes"}).status_code == 302
+        assert {device.name for device in revoked} == {"a", "b"}
+        assert tokens.identify(minted[2][2]) is not None
+
+    def test_revoked_ones_stay_revoked(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, _ = mint()
+        for _ in range(2):
+            admin.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"})
+        response = admin.post(DEVICES, {"action": "revoke_selected", "_selected_action": [str(device.pk)]}, follow=True)
+        assert "revoked already" in response.content.decode()
+        assert len(revoked) == 1
+
+    @pytest.mark.parametrize("staff", [False, True])
+    def test_not_without_the_right(self, staff: bool, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, _ = mint()
+        User.objects.create_user("ada", password=PASSWORD, is_staff=True)
+        client = logged_in(Client())
+        User.objects.update(is_staff=staff)
+        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code in (302, 403)
+        assert not revoked
+
+    def test_not_from_another_page(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, _ = mint()
+        User.objects.create_superuser("ada", password=PASSWORD)
+        client = logged_in(Client(enforce_csrf_checks=True))
+        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code == 403
+        assert not revoked
+
+    def test_unknown(self, admin: Client) -> None:
+        assert admin.get(f"{DEVICES}999/revoke/").status_code == 404

@@ -1,0 +1,309 @@
+"""The life of a token over HTTP and WebSocket: claim, binding, revocation, what is remembered (D15, D24, D43)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from bridge_project.errors import BridgeError
+from devices_app import pairing, signals, tokens
+from devices_app.models import Device
+from tests.devices.conftest import Minted, auth
+
+pytestmark = pytest.mark.django_db
+
+Signals = list[dict[str, Any]]
+
+
+def use(plain: str, address: str = "192.168.1.7") -> None:
+    found = tokens.identify(plain)
+    assert found is not None
+    pairing.use(found, address=address)
+
+
+def refused(plain: str, device_id: str | None = "id-1") -> str:
+    with pytest.raises(BridgeError) as caught:
+        auth(plain, device_id)
+    assert caught.value.code == "AUTH_FAILED"
+    return caught.value.message
+
+
+class TestBinding:
+    def test_the_first_auth_claims_and_binds(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        device, token, plain = mint()
+        assert auth(plain, "id-1") == device
+        token.refresh_from_db()
+        assert token.client_device_id == "id-1"
+        assert token.used_at and token.authenticated_at
+        assert [(seen["device"], seen["token"], seen["announce"], seen["first"]) for seen in paired] == [(device, token, True, True)]
+
+    def test_where_it_came_from_is_known_when_it_is_announced(self, mint: Callable[..., Minted]) -> None:
+        seen: list[str] = []
+
+        def receive(device: Device, **kwargs: Any) -> None:
+            seen.append(device.last_address)
+
+        signals.device_paired.connect(receive)
+        try:
+            auth(mint()[2], address="10.0.0.1")
+            use(mint()[2], "10.0.0.2")
+        finally:
+            signals.device_paired.disconnect(receive)
+        assert seen == ["10.0.0.1", "10.0.0.2"]
+
+    def test_the_same_device_comes_back_without_a_word(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        device, _, plain = mint()
+        auth(plain, "id-1")
+        del paired[:]
+        assert auth(plain, "id-1") == device
+        assert not paired
+
+    @pytest.mark.parametrize("other", ["id-2", None, "", "ID-1"])
+    def test_another_device_or_none_is_refused(self, other: str | None, mint: Callable[..., Minted], paired: Signals) -> None:
+        _, token, plain = mint()
+        auth(plain, "id-1")
+        assert refused(plain, other) == pairing.BOUND_ELSEWHERE
+        token.refresh_from_db()
+        assert token.client_device_id == "id-1"
+        assert len(paired) == 1
+
+    def test_without_device_id_it_stays_unbound_and_is_announced_once(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        _, token, plain = mint()
+        auth(plain, None)
+        auth(plain, None)
+        token.refresh_from_db()
+        assert token.client_device_id is None
+        assert len(paired) == 1 and paired[0]["announce"]
+
+    def test_the_first_device_id_binds_also_later_and_is_announced(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        _, _, plain = mint()
+        auth(plain, None)
+        auth(plain, "id-1")
+        assert refused(plain, None) == refused(plain, "id-2") == pairing.BOUND_ELSEWHERE
+        assert [seen["first"] for seen in paired] == [True, False]
+
+    def test_use_over_http_claims_but_binds_nothing(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        device, token, plain = mint()
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            use(plain)
+            clock.shift(timedelta(hours=1))  # long after the ttl: it was used in time
+            use(plain)
+            token.refresh_from_db()
+            assert token.used_at and token.client_device_id is None and token.authenticated_at is None
+            assert len(paired) == 1 and paired[0]["first"] and paired[0]["announce"]
+            auth(plain, "id-1")
+        assert [seen["first"] for seen in paired] == [True, False]
+        assert refused(plain, "id-2")
+        device.refresh_from_db()
+        assert device.paired_at is not None
+
+    def test_a_failing_listener_undoes_the_claim(self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch) -> None:
+        _, token, plain = mint()
+
+        def fail(**kwargs: Any) -> None:
+            raise RuntimeError("the log cannot be written")
+
+        monkeypatch.setattr(signals.device_paired, "send", fail)
+        with pytest.raises(RuntimeError), transaction.atomic():
+            auth(plain, "id-1")
+        token.refresh_from_db()
+        assert token.used_at is None and token.client_device_id is None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("ids", [["id-1", "id-2", "id-3", "id-4", "id-5", "id-6"], ["id-1", None, "id-2", None]])
+def test_of_simultaneous_first_auths_exactly_one_binds(ids: list[str | None], mint: Callable[..., Minted], paired: Signals) -> None:
+    _, token, plain = mint()
+    start = threading.Barrier(len(ids))
+
+    def try_it(device_id: str | None) -> str | None:
+        start.wait(10)
+        try:
+            auth(plain, device_id)
+        except BridgeError as error:
+            return error.code
+        finally:
+            connection.close()
+        return None
+
+    with ThreadPoolExecutor(len(ids)) as threads:
+        outcomes = dict(zip([text or f"none-{n}" for n, text in enumerate(ids)], threads.map(try_it, ids), strict=True))
+    token.refresh_from_db()
+    named = [text for text in ids if text]
+    assert [text for text in named if outcomes[text] is None] == [token.client_device_id]
+    assert {outcome for text, outcome in outcomes.items() if text in named and text != token.client_device_id} == {"AUTH_FAILED"}
+    assert sum(seen["first"] for seen in paired) == 1
+
+
+class TestRefusal:
+    def test_all_reasons_but_the_binding_sound_alike(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, void = mint()
+            clock.shift(timedelta(minutes=10))
+            device, _, revoked = mint()
+            pairing.revoke(device)
+            _, _, expired = mint(lifetime=timedelta(minutes=1))
+            auth(expired)
+            clock.shift(timedelta(minutes=1))
+            assert len({refused(text) for text in (void, revoked, expired, "unknown", "", "\ud800")}) == 1
+
+    def test_the_hook_and_admin_token_do_not_authenticate_a_socket(self) -> None:
+        from bridge_project.conf import conf
+
+        assert refused(conf.secret("hook_token")) == refused(conf.secret("admin_token"))
+
+    @pytest.mark.parametrize("device_id", ["a\x00b", "\ud800", "x" * 300])
+    def test_an_id_that_no_database_keeps_is_refused(self, device_id: str, mint: Callable[..., Minted]) -> None:
+        _, token, plain = mint()
+        assert refused(plain, device_id)
+        token.refresh_from_db()
+        assert token.used_at is None
+
+    def test_revoked_between_identify_and_use(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        device, _, plain = mint()
+        found = tokens.identify(plain)
+        assert found is not None
+        pairing.revoke(device)
+        with pytest.raises(BridgeError, match="AUTH_INVALID_TOKEN"):
+            pairing.use(found, address="127.0.0.1")
+        assert not paired
+
+
+class TestAnotherToken:
+    """``--device``: a paired device gets a new token and stays the device that it is (D43)."""
+
+    def test_the_old_one_ends_when_the_new_one_is_first_used(self, mint: Callable[..., Minted]) -> None:
+        device, _, old = mint()
+        auth(old, "id-1")
+        _, _, new = mint(device=device)
+        assert auth(old, "id-1") == device
+        assert auth(new, "id-2") == device
+        refused(old, "id-1")
+        assert auth(new, "id-2") == device
+
+    def test_first_use_over_http_ends_the_old_one_too(self, mint: Callable[..., Minted]) -> None:
+        device, _, old = mint()
+        use(old)
+        _, _, new = mint(device=device)
+        use(new)
+        assert tokens.identify(old) is None and tokens.identify(new) is not None
+
+    def test_its_place_stays(self, mint: Callable[..., Minted], paired: Signals) -> None:
+        device, _, old = mint()
+        auth(old, "id-1")
+        Device.objects.filter(pk=device.pk).update(start_seq=41)
+        again, _, new = mint(name="ignored", device=device)
+        assert (again.pk, again.name) == (device.pk, "phone")
+        assert auth(new, "id-2").start_seq == 41
+        assert [(seen["first"], seen["announce"]) for seen in paired] == [(True, True), (False, True)]
+
+    def test_one_that_is_never_used_changes_nothing(self, mint: Callable[..., Minted]) -> None:
+        device, _, old = mint()
+        auth(old, "id-1")
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, new = mint(device=device)
+            clock.shift(timedelta(minutes=10))
+            refused(new)
+            assert auth(old, "id-1") == device
+
+    def test_not_for_a_revoked_device(self, mint: Callable[..., Minted]) -> None:
+        device, _, _ = mint()
+        pairing.revoke(device)
+        with pytest.raises(ValueError, match="was revoked"):
+            mint(device=device)
+
+
+class TestRevoke:
+    def test_it_ends_every_token_and_tells_the_rooms_above(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, old = mint()
+        auth(old)
+        _, _, new = mint(device=device)
+        other, _, others = mint("other")
+        assert pairing.revoke(device)
+        assert revoked == [device]
+        refused(old)
+        refused(new)
+        assert auth(others) == other
+        assert not device.tokens.filter(revoked_at=None).exists()
+
+    def test_twice_is_once(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+        device, _, _ = mint()
+        pairing.revoke(device)
+        stale = Device.objects.get(pk=device.pk)
+        first = stale.revoked_at
+        assert not pairing.revoke(stale)
+        stale.refresh_from_db()
+        assert stale.revoked_at == first and len(revoked) == 1
+
+
+class TestSeen:
+    def test_auth_notes_who_it_is(self, mint: Callable[..., Minted]) -> None:
+        device, _, plain = mint()
+        auth(plain, platform="android", client_version="1.4.0", address="2001:db8::1")
+        device.refresh_from_db()
+        assert (device.platform, device.client_version, device.last_address) == ("android", "1.4.0", "2001:db8::1")
+        assert device.last_seen_at is not None
+
+    def test_one_write_a_minute_unless_something_changed(self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            device, _, _ = mint()
+            pairing.touch(device, "10.0.0.1")
+            clock.shift(timedelta(seconds=59))
+            with django_assert_num_queries(0):
+                pairing.touch(device, "10.0.0.1")
+            with django_assert_num_queries(1):
+                pairing.touch(device, "10.0.0.2")
+            clock.shift(timedelta(seconds=60))
+            with django_assert_num_queries(1):
+                pairing.touch(device, "10.0.0.2")
+            moment = timezone.now()
+        device.refresh_from_db()
+        assert (device.last_seen_at, device.last_address) == (moment, "10.0.0.2")
+
+    def test_what_is_not_said_stays(self, mint: Callable[..., Minted]) -> None:
+        device, _, plain = mint()
+        auth(plain, platform="ios")
+        use(plain, "10.0.0.9")
+        device.refresh_from_db()
+        assert (device.platform, device.last_address) == ("ios", "10.0.0.9")
+
+    def test_what_no_column_takes_is_cut(self, mint: Callable[..., Minted]) -> None:
+        device, _, _ = mint()
+        pairing.touch(device, "10.0.0.1", "p" * 40, "1.0.0-\x00\ud800" + "v" * 80)
+        device.refresh_from_db()
+        assert device.platform == "p" * 16
+        assert len(device.client_version) == 64 and "\x00" not in device.client_version
+
+
+class TestWarning:
+    def test_it_holds_for_eight_hours(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            device, _, _ = mint()
+            assert not pairing.warning_acknowledged(device)
+            pairing.acknowledge_warning(device)
+            clock.shift(timedelta(hours=8, seconds=-1))
+            assert pairing.warning_acknowledged(Device.objects.get(pk=device.pk))
+            clock.shift(timedelta(seconds=1))
+            assert not pairing.warning_acknowledged(device)
+
+
+class TestState:
+    def test_of_a_device(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            void, waiting_soon_paired, expired = mint()[0], mint(ttl=timedelta(hours=1)), mint(lifetime=timedelta(minutes=10))
+            auth(expired[2])
+            clock.shift(timedelta(minutes=10))
+            assert pairing.state(waiting_soon_paired[0]) == "waiting"
+            auth(waiting_soon_paired[2])
+            assert [pairing.state(device) for device in (void, waiting_soon_paired[0], expired[0])] == ["void", "paired", "expired"]
+            pairing.revoke(void)
+            assert pairing.state(void) == "revoked"

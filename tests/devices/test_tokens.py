@@ -1,0 +1,141 @@
+"""Tokens: their form, their hash, whose they are (SPEC Authentication; D14, D15)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import time_machine
+from django.db import connection
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from bridge_project.conf import conf
+from devices_app import pairing, tokens
+from devices_app.models import Device, Token
+from tests.devices.conftest import Minted
+
+
+def test_a_new_token_has_a_prefix_and_256_random_bits() -> None:
+    made = {tokens.new_token() for _ in range(50)}
+    assert len(made) == 50
+    for token in made:
+        assert token.startswith("bridge_device_")
+        assert len(base64.urlsafe_b64decode(token.removeprefix("bridge_device_") + "=")) == 32
+
+
+@pytest.mark.parametrize("header", ["Bearer abc", "bearer abc", "BEARER abc", "Bearer  abc", " Bearer abc "])
+def test_a_well_formed_header_holds_a_token(header: str) -> None:
+    assert tokens.bearer_of(header) == "abc"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", "Basic abc", "abc", "Bearer a b", "Bearer a\tb", "Bearer a\x00", "Bearer ä", "Bearer " + "a" * 5000, "Bearer a, Bearer b"],
+)
+def test_a_malformed_header_holds_none(header: str | None) -> None:
+    assert tokens.bearer_of(header) is None
+
+
+@pytest.mark.django_db
+class TestIdentify:
+    def test_hook_and_admin_token_cost_no_query(self, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+        tokens.identify("warm the cache")
+        with django_assert_num_queries(0):
+            hook, admin = tokens.identify(conf.secret("hook_token")), tokens.identify(conf.secret("admin_token"))
+        assert hook == tokens.Principal("hook") and hook.rate_key == "hook"
+        assert admin == tokens.Principal("admin") and admin.rate_key == "admin"
+
+    def test_a_device_token_costs_one_query(self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries) -> None:
+        device, token, plain = mint()
+        with django_assert_num_queries(1):
+            found = tokens.identify(plain)
+            assert found is not None and found.device is not None
+            assert (found.kind, found.device.name, found.token) == ("device", "phone", token)
+        assert found.rate_key == f"device:{device.pk}" and plain not in found.rate_key
+        assert found.is_authenticated
+
+    @pytest.mark.parametrize("text", ["", "x", "bridge_device_", "bridge_device_" + "A" * 43, "\ud800", "ä"])
+    def test_an_unknown_token_is_nobody(self, text: str, mint: Callable[..., Minted]) -> None:
+        mint()
+        assert tokens.identify(text) is None
+
+    def test_the_hash_is_no_token(self, mint: Callable[..., Minted]) -> None:
+        _, token, _ = mint()
+        assert tokens.identify(token.digest) is None
+
+    def test_every_comparison_is_in_constant_time(self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch) -> None:
+        _, token, plain = mint()
+        compared: list[tuple[str, str]] = []
+
+        def compare(a: str, b: str) -> bool:
+            compared.append((a, b))
+            return hmac.compare_digest(a, b)
+
+        monkeypatch.setattr("devices_app.tokens.hmac", SimpleNamespace(compare_digest=compare))
+        assert tokens.identify(plain) is not None
+        secrets = [hashlib.sha256(conf.secret(name).encode()).hexdigest() for name in ("hook_token", "admin_token")]
+        assert [known for _, known in compared[:2]] == secrets
+        assert compared[2][0] == token.digest
+
+    def test_void_when_not_used_in_time(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, plain = mint(ttl=timedelta(minutes=10))
+            clock.shift(timedelta(minutes=9, seconds=59))
+            assert tokens.identify(plain) is not None
+            clock.shift(timedelta(seconds=1))
+            assert tokens.identify(plain) is None
+
+    def test_used_in_time_it_does_not_expire(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, plain = mint()
+            found = tokens.identify(plain)
+            assert found is not None
+            pairing.use(found, address="127.0.0.1")
+            clock.shift(timedelta(days=3000))
+            assert tokens.identify(plain) is not None
+
+    def test_a_lifetime_ends(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, plain = mint(lifetime=timedelta(days=7))
+            found = tokens.identify(plain)
+            assert found is not None
+            pairing.use(found, address="127.0.0.1")
+            clock.shift(timedelta(days=7, seconds=-1))
+            assert tokens.identify(plain) is not None
+            clock.shift(timedelta(seconds=1))
+            assert tokens.identify(plain) is None
+
+    def test_a_lifetime_shorter_than_the_ttl_ends_first(self, mint: Callable[..., Minted]) -> None:
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            _, _, plain = mint(ttl=timedelta(minutes=10), lifetime=timedelta(minutes=5))
+            clock.shift(timedelta(minutes=5))
+            assert tokens.identify(plain) is None
+
+    def test_revoked(self, mint: Callable[..., Minted]) -> None:
+        device, _, plain = mint()
+        pairing.revoke(device)
+        assert tokens.identify(plain) is None
+
+    def test_a_revoked_token_of_a_living_device(self, mint: Callable[..., Minted]) -> None:
+        device, token, plain = mint()
+        Token.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
+        assert tokens.identify(plain) is None
+        device.refresh_from_db()
+        assert device.revoked_at is None
+
+
+@pytest.mark.django_db
+def test_only_the_hash_is_in_the_database(mint: Callable[..., Minted]) -> None:
+    _, token, plain = mint()
+    assert token.digest == hashlib.sha256(plain.encode()).hexdigest()
+    body = plain.removeprefix("bridge_device_")
+    with connection.cursor() as cursor:
+        for model in (Device, Token):
+            cursor.execute(f"SELECT * FROM {model._meta.db_table}")
+            assert body not in repr(cursor.fetchall())
