@@ -57,6 +57,8 @@ class BridgeAPIView(APIView):
         if principal is not None:
             structlog.contextvars.bind_contextvars(principal=principal.rate_key)
         self.check_permissions(request)
+        if refusal := getattr(request._request, "scope", {}).get("bridge.refusal"):
+            raise refusal  # what an application in front of this one has found
 
     def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """Nothing but ``Allow``, which every answer has."""

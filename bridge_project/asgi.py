@@ -24,6 +24,7 @@ from bridge_project.handler import Handler  # noqa: E402
 from bridge_project.protocol import jsontext  # noqa: E402
 from bridge_project.rest_body import error_body, request_id  # noqa: E402
 from devices_app import tokens  # noqa: E402
+from hooks_app.hot import HotPath  # noqa: E402
 from sessions_app.consumers import BridgeConsumer  # noqa: E402
 
 WEBSOCKET_PATH = "api/v1/ws"
@@ -87,7 +88,7 @@ async def _deny(scope: Scope, headers: dict[str, str], error: BridgeError, send:
 
 application = ProtocolTypeRouter(
     {
-        "http": Handler(),
+        "http": HotPath(Handler()),
         "websocket": Gate(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
     }
 )

@@ -73,4 +73,5 @@ def _guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 readers = Threads("db-read", 2)
 writers = Threads("db-write", 1)
+ingestion = Threads("db-ingest", 1)
 background = Threads("db-chores", 1)

@@ -77,6 +77,11 @@ def identify(bearer: str) -> Principal | None:
     return Principal("device", token.device, token)
 
 
+def is_hook(bearer: str) -> bool:
+    """Whether this is the hook token; asks no database, so it may be asked on the event loop."""
+    return hmac.compare_digest(digest(bearer), _configured()[0])
+
+
 def is_valid(token: Token, now: datetime) -> bool:
     """Neither revoked nor expired, nor void: not used within the time that its minting gave it (D15)."""
     if token.revoked_at is not None or token.device.revoked_at is not None:

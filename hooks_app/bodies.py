@@ -1,12 +1,21 @@
-"""D8's one answer for everything that can be wrong with a hook event."""
+"""What hook requests are answered: an accepted event, and D8's one body for everything that can be wrong with one."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.parse import HookInvalid, HookViolation
+from bridge_project.protocol.types import now_text
 from bridge_project.rest import error_response
+from hooks_app.ingest import Receipt
+
+
+def ingestion_result(receipt: Receipt) -> dict[str, Any]:
+    """The body of an accepted event's 200."""
+    return {"received": True, "event_id": receipt.event_id, "broadcast_count": receipt.broadcast_count, "timestamp": now_text()}
 
 
 def violation_body(violation: HookViolation) -> dict[str, str]:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -13,11 +14,12 @@ from bridge_project import limits
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app import projection
 from hooks_app.models import HookEvent as StoredEvent
-from sessions_app import lifecycle, presence
+from sessions_app import lifecycle, statements
 from sessions_app.models import Session
 from sessions_app.outbox import Outbox, outbox
 
 TOOL_CHARS = 128
+_WRITE_RECORD = statements.insert_into(StoredEvent, ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,24 @@ class Receipt:
     broadcast_count: int
 
 
-def store(events: Sequence[HookEvent], source: str = "") -> list[Receipt]:
+class Posted(NamedTuple):
+    """An event and what its request said of itself: ``source`` (X-Hook-Source) becomes the agent type of a session that is new (D6)."""
+
+    event: HookEvent
+    source: str = ""
+
+
+def store(posted: Sequence[Posted]) -> list[Receipt]:
     """Store events in order and project them to messages, all in one transaction; a receipt for each.
 
-    ``source`` (X-Hook-Source) becomes the agent type of sessions that are new (D6). When this returns, the events are in the
-    database; when it raises, none is.
+    When this returns, the events are in the database; when it raises, none is.
     """
     with outbox() as box:
-        known = _known([event.event_id for event in events if event.event_id])
-        sessions = lifecycle.find_all({event.session_id for event in events})
-        listening = presence.joined_counts(session.pk for session in sessions.values())
+        known = _known([event.event_id for event, _ in posted if event.event_id])
+        sessions = statements.read_sessions({event.session_id for event, _ in posted})
+        listening = statements.count_joins([session.pk for session in sessions.values()], box.now)
         receipts, records, touched = [], [], {}
-        for event in events:
+        for event, source in posted:
             if event.event_id and event.event_id in known:
                 receipts.append(known[event.event_id])
                 continue
@@ -47,14 +55,14 @@ def store(events: Sequence[HookEvent], source: str = "") -> list[Receipt]:
             if new := session is None:
                 session = sessions[event.session_id] = lifecycle.create_observed(event.session_id, _agent_type(source), box.now)
             assert session is not None
-            record = _store_one(box, session, event, new=new, listening=listening.get(session.pk, 0))
-            receipt = known[record.event_id] = Receipt(record.event_id, record.broadcast_count)
+            receipt = Receipt(event.event_id or str(uuid.uuid4()), listening.get(session.pk, 0))
+            seq = _store_one(box, session, event, receipt.event_id, new=new)
+            known[receipt.event_id] = receipt
             receipts.append(receipt)
-            records.append(record)
+            records.append((receipt.event_id, event.event, event.session_id, _tool(event), seq, receipt.broadcast_count, statements.moment(box.now)))
             touched[session.pk] = session
-        StoredEvent.objects.bulk_create(records)
-        for session in touched.values():
-            session.save()
+        statements.write(_WRITE_RECORD, records)
+        statements.write_sessions(touched.values())
     return receipts
 
 
@@ -68,18 +76,19 @@ def _known(event_ids: list[str]) -> dict[str, Receipt]:
     return {event_id: Receipt(event_id, count) for event_id, count in sent_before.values_list("event_id", "broadcast_count")}
 
 
-def _store_one(box: Outbox, session: Session, event: HookEvent, *, new: bool, listening: int) -> StoredEvent:
-    event_id = event.event_id or str(uuid.uuid4())
+def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
+    """The messages of one event, in order; the number of its ``agent_event``."""
     if session.kind == Session.Kind.OBSERVED:
         _begin(box, session, event, new=new)
     row = box.append(session.feed, projection.agent_event(event, event_id))
     _remember(box, session, event)
     if session.kind == Session.Kind.OBSERVED and event.event == "SessionEnd" and session.status != Session.Status.CLOSED:
         lifecycle.close(box, session, projection.end_reason(event))
-    tool = lifecycle.printable(projection.tool_of(event))[:TOOL_CHARS]
-    return StoredEvent(
-        event_id=event_id, event=event.event, session_id=event.session_id, tool=tool, seq=row.seq, broadcast_count=listening, received_at=box.now
-    )
+    return row.seq
+
+
+def _tool(event: HookEvent) -> str:
+    return lifecycle.printable(projection.tool_of(event))[:TOOL_CHARS]
 
 
 def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
@@ -97,8 +106,8 @@ def _remember(box: Outbox, session: Session, event: HookEvent) -> None:
     session.hook_count += 1
     session.last_activity_at = box.now
     recent = {"type": event.event, "timestamp": event.timestamp}
-    if tool := projection.tool_of(event):
-        recent["tool"] = tool.replace("\x00", "")[:TOOL_CHARS]
+    if tool := _tool(event):
+        recent["tool"] = tool
     session.recent_events = [recent, *session.recent_events][: limits.RECENT_EVENTS]
 
 

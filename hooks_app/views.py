@@ -13,11 +13,11 @@ from bridge_project.api import BridgeAPIView
 from bridge_project.protocol import http
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body
-from bridge_project.protocol.types import now_text
 from bridge_project.rest_json import json_bytes
 from devices_app.authentication import HookOnly
 from hooks_app import ingest
-from hooks_app.bodies import validation_failure, violation_body
+from hooks_app.bodies import ingestion_result, validation_failure, violation_body
+from hooks_app.ingest import Posted
 
 
 class HookView(BridgeAPIView):
@@ -43,8 +43,8 @@ class EventView(HookView):
     @extend_schema(operation_id="hook_event", request=http.HookEventBody, responses=http.IngestionResult)
     def post(self, request: Request) -> Response:
         event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
-        [receipt] = ingest.store([event], self.source)
-        return Response({"received": True, "event_id": receipt.event_id, "broadcast_count": receipt.broadcast_count, "timestamp": now_text()})
+        [receipt] = ingest.store([Posted(event, self.source)])
+        return Response(ingestion_result(receipt))
 
 
 class BatchView(HookView):
@@ -55,8 +55,8 @@ class BatchView(HookView):
     @extend_schema(operation_id="hook_batch", request=http.HookBatchBody, responses=http.BatchResult)
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
-        good = [event for event in parsed if isinstance(event, HookEvent)]
-        receipts = ingest.store(good, self.source) if good else []
+        good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
+        receipts = ingest.store(good) if good else []
         errors = [
             {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)
         ]

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from bridge_project.protocol.catalogue import Encoded
+from sessions_app import statements
 from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow
 
@@ -79,10 +80,7 @@ class Outbox:
 
     def flush(self) -> None:
         if self._stored:
-            LogRow.objects.bulk_create(self._stored)
-            for feed in self._feeds.values():
-                feed.save(update_fields=["last_seq", "rows", "bytes"])
-            self._head.save(update_fields=["seq", "bytes"])
+            statements.write_log(self._stored, self._feeds.values(), self._head)
 
 
 @contextmanager
@@ -93,8 +91,7 @@ def outbox() -> Iterator[Outbox]:
     each other crosswise; read feeds and sessions inside it, not before, or their counters are stale.
     """
     with transaction.atomic():
-        head, _ = LogHead.objects.select_for_update().get_or_create(pk=1)
-        box = Outbox(head)
+        box = Outbox(statements.lock_head())
         yield box
         box.flush()
         if box.rows:

@@ -22,9 +22,13 @@ def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: s
     return parse_hook_event(body, now=datetime.now(UTC))
 
 
+def store(*events: HookEvent) -> list[ingest.Receipt]:
+    return ingest.store([ingest.Posted(one) for one in events])
+
+
 def post(session_id: str = "s1", count: int = 1, **payload: Any) -> Session:
     """Store ``count`` prompts of a session; the session as it is then."""
-    ingest.store([event(session_id, prompt=f"prompt {n}", **payload) for n in range(count)])
+    store(*[event(session_id, prompt=f"prompt {n}", **payload) for n in range(count)])
     return session(session_id)
 
 

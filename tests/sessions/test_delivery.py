@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from bridge_project import limits
 from devices_app.models import Device
-from hooks_app import ingest
 from sessions_app import cursors, log
 from sessions_app import hub as hub_module
 from sessions_app.delivery import Delivery
@@ -74,7 +73,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
 
 async def say(*prompts: str, session_id: str = "s1") -> int:
     """Post prompts; the session's feed."""
-    await sync_to_async(ingest.store)([helpers.event(session_id, prompt=prompt) for prompt in prompts])
+    await sync_to_async(helpers.store)(*[helpers.event(session_id, prompt=prompt) for prompt in prompts])
     return (await sync_to_async(helpers.session)(session_id)).feed_id
 
 

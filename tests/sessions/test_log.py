@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from bridge_project import limits
 from bridge_project.conf import conf
-from hooks_app import ingest
 from sessions_app import log
 from sessions_app.models import Feed, LogHead, LogRow
 from tests.sessions import helpers
@@ -68,7 +67,7 @@ def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(mo
     LogRow.objects.all().delete()
     Feed.objects.all().delete()
     set_conf(monkeypatch, "bridge_queue_max", most)
-    ingest.store([helpers.event(prompt="x" * size) for size in sizes])
+    helpers.store(*[helpers.event(prompt="x" * size) for size in sizes])
     feed = helpers.session("s1").feed
     all_seqs = list(LogRow.objects.filter(feed=feed).values_list("seq", flat=True))
     position = all_seqs[min(after, len(all_seqs)) - 1] if after else all_seqs[0] - 1

@@ -1,0 +1,126 @@
+"""The SQL of the hot path, written out: what the ORM would compile anew for each event costs more than the database does.
+
+Portable between SQLite and PostgreSQL. Every function runs inside an outbox; what it reads and writes are the models' own columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+from django.db.models import Model
+
+from sessions_app.models import Connection, Feed, Join, LogHead, LogRow, Process, Session
+
+_HEAD, _FEED, _SESSION = (model._meta.db_table for model in (LogHead, Feed, Session))
+_JOIN, _CONNECTION, _PROCESS = (model._meta.db_table for model in (Join, Connection, Process))
+
+# In the order of the model's fields, as from_db wants them.
+_SESSION_READ = (
+    "id",
+    "session_id",
+    "kind",
+    "feed_id",
+    "agent_type",
+    "title",
+    "titled",
+    "working_directory",
+    "status",
+    "closed_at",
+    "hook_count",
+    "recent_events",
+)
+_FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
+_ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
+_SESSION_WRITTEN = ("agent_type", "title", "titled", "working_directory", "status", "closed_at", "last_activity_at", "hook_count", "recent_events")
+
+
+def _marks(count: int) -> str:
+    return ",".join(["%s"] * count)
+
+
+def insert_into(model: type[Model], columns: Sequence[str]) -> str:
+    """The statement for ``write``: one row of ``columns``."""
+    return f'INSERT INTO "{model._meta.db_table}" ({",".join(columns)}) VALUES ({_marks(len(columns))})'  # noqa: S608 - our own names
+
+
+_READ_SESSIONS = (
+    f"SELECT {','.join(f's.{c}' for c in _SESSION_READ)},{','.join(f'f.{c}' for c in _FEED_READ)} "  # noqa: S608
+    f'FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id WHERE s.session_id IN ('
+)
+_COUNT_JOINS = (
+    f'SELECT j.session_id, COUNT(*) FROM "{_JOIN}" j JOIN "{_CONNECTION}" c ON c.id = j.connection_id '  # noqa: S608
+    f'JOIN "{_PROCESS}" p ON p.id = c.process_id WHERE NOT c.replaced AND p.lease_until > %s AND j.session_id IN ('
+)
+_WRITE_ROWS = insert_into(LogRow, _ROW_WRITTEN)
+_WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'  # noqa: S608
+_WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'  # noqa: S608
+_WRITE_SESSION = f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
+
+
+def lock_head() -> LogHead:
+    """The head of the log, held until the transaction ends; made if this is the first row ever."""
+    with connection.cursor() as cursor:
+        lock = " FOR UPDATE" if connection.features.has_select_for_update else ""  # SQLite: BEGIN IMMEDIATE has locked everything
+        cursor.execute(f'SELECT id, seq, bytes FROM "{_HEAD}" WHERE id = 1{lock}')  # noqa: S608
+        found = cursor.fetchone()
+    if found is None:
+        return LogHead.objects.select_for_update().get_or_create(pk=1)[0]
+    return LogHead.from_db(connection.alias, ["id", "seq", "bytes"], found)
+
+
+def read_sessions(session_ids: Collection[str]) -> dict[str, Session]:
+    """Session id → session with its feed; fields that storing an event does not need are deferred."""
+    if not session_ids:
+        return {}
+    found = {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_READ_SESSIONS}{_marks(len(session_ids))})", list(session_ids))
+        for values in cursor.fetchall():
+            own, feed = list(values[: len(_SESSION_READ)]), values[len(_SESSION_READ) :]
+            own[-1] = json.loads(own[-1]) if isinstance(own[-1], str) else own[-1]
+            own[-3] = own[-3].replace(tzinfo=UTC) if own[-3] is not None else None
+            session = Session.from_db(connection.alias, _SESSION_READ, own)
+            session.feed = Feed.from_db(connection.alias, _FEED_READ, feed)
+            found[session.session_id] = session
+    return found
+
+
+def count_joins(session_keys: Collection[int], now: datetime) -> dict[int, int]:
+    """Session key → live connections, on all processes, that have joined it (D33)."""
+    if not session_keys:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_COUNT_JOINS}{_marks(len(session_keys))}) GROUP BY j.session_id", [moment(now), *session_keys])
+        return dict(cursor.fetchall())
+
+
+def write_sessions(sessions: Iterable[Session]) -> None:
+    values = []
+    for s in sessions:
+        closed, recent = moment(s.closed_at), connection.ops.adapt_json_value(s.recent_events, None)
+        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, moment(s.last_activity_at), s.hook_count, recent, s.pk))
+    write(_WRITE_SESSION, values)
+
+
+def write_log(rows: Iterable[LogRow], feeds: Iterable[Feed], head: LogHead) -> None:
+    """Append rows, and bring the counters of their feeds and of the head up to them."""
+    stored = [(r.seq, r.feed_id, r.type, r.message_id, r.frame, r.size, r.ordinal, r.feed_bytes, r.total_bytes, moment(r.created_at)) for r in rows]
+    write(_WRITE_ROWS, stored)
+    write(_WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
+    write(_WRITE_HEAD, [(head.seq, head.bytes)])
+
+
+def write(statement: str, values: Sequence[Sequence[Any]]) -> None:
+    """Run a statement once for each row of values."""
+    if values:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement, values)
+
+
+def moment(value: datetime | None) -> Any:
+    """A moment as the database takes it."""
+    return connection.ops.adapt_datetimefield_value(value)

@@ -1,0 +1,243 @@
+"""The hot path and the view, held against each other: the same request gets the same answer, byte for byte (D8, D9, D17, D31)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import OperationalError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge_project import limits, ratelimit
+from bridge_project.conf import conf
+from bridge_project.handler import Handler
+from bridge_project.protocol.types import now_text
+from bridge_project.transport import ConnectionMode, Transport
+from hooks_app import ingest
+from hooks_app.group import GroupWriter
+from hooks_app.hot import HotPath
+from hooks_app.ingest import Posted, Receipt
+from hooks_app.models import HookEvent
+from tests.sessions import helpers
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BRIDGE = Transport(secure=True, client="127.0.0.1", mode=ConnectionMode.LOCAL_ONLY, via_proxy=False, base_url="https://127.0.0.1:8443")
+VARYING = re.compile(rb'"(?:event_id|timestamp|request_id)":"[^"]*"')
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+
+
+@pytest.fixture(autouse=True)
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(conf.__dict__, "bridge_rate_limits", "off")
+
+
+@pytest.fixture(scope="module")
+def view() -> Handler:
+    return Handler()
+
+
+@pytest.fixture
+def hot(view: Handler) -> HotPath:
+    path = HotPath(view)
+    asyncio.run(call(path, body()))  # the first event teaches it the headers
+    return path
+
+
+def body(**changes: Any) -> bytes:
+    event = {"event": "UserPromptSubmit", "timestamp": now_text(), "session_id": "hot", "payload": {"prompt": "hello"}} | changes
+    return json.dumps({key: value for key, value in event.items() if value is not ...}).encode()
+
+
+async def call(application: Any, data: bytes, method: str = "POST", path: str = "/api/v1/hooks/event", query: bytes = b"", **headers: str | None) -> Answer:
+    given: dict[str, str | None] = {
+        "host": "127.0.0.1:8443",
+        "authorization": f"Bearer {conf.secret('hook_token')}",
+        "content-type": "application/json",
+        "content-length": str(len(data)),
+    }
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "scheme": "https",
+        "query_string": query,
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items() if value is not None],
+        "client": ["127.0.0.1", 5000],
+        "server": ["127.0.0.1", 8443],
+        "bridge": BRIDGE,
+    }
+    half = len(data) // 2
+    parts = [{"type": "http.request", "body": data[half:], "more_body": False}, {"type": "http.request", "body": data[:half], "more_body": True}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await application(scope, receive, send)
+    answer = b"".join(message.get("body", b"") for message in sent[1:])
+    headers_sent = [(bytes(name).lower(), bytes(value)) for name, value in sent[0]["headers"]]
+    return sent[0]["status"], headers_sent, answer
+
+
+def comparable(answer: Answer) -> Answer:
+    status, headers, text = answer
+    return status, [(name, b"" if name == b"x-request-id" else value) for name, value in headers], VARYING.sub(b"", text)
+
+
+async def both(hot: HotPath, view: Handler, data: bytes, **request: Any) -> Answer:
+    """The answer, which must be the same from both."""
+    ours, theirs = await call(hot, data, **request), await call(view, data, **request)
+    assert comparable(ours) == comparable(theirs)
+    return ours
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "as producers send it": {},
+    "without the prefix": {"path": "/hooks/event"},
+    "with a request id": {"x_request_id": "from-the-client"},
+    "with an insane request id": {"x_request_id": "x" * 200},
+    "with a source": {"x_hook_source": "another-agent", "x_hook_version": "2"},
+    "with a charset": {"content_type": "application/json; charset=utf-8"},
+    "with another charset": {"content_type": "application/json; charset=latin-1"},
+    "as a form": {"content_type": "application/x-www-form-urlencoded"},
+    "without a type": {"content_type": None},
+    "without a token": {"authorization": None},
+    "with a wrong token": {"authorization": "Bearer " + "x" * 40},
+    "with the admin token": {"authorization": "admin"},
+    "with another scheme": {"authorization": "Basic abc"},
+    "of a page": {"origin": "https://evil.example"},
+    "under another name": {"host": "evil.example"},
+    "with a query": {"query": b"a=1"},
+    "with a slash": {"path": "/api/v1/hooks/event/"},
+    "as GET": {"method": "GET"},
+    "as OPTIONS": {"method": "OPTIONS"},
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_every_kind_of_request_gets_the_same_answer(name: str, view: Handler) -> None:
+    request = REQUESTS[name]
+    if request.get("authorization") == "admin":
+        request = request | {"authorization": f"Bearer {conf.secret('admin_token')}"}
+    hot = HotPath(view)
+    await call(hot, body())
+    await both(hot, view, body(), **request)
+
+
+BODIES: dict[str, bytes] = {
+    "empty": b"",
+    "not JSON": b"{",
+    "an array": b"[]",
+    "NaN": b'{"event": NaN}',
+    "deep": b"[" * 200 + b"]" * 200,
+    "no event": body(event=...),
+    "unknown event": body(event="Nothing"),
+    "event_type alone": body(event=..., event_type="Stop"),
+    "stale": body(timestamp="2020-01-01T00:00:00Z"),
+    "no session": body(session_id=""),
+    "no payload": body(payload=None),
+    "wrong payload": body(event="PreToolUse", payload={"tool": 1}),
+    "unknown fields": body(more={"a": [1, 2.5, None, "ü"]}),
+    "a NUL": body(payload={"prompt": "a\x00b"}),
+    "a lone surrogate": body(payload={"prompt": "\ud800"}),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_every_kind_of_body_gets_the_same_answer(name: str, view: Handler) -> None:
+    hot = HotPath(view)
+    await call(hot, body())
+    await both(hot, view, BODIES[name])
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "event": st.sampled_from(["Stop", "PreToolUse", "SessionStart", "SessionEnd", "X", 3]),
+        "timestamp": st.sampled_from([now_text(), "2020-01-01T00:00:00Z", "now", 0]),
+        "session_id": st.sampled_from(["hot", "other", "", 1]),
+        "payload": st.dictionaries(st.text(), json_values, max_size=3) | json_values,
+        "event_id": st.uuids().map(str) | json_values,
+    },
+)
+
+
+@given(changes=fields)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_posted_both_answer_alike(changes: dict[str, Any], hot: HotPath, view: Handler) -> None:
+    """The two never see the same event_id first, or one of them would be told of a repetition; both say the same of it all the same."""
+    asyncio.run(both(hot, view, body(**changes)))
+
+
+async def test_a_limit_is_the_views_own(view: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    hot = HotPath(view)
+    await call(hot, body())
+    monkeypatch.setitem(conf.__dict__, "bridge_rate_limits", "on")
+    monkeypatch.setitem(limits.RATES, "hooks.event", "3/m")
+    monkeypatch.setattr(ratelimit, "network_of", lambda address: str(uuid4()))
+    statuses = [(await call(hot, body()))[0] for _ in range(6)]
+    assert statuses.count(200) <= 3
+    assert statuses[-1] == 429
+    status, headers, text = await call(hot, body())
+    assert (status, json.loads(text)["code"]) == (429, "RATE_LIMIT_EXCEEDED")
+    assert dict(headers)[b"retry-after"].isdigit()
+
+
+async def test_storage_that_fails_is_a_503_and_not_tried_twice(view: Handler) -> None:
+    calls = []
+
+    def fail(posted: Any) -> list[Receipt]:
+        calls.append(posted)
+        raise OperationalError("the disk is gone")
+
+    hot = HotPath(view, GroupWriter(fail))
+    await call(hot, body())
+    before = await asyncio.to_thread(HookEvent.objects.count)
+    status, _, text = await call(hot, body())
+    assert (status, json.loads(text)["code"], len(calls)) == (503, "STORAGE_UNAVAILABLE", 1)
+    assert await asyncio.to_thread(HookEvent.objects.count) == before
+
+
+async def test_what_arrives_while_the_writer_is_busy_shares_a_transaction() -> None:
+    groups: list[int] = []
+
+    def store(posted: Any) -> list[Receipt]:
+        groups.append(len(posted))
+        return ingest.store(posted)
+
+    writer = GroupWriter(store)
+    receipts = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=str(n)))) for n in range(50)))
+    assert len({receipt.event_id for receipt in receipts}) == 50
+    assert sum(groups) == 50
+    assert len(groups) < 10
+    rows = await asyncio.to_thread(lambda: helpers.rows(helpers.session("s1").feed_id))
+    assert [json.loads(row.frame)["payload"]["payload"]["prompt"] for row in rows] == [str(n) for n in range(50)]
+
+
+async def test_one_event_that_the_database_refuses_does_not_take_the_others_with_it() -> None:
+    from django.db import DataError
+
+    def store(posted: Any) -> list[Receipt]:
+        if any(one.event.payload["prompt"] == "bad" for one in posted):
+            raise DataError("bad")
+        return ingest.store(posted)
+
+    writer = GroupWriter(store)
+    results = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=p))) for p in ("one", "bad", "two")), return_exceptions=True)
+    assert [isinstance(result, Receipt) for result in results] == [True, False, True]
