@@ -11,12 +11,16 @@ from bridge_project.conf import Conf, make_private_dir, write_private_file
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate."""
+    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate.
+
+    ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
+    """
 
     base_url: str
     ws_url: str
     pin: str
     fingerprint: str
+    local_ws_url: str = ""
 
 
 def path(conf: Conf) -> Path:

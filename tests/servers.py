@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,8 +124,8 @@ class Postgres:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity())
         wait_until(self.answers, 30, "PostgreSQL takes connections")
 
-    def _identity(self) -> dict[str, object]:
-        identity: dict[str, object] = {"cwd": str(self.directory)}
+    def _identity(self) -> dict[str, Any]:
+        identity: dict[str, Any] = {"cwd": str(self.directory)}
         if self.user is not None:
             identity |= {"user": self.user, "extra_groups": []}
         return identity

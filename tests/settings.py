@@ -22,7 +22,3 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 if not conf.database_url:
     # A file, as in real life: the memory that threads would share in Django's tests refuses ("table is locked") where a file makes them wait.
     DATABASES["default"]["TEST"] = {"NAME": str(conf.bridge_data_dir / "test.sqlite3")}
-
-if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
-    # A file, not memory: threads must see each other's commits and locks as they do when the bridge runs.
-    DATABASES["default"]["TEST"] = {"NAME": os.path.join(os.environ["BRIDGE_DATA_DIR"], "test.sqlite3")}  # noqa: F405

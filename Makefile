@@ -1,0 +1,42 @@
+# Every target sets up first what it needs; the second time that takes no time. `make` alone lists them.
+# Settings are environment variables: BRIDGE_PORT=9443 make run. More words for a command: make qr ARGS="--format url".
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help run watch hooks qr admin test lint setup clean
+
+# Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
+bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null && exec "$$python" bridge_project/bootstrap.py $(1); \
+	done; echo "Python 3.11 or newer is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z]*\): ## \(.*\)/  make \1\t\2/p' Makefile
+
+run: ## start the bridge (sets everything up on first use)
+	$(call bootstrap,manage serve $(ARGS))
+
+watch: ## a device in the terminal: see what arrives
+	$(call bootstrap,manage watch $(ARGS))
+
+hooks: ## connect the coding agent on this machine
+	$(call bootstrap,manage install_hooks $(ARGS))
+
+qr: ## pair a phone: a new QR code, good for ten minutes
+	$(call bootstrap,manage mint_pairing_qr $(ARGS))
+
+admin: ## make a user of the admin site
+	$(call bootstrap,manage make_admin $(ARGS))
+
+test: ## linters, import contracts and every test
+	$(call bootstrap,test $(ARGS))
+
+lint: ## linters and import contracts only
+	$(call bootstrap,lint)
+
+setup: ## the virtual environment only
+	$(call bootstrap,setup)
+
+clean: ## remove the virtual environment and caches, never the bridge's data
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""``serve``: run the bridge (D42, D43)."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import transaction
+from django.utils import timezone
+
+from bridge_project import address, background, database, startup, tls
+from bridge_project.conf import conf
+
+PHONE = "phone"
+
+
+class Command(BaseCommand):
+    help = "Run the bridge. All its settings are environment variables, or lines of .env in the data directory; docs/settings.md lists them."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with startup.only_server(conf):
+            for name in ("hook_token", "admin_token"):
+                conf.secret(name)  # made now, so that the paths which the banner names exist
+            self.certificates = tls.ensure(conf)
+            startup.check_system()
+            startup.migrate()
+            self.here = startup.here(conf, self.certificates)
+            address.record(conf, self.here)
+            startup.register(conf)
+            self._run()
+
+    def _run(self) -> None:
+        from bridge_project import server  # installs the reactor: only here, after everything that can be refused
+        from bridge_project.asgi import application
+
+        server.run(
+            application, conf=conf, certificates=self.certificates, on_start=background.start_all, on_stop=background.stop_all, on_listening=self._listening
+        )
+
+    async def _listening(self) -> None:
+        lines = startup.banner(conf, self.certificates, self.here)
+        if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
+            code = await database.writers.run(self._pairing_code)
+            lines += ["", *code.rstrip("\n").split("\n"), "", startup.pairing_note(conf)]
+        lines += ["", *startup.ending(conf)]
+        print("\n".join(lines), flush=True)
+
+    def _pairing_code(self) -> str:
+        """A fresh code for the terminal. What earlier starts showed and nobody used is forgotten, or each start would leave a device behind."""
+        from devices_app.models import Device
+
+        with transaction.atomic():
+            unused = Device.objects.filter(name=PHONE, paired_at=None).exclude(tokens__use_by__gt=timezone.now())
+            unused.delete()
+        out = io.StringIO()
+        call_command("mint_pairing_qr", name=PHONE, stdout=out)
+        return out.getvalue()

@@ -1,0 +1,241 @@
+"""The set-up before anything is installed (D42): which Python, which environment, what is said."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridge_project import bootstrap
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with a space in its name, in which nothing is set up and pip is never run."""
+    project = tmp_path / "a clone"
+    (project / "tests").mkdir(parents=True)
+    (project / "requirements.txt").write_text("# runtime\nDjango==5.2\nredis==8.1; python_version < '4'\n")
+    (project / "tests" / "requirements.txt").write_text("-r ../requirements.txt\npytest==9.2\n")
+    venv = project / ".venv"
+    monkeypatch.setattr(bootstrap, "PROJECT", str(project))
+    monkeypatch.setattr(bootstrap, "VENV", str(venv))
+    monkeypatch.setattr(bootstrap, "PYTHON", str(venv / "bin" / "python"))
+    monkeypatch.setattr(bootstrap, "STAMP", str(venv / "bridge-stamp.json"))
+    monkeypatch.setattr(bootstrap, "UNFINISHED", str(venv / "bridge-unfinished"))
+    return project
+
+
+@pytest.fixture
+def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What prepare() did: "venv" and "pip FILE"; the environment that "venv" makes is a real one without pip, which is all that is looked at."""
+    done: list[str] = []
+
+    def run_step(command: list[str], *_: object) -> None:
+        if command[1:3] == ["-m", "venv"]:
+            done.append("venv")
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", bootstrap.VENV], check=True)
+            site = next(Path(bootstrap.VENV, "lib").glob("python*/site-packages"))
+            (site / "pip").mkdir()
+            (site / "pip" / "__init__.py").touch()
+        elif command[1:3] == ["-m", "pip"]:
+            done.append(f"pip {command[-1]}")
+
+    monkeypatch.setattr(bootstrap, "run_step", run_step)
+    monkeypatch.setattr(bootstrap, "find_python", lambda: sys.executable)
+    return done
+
+
+def prepared(kind: str, steps: list[str]) -> list[str]:
+    steps.clear()
+    bootstrap.prepare(kind)
+    return list(steps)
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------------
+
+
+def test_python_3_8_can_read_it() -> None:
+    source = Path(bootstrap.__file__).read_text()
+    ast.parse(source, feature_version=(3, 8))
+
+
+def test_it_imports_the_standard_library_only() -> None:
+    tree = ast.parse(Path(bootstrap.__file__).read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_the_newest_checked_python_is_chosen() -> None:
+    found: list[tuple[str, tuple[int, int] | None, bool]] = [
+        ("/py39", (3, 9), True),
+        ("/py312", (3, 12), True),
+        ("/py311", (3, 11), True),
+        ("/py313", (3, 13), False),
+        ("/py399", (3, 99), True),
+        ("/shim", None, False),
+    ]
+    assert bootstrap.choose(found) == "/py312"
+    assert bootstrap.choose([("/py39", (3, 9), True), ("/py399", (3, 99), True)]) == "/py399"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([("/py", (3, 9), True)], "Python 3.11 or newer is needed, here is 3.9: install the packages python3.11 and python3.11-venv"),
+        ([("/py", (3, 12), False), ("/old", (3, 8), True)], "install the package python3.12-venv"),
+        ([], "Python 3.11 or newer is needed: install the packages"),
+    ],
+)
+def test_a_missing_python_is_one_line_that_names_the_package(found: list[tuple[str, tuple[int, int] | None, bool]], words: str) -> None:
+    with pytest.raises(bootstrap.Missing) as caught:
+        bootstrap.choose(found)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_git_is_one_line_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(bootstrap.Missing, match="git is missing: install the package git"):
+        bootstrap.need_git()
+
+
+def test_probe_tells_version_and_whether_it_can_make_environments(tmp_path: Path) -> None:
+    version = (sys.version_info.major, sys.version_info.minor)
+    assert bootstrap.probe(sys.executable) == (version, True)
+    half = tmp_path / "python"
+    half.write_text("#!/bin/sh\necho 3.12\nexit 1\n")
+    half.chmod(0o755)
+    assert bootstrap.probe(str(half)) == ((3, 12), False)
+    half.write_text("#!/bin/sh\necho command not found >&2\nexit 127\n")
+    assert bootstrap.probe(str(half)) == (None, False)
+    assert bootstrap.probe(str(tmp_path / "none")) == (None, False)
+
+
+# -- the environment ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_second_time_does_nothing(steps: list[str]) -> None:
+    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+    assert prepared("run", steps) == []
+
+
+def test_run_and_test_share_an_environment(steps: list[str]) -> None:
+    prepared("run", steps)
+    assert prepared("test", steps) == ["pip tests/requirements.txt"]
+    assert prepared("run", steps) == []
+    assert prepared("test", steps) == []
+
+
+def test_changed_requirements_are_installed_into_the_same_environment(clone: Path, steps: list[str]) -> None:
+    prepared("run", steps)
+    (clone / "requirements.txt").write_text("Django==5.3\n")
+    assert prepared("run", steps) == ["pip requirements.txt"]
+
+
+def test_an_interrupted_installation_is_made_anew(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bootstrap, "install", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bootstrap.prepare("run")
+    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+    assert not os.path.exists(bootstrap.UNFINISHED)
+
+
+def test_an_environment_that_was_moved_is_made_anew(clone: Path, steps: list[str]) -> None:
+    prepared("run", steps)
+    stamp = Path(bootstrap.STAMP)
+    stamp.write_text(stamp.read_text().replace("a clone", "elsewhere"))
+    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(steps: list[str]) -> None:
+    prepared("run", steps)
+    os.unlink(bootstrap.PYTHON)
+    os.symlink("/nonexistent/python", bootstrap.PYTHON)
+    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+
+
+def test_a_file_in_the_place_of_the_environment_is_replaced(clone: Path, steps: list[str]) -> None:
+    (clone / ".venv").write_text("not a directory")
+    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+
+
+def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
+    with open(clone / "requirements.txt") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = threading.Thread(target=bootstrap.prepare, args=("run",))
+        second.start()
+        second.join(0.3)
+        assert second.is_alive()
+        assert steps == []
+    second.join(30)
+    assert steps == ["venv", "pip requirements.txt"]
+
+
+def test_pins_counts_included_files_and_leaves_out_conditions(clone: Path) -> None:
+    assert bootstrap.pins("requirements.txt") == 1
+    assert bootstrap.pins(os.path.join("tests", "requirements.txt")) == 2
+
+
+# -- steps and progress ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with open(os.devnull) as lock, pytest.raises(bootstrap.Missing) as caught:
+        bootstrap.run_step([sys.executable, "-c", "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"], "Installing", None, lock.fileno())
+    assert "one" in str(caught.value)
+    assert "two" in str(caught.value)
+    assert "Installing failed (exit code 3)" in str(caught.value)
+    assert capfd.readouterr().out == ""
+
+
+def test_the_step_holds_the_lock_itself(tmp_path: Path) -> None:
+    """Killed with its parent or not, nobody else may start before it has ended."""
+    path = tmp_path / "lock"
+    path.touch()
+    with open(path) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code = f"import fcntl; fcntl.flock({lock.fileno()}, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        bootstrap.run_step([sys.executable, "-c", code], "Checking", None, lock.fileno())
+
+
+@pytest.mark.parametrize(("terminal", "expected"), [(True, "\r\033[KWorking: 7 of 9 …"), (False, "Working: 7 of 9 …\n")])
+def test_progress_is_shown_when_something_takes_long(monkeypatch: pytest.MonkeyPatch, terminal: bool, expected: str) -> None:
+    shown = threading.Event()
+
+    class Out(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+        def flush(self) -> None:
+            shown.set()
+
+    out = Out()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(bootstrap, "QUIET_SECONDS", 0.0)
+    with bootstrap.Progress("Working", (lambda: 7, 9)):
+        assert shown.wait(10)
+    assert out.getvalue().startswith(expected)
+    assert "Working: done after 0 s" in out.getvalue()
+
+
+def test_no_progress_is_shown_when_something_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    with bootstrap.Progress("Working", None):
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bootstrap.main(["nonsense"]) == 2
+    assert "no such command: nonsense" in capsys.readouterr().err

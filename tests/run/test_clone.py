@@ -1,0 +1,122 @@
+"""`make` in a bare clone: a directory with a space in its name, another user when we may, nothing installed (D42)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.run.test_tree import REPOSITORY, tracked
+from tests.servers import free_port, stop_process, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SECONDS_FOR_AGAIN = 10  # a shared machine included; alone it is well under two
+
+
+@pytest.fixture
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a clone, and nothing that was made here."""
+    top = tmp_path_factory.mktemp("clone")
+    project = top / "a bridge"
+    for path in tracked():
+        target = project / path.relative_to(REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    home = top / "home"
+    home.mkdir()
+    identity = _nobody()
+    if identity:
+        for path in (top, *top.rglob("*")):
+            os.chown(path, identity.pw_uid, identity.pw_gid, follow_symlinks=False)
+        for parent in (top, *top.parents):
+            if parent.owner() == "root" and parent.stat().st_mode & 0o005 != 0o005:
+                if not str(parent).startswith(str(tmp_path_factory.getbasetemp().parent)):
+                    pytest.skip(f"another user cannot reach {parent}")
+                parent.chmod(parent.stat().st_mode | 0o055)
+    return project
+
+
+def _nobody() -> pwd.struct_passwd | None:
+    """Another user, when we are root."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _as_user(clone: Path, **settings: str) -> dict[str, Any]:
+    """How to start a command there: as that user, with an environment of which nothing is ours but the way to packages."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY")) or name == "LANG"}
+    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part and not part.startswith("/root"))
+    environment = kept | {"PATH": path, "HOME": str(clone.parent / "home")} | settings
+    identity = _nobody()
+    who: dict[str, Any] = {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": []} if identity else {}
+    return {"cwd": clone, "env": environment, "stdin": subprocess.DEVNULL, **who}
+
+
+def test_make_run_from_a_bare_clone(clone: Path) -> None:
+    settings = {"BRIDGE_HOST": "127.0.0.1", "BRIDGE_PORT": str(free_port())}
+    log = clone.parent / "run.log"
+
+    def run_until_it_says_how_to_stop(seconds: float) -> float:
+        """`make run`, then SIGINT to make and all that it started, as Ctrl-C does; how long until the banner stood."""
+        begun = time.monotonic()
+        with log.open("wb") as file:
+            process = subprocess.Popen(["make", "run"], stdout=file, stderr=subprocess.STDOUT, start_new_session=True, **_as_user(clone, **settings))
+        try:
+            wait_until(lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None, seconds, "the banner")
+            took = time.monotonic() - begun
+            assert process.poll() is None, log.read_text()
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(30) in (0, -signal.SIGINT)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            stop_process(process)
+        return took
+
+    run_until_it_says_how_to_stop(500)
+    first = log.read_text()
+    assert "Installing requirements" in first
+    assert f"https://127.0.0.1:{settings['BRIDGE_PORT']}" in first
+    assert "Error" not in first, first
+    assert (clone / "var").stat().st_mode & 0o777 == 0o700
+
+    assert run_until_it_says_how_to_stop(60) < SECONDS_FOR_AGAIN
+    assert "Installing" not in log.read_text()
+
+    done = subprocess.run(["make", "qr", "ARGS=--format url"], capture_output=True, text=True, timeout=60, **_as_user(clone))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"https://127.0.0.1:{settings['BRIDGE_PORT']}/pair#v=1&token=")
+
+
+def test_what_is_missing_is_one_line(clone: Path, tmp_path: Path) -> None:
+    """A machine on which the named program is not there; make itself adds that it failed."""
+    machine = tmp_path / "bin"
+    machine.mkdir()
+    machine.chmod(0o755)
+    for name in ("sh", "sed"):
+        (machine / name).symlink_to(str(shutil.which(name)))
+    make = str(shutil.which("make"))
+    options = _as_user(clone)
+    options["env"]["PATH"] = str(machine)
+    options.pop("user", None), options.pop("group", None), options.pop("extra_groups", None)
+
+    def said() -> list[str]:
+        done = subprocess.run([make, "run"], capture_output=True, text=True, timeout=60, **options)
+        assert done.returncode != 0
+        assert done.stdout == ""
+        return [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
+
+    (line,) = said()
+    assert "install the packages python3.11 and python3.11-venv" in line
+
+    (machine / "python3").symlink_to("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else str(shutil.which("python3")))
+    (line,) = said()
+    assert line == "git is missing: install the package git (Debian: apt install git)."
+    assert not (clone / ".venv").exists()

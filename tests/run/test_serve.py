@@ -1,0 +1,220 @@
+"""`serve` and `watch` as processes: what is said, what is refused, how they stop (D42, D43, D45)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.samples import hook, prompt
+from tests.servers import free_port, stop_process, wait_until
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[Bridge]:
+    """A bridge that makes its own tokens, not started yet."""
+    made = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+    yield made
+    if made.process is not None:
+        stop_process(made.process)
+
+
+def started(bridge: Bridge) -> Bridge:
+    bridge.spawn()
+    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+    bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
+    return bridge
+
+
+def watch(bridge: Bridge, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        command = [sys.executable, "manage.py", "watch", *arguments]
+        return subprocess.Popen(command, cwd=REPOSITORY, env=bridge.environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+
+
+def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(bridge: Bridge) -> None:
+    started(bridge)
+    said = bridge.log.read_text()
+    for words in (
+        f"https://127.0.0.1:{bridge.port}",
+        f"wss://127.0.0.1:{bridge.port}/api/v1/ws",
+        "this machine only",
+        str(bridge.data / "secrets" / "hook_token"),
+        str(bridge.data / "secrets" / "admin_token"),
+        "make hooks",
+    ):
+        assert words in said, said
+    secrets = [path.read_text().strip() for path in (bridge.data / "secrets").iterdir()]
+    assert len(secrets) >= 2
+    assert not [secret for secret in secrets if secret in said]
+    assert "bridge_device_" not in said, "without a terminal there is no pairing code"
+    assert "warn" not in said.lower(), said
+
+
+def test_the_data_directory_is_private(bridge: Bridge) -> None:
+    started(bridge)
+    assert bridge.data.stat().st_mode & 0o777 == 0o700
+    loose = [path for path in bridge.data.glob("**/*") if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")]
+    assert loose
+    assert not [path for path in loose if path.is_file() and path.stat().st_mode & 0o077]
+
+
+def test_the_address_is_recorded_for_the_commands(bridge: Bridge) -> None:
+    started(bridge)
+    recorded = json.loads((bridge.data / "server.json").read_text())
+    assert recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{bridge.port}/api/v1/ws"
+    assert len(recorded["pin"]) == len(recorded["fingerprint"]) == 64
+
+
+def test_a_second_one_with_the_same_data_is_refused_in_a_line(bridge: Bridge) -> None:
+    started(bridge)
+    assert bridge.process is not None
+    other = bridge.environment | {"BRIDGE_PORT": str(free_port())}
+    done = subprocess.run([sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=other, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"process {bridge.process.pid}" in done.stderr
+    assert len((done.stdout + done.stderr).strip().splitlines()) == 1
+
+
+def test_two_with_data_of_their_own_run_at_the_same_time(bridge: Bridge, tmp_path: Path) -> None:
+    other = Bridge(tmp_path / "other", BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+    bridge.spawn()
+    try:
+        started(other)
+        wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, "the other one's banner")
+    finally:
+        other.stop()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_in_order(bridge: Bridge, how: signal.Signals) -> None:
+    started(bridge)
+    assert bridge.process is not None
+    bridge.process.send_signal(how)
+    assert bridge.process.wait(20) == 0
+    assert "Traceback" not in bridge.log.read_text()
+    started(bridge)
+
+
+def test_a_killed_one_leaves_no_lock(bridge: Bridge) -> None:
+    started(bridge).kill()
+    bridge.log.unlink()
+    started(bridge)
+
+
+def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
+    bridge = Bridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example")
+    try:
+        bridge.spawn()
+        wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+        assert "misconfigured: BRIDGE_PUBLIC_URL is not an https address" in bridge.log.read_text()
+    finally:
+        bridge.stop()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("BRIDGE_DATA_DIR", "/proc/nowhere"), ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none")],
+)
+def test_what_cannot_be_used_is_one_line_that_names_the_setting(bridge: Bridge, setting: str, value: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=bridge.environment | {setting: value}, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    said = (done.stdout + done.stderr).strip()
+    assert setting in said
+    assert len(said.splitlines()) == 1, said
+    assert "sesame" not in said
+
+
+def test_in_a_terminal_it_shows_a_pairing_code(bridge: Bridge) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(REPOSITORY)
+        os.execve(sys.executable, [sys.executable, "manage.py", "serve"], bridge.environment)
+    shown = b""
+    try:
+        while b"To stop: Ctrl-C" not in shown:
+            shown += os.read(terminal, 65536)
+        os.write(terminal, b"\x03")
+    finally:
+        if b"To stop" not in shown:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        os.close(terminal)
+    text = shown.decode()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert "▀" in text
+    assert f"https://127.0.0.1:{bridge.port}/pair#v=1&token=bridge_device_" in text
+    assert "make qr" in text
+
+
+def test_watch_sees_events_also_those_that_it_missed(bridge: Bridge, tmp_path: Path) -> None:
+    log = tmp_path / "watch.log"
+    started(bridge)
+    watching = watch(bridge, log)
+    try:
+        wait_until(lambda: log.exists() and "connected to" in log.read_text(), 30, "watch connects")
+        bridge.accept(hook("SessionStart", "one"), prompt("one", "live"))
+        wait_until(lambda: "live" in log.read_text(), 20, f"the event in watch: {log.read_text()}")
+
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 0
+        bridge.accept(prompt("one", "missed"))
+        bridge.stop()  # and the log is kept over a restart
+        bridge.log.unlink()
+        watching = watch(bridge, log)
+        wait_until(lambda: "nothing listens there" in log.read_text(), 30, "watch waits for the bridge")
+        started(bridge)
+        wait_until(lambda: "missed" in log.read_text(), 45, f"the missed event: {log.read_text()}")
+    finally:
+        stop_process(watching, signal.SIGINT)
+    said = log.read_text()
+    assert said.count("UserPromptSubmit    prompt live\n") == said.count("UserPromptSubmit    prompt missed\n") == 1, said
+    assert "Traceback" not in said
+    assert (bridge.data / "watch.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(bridge: Bridge, tmp_path: Path) -> None:
+    started(bridge)
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    both = [watch(bridge, log) for log in logs]
+    try:
+        for log in logs:
+            wait_until(lambda log=log: log.exists() and "connected to" in log.read_text(), 30, f"{log.name} connects")  # type: ignore[misc]
+        devices = json.loads(bridge.manage("list_devices", "--json").stdout)
+        assert len(devices) == 2
+        assert all(device["name"].startswith("watch on ") for device in devices)
+        bridge.manage("revoke_device", str(json.loads((bridge.data / "watch.json").read_text())["device"]))
+        wait_until(lambda: any(one.poll() is not None for one in both), 20, "the revoked one ends")
+    finally:
+        for one in both:
+            stop_process(one, signal.SIGINT)
+    done = bridge.manage("watch", check=False)
+    assert done.returncode == 1
+    assert "was revoked" in done.stderr
+
+
+def test_raw_is_json_alone_and_a_closed_pipe_ends_it(bridge: Bridge) -> None:
+    started(bridge)
+    command = [sys.executable, "manage.py", "watch", "--raw"]
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=bridge.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["connection_ack", "health_status"]
+        process.stdout.close()
+        bridge.accept(hook("SessionStart", "one"))
+        assert process.wait(20) == 0
+        assert b"Traceback" not in process.stderr.read()
+    finally:
+        stop_process(process)
+        process.stderr.close()

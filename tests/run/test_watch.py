@@ -1,0 +1,356 @@
+"""The client side of the conversation, against a scripted server: TLS and pin, joining, acknowledging, coming back (D43)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any
+
+import pytest
+import trustme
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from bridge_project import limits
+from bridge_project.watch.client import Client, Lost, Refused, Target, pin_of
+from bridge_project.watch.render import Renderer
+from bridge_project.watch.watcher import Watcher
+
+NOW = "2026-01-31T12:00:00.000Z"
+Message = dict[str, Any]
+
+
+def message(type_: str, payload: Message, id_: str | None = None) -> Message:
+    return {"type": type_, "id": id_ or str(uuid.uuid4()), "timestamp": NOW, "payload": payload}
+
+
+def event(session_id: str, prompt: str, id_: str | None = None) -> Message:
+    body = {"event": "UserPromptSubmit", "event_type": "UserPromptSubmit", "event_id": "e", "session_id": session_id, "timestamp": NOW}
+    return message("agent_event", body | {"payload": {"prompt": prompt}}, id_)
+
+
+@dataclass
+class Script:
+    """A bridge that plays along. ``heard``: everything received, over all connections; ``live``: sent after a join, once for each connection."""
+
+    sessions: list[str] = field(default_factory=list)
+    health: Message = field(default_factory=lambda: {"ready": True, "status": "healthy", "warnings": [], "warning_details": {}})
+    refusal: Message | None = None
+    backlog: list[Message] = field(default_factory=list)
+    live: dict[str, list[Message]] = field(default_factory=dict)
+    answers_pings: bool = True
+    heard: list[Message] = field(default_factory=list)
+    connections: list[ServerConnection] = field(default_factory=list)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def serve(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
+        with contextlib.suppress(ConnectionClosed):
+            async for text in connection:
+                received = json.loads(text)
+                for answer in self.answers(received):
+                    await connection.send(json.dumps(answer))
+                if received["type"] == "auth" and self.refusal:
+                    await connection.close(4401)
+                async with self.changed:
+                    self.heard.append(received)
+                    self.changed.notify_all()
+
+    def answers(self, received: Message) -> list[Message]:
+        id_, payload = received.get("id"), received.get("payload", {})
+        match received["type"]:
+            case "auth" if self.refusal:
+                return [message("connection_error", self.refusal, id_)]
+            case "auth":
+                listed = [{"session_id": name, "agent": "a", "title": name.upper()} for name in self.sessions]
+                acknowledged = {"server_version": "1", "connection_mode": "local_only", "active_sessions": listed}
+                return [message("connection_ack", acknowledged, id_), *self.backlog]
+            case "health_check":
+                return [message("health_status", self.health, id_)]
+            case "acknowledge_warning":
+                return [message("acknowledgment_accepted", {"warning_code": payload["warning_code"], "ready": True, "session_timeout": "8h"}, id_)]
+            case "session_start":
+                name = payload["session_id"]
+                if payload["resume"]:
+                    return [message("error", {"code": "SESS_NOT_FOUND", "message": "unknown", "session_id": name, "recoverable": False}, id_)]
+                return [message("session_ready", {"session_id": name, "agent": "a", "working_directory": "/w"}, id_), *self.live.get(name, [])]
+            case "heartbeat_ping" if self.answers_pings:
+                return [{"type": "heartbeat_pong", "timestamp": NOW}]
+        return []
+
+    async def hears(self, enough: Callable[[list[Message]], Any]) -> None:
+        async with asyncio.timeout(10), self.changed:
+            await self.changed.wait_for(lambda: enough(self.heard))
+
+    def acknowledged(self) -> list[str]:
+        return [id_ for one in self.heard if one["type"] == "notification_ack" for id_ in one["payload"]["notification_ids"]]
+
+    def joined(self) -> list[str]:
+        return [one["payload"]["session_id"] for one in self.heard if one["type"] == "session_start"]
+
+
+@dataclass
+class Bridge:
+    script: Script
+    target: Target
+    port: int
+
+
+@pytest.fixture(scope="module")
+def certificate() -> trustme.LeafCert:
+    return trustme.CA().issue_cert("127.0.0.1")
+
+
+@pytest.fixture
+async def bridge(certificate: trustme.LeafCert) -> AsyncIterator[Bridge]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    pin = pin_of(ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode()))
+    script = Script()
+    async with serve(script.serve, "127.0.0.1", 0, ssl=context, ping_interval=None) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        yield Bridge(script, Target(url=f"wss://127.0.0.1:{port}/api/v1/ws", token="t", pin=pin, device_id="d"), port)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECONNECT_DELAYS_SECONDS", (0, 0.01))
+
+
+@dataclass
+class Screen:
+    lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@contextlib.asynccontextmanager
+async def watching(bridge: Bridge, **options: Any) -> AsyncIterator[Screen]:
+    """A watcher that runs for as long as the context lasts; an error of its own comes out at the end."""
+    screen = Screen()
+    options.setdefault("target", lambda: bridge.target)
+    watcher = Watcher(show=screen.lines.append, note=screen.notes.append, renderer=Renderer(colour=False, zone=UTC), **options)
+    task = asyncio.create_task(watcher.run())
+    try:
+        yield screen
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def ends(bridge: Bridge, **options: Any) -> Refused:
+    """The reason for which a watcher gives up."""
+    watcher = Watcher(lambda: bridge.target, show=print, note=print, renderer=Renderer(colour=False), **options)
+    with pytest.raises(Refused) as caught:
+        async with asyncio.timeout(10):
+            await watcher.run()
+    return caught.value
+
+
+async def test_what_arrives_is_shown_and_acknowledged(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one"]
+    bridge.script.backlog = [event("one", "missed", "id-1")]
+    bridge.script.live = {"one": [event("one", "now", "id-2")]}
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["missed", "now"]
+    assert all("ONE" in line for line in screen.lines)
+    auth = bridge.script.heard[0]["payload"]
+    assert auth == {"token": "t", "client_version": "1.0.0", "platform": "web", "device_id": "d"}
+
+
+async def test_listed_and_announced_sessions_are_joined(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one", "two"]
+    bridge.script.live = {"two": [message("session_started", {"session_id": "three"})]}
+    async with watching(bridge):
+        await bridge.script.hears(lambda _: len(bridge.script.joined()) == 3)
+    assert bridge.script.joined() == ["one", "two", "three"]
+
+
+async def test_a_session_announced_before_ready_is_joined_after_it(bridge: Bridge) -> None:
+    bridge.script.backlog = [message("session_started", {"session_id": "early"})]
+    async with watching(bridge):
+        await bridge.script.hears(lambda _: bridge.script.joined())
+    types = [one["type"] for one in bridge.script.heard]
+    assert types.index("health_check") < types.index("session_start")
+
+
+async def test_only_the_wanted_sessions_are_followed(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one", "two"]
+    bridge.script.backlog = [event("two", "not this", "id-1"), message("notification", {"session_id": None, "title": "All", "body": "hear"}, "id-2")]
+    bridge.script.live = {"one": [event("one", "this", "id-3")]}
+    async with watching(bridge, sessions=["one"]) as screen:
+        await bridge.script.hears(lambda _: {"id-1", "id-2", "id-3"} <= set(bridge.script.acknowledged()))
+    assert bridge.script.joined() == ["one"]
+    assert not [line for line in screen.lines if "not this" in line]
+    assert [line for line in screen.lines if "All: hear" in line]
+
+
+async def test_a_wanted_session_that_is_not_there_is_never_created(bridge: Bridge) -> None:
+    async with watching(bridge, sessions=["nowhere"]) as screen:
+        await bridge.script.hears(lambda _: bridge.script.joined())
+        while not screen.lines:
+            await asyncio.sleep(0.01)
+    started = next(one for one in bridge.script.heard if one["type"] == "session_start")
+    assert started["payload"]["resume"] is True
+    assert "SESS_NOT_FOUND" in screen.lines[0]
+
+
+async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one"]
+    replay = {"session_id": "one", "messages": [event("one", "first", "id-1"), event("one", "second", "id-2")], "complete": True}
+    bridge.script.live = {"one": [message("replay_buffer", replay)]}
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["first", "second"]
+
+
+async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one"]
+    bridge.script.backlog = [event("one", "missed", "id-1")]
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda _: bridge.script.acknowledged() == ["id-1"])
+        await bridge.script.connections[0].close(1001)
+        bridge.script.backlog.append(event("one", "later", "id-2"))
+        await bridge.script.hears(lambda _: "id-2" in bridge.script.acknowledged())
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["missed", "later"]
+    assert bridge.script.acknowledged().count("id-1") == 2, "what is sent again must be acknowledged again"
+    assert any("the bridge is stopping (1001); trying again in 0 s" in note for note in screen.notes)
+
+
+async def test_the_delays_are_the_specifications(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert limits.RECONNECT_DELAYS_SECONDS == (1, 2, 5, 10, 30)
+    monkeypatch.setattr(limits, "RECONNECT_DELAYS_SECONDS", (0.001, 0.002, 0.005))
+
+    def nothing_yet() -> Target:
+        raise Lost("not there yet")
+
+    async with watching(bridge, target=nothing_yet) as screen:
+        while len(screen.notes) < 5:
+            await asyncio.sleep(0.01)
+    assert [note.rpartition(" in ")[2] for note in screen.notes[:5]] == ["0.001 s", "0.002 s", "0.005 s", "0.005 s", "0.005 s"]
+
+
+async def test_a_server_that_is_away_is_waited_for(bridge: Bridge, unused_tcp_port: int) -> None:
+    targets = iter([Target(url=f"wss://127.0.0.1:{unused_tcp_port}/", token="t"), bridge.target])
+    async with watching(bridge, target=lambda: next(targets, bridge.target)) as screen:
+        await bridge.script.hears(lambda heard: any(one["type"] == "health_check" for one in heard))
+    assert "nothing listens there" in screen.notes[0]
+
+
+async def test_a_heartbeat_without_an_answer_means_a_new_connection(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(limits, "PONG_WAIT_SECONDS", 0.05)
+    bridge.script.answers_pings = False
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda heard: sum(one["type"] == "auth" for one in heard) == 2)
+    assert any("does not answer the heartbeat" in note for note in screen.notes)
+
+
+async def test_answered_heartbeats_keep_the_connection(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
+    async with watching(bridge):
+        await bridge.script.hears(lambda heard: sum(one["type"] == "heartbeat_ping" for one in heard) == 3)
+    assert len(bridge.script.connections) == 1
+
+
+async def test_another_key_is_refused_before_anything_is_sent(bridge: Bridge) -> None:
+    with pytest.raises(Refused, match="another key"):
+        async with Client.open(Target(url=bridge.target.url, token="t", pin="0" * 64)):
+            pass
+    assert bridge.script.connections == []
+
+
+async def test_without_a_pin_the_certificate_must_be_trusted(bridge: Bridge) -> None:
+    with pytest.raises(Refused, match="certificate verify failed"):
+        async with Client.open(Target(url=bridge.target.url, token="t")):
+            pass
+    assert bridge.script.connections == []
+
+
+async def test_only_wss_is_spoken(bridge: Bridge) -> None:
+    with pytest.raises(Refused, match="wss"):
+        async with Client.open(Target(url=bridge.target.url.replace("wss", "ws"), token="t")):
+            pass
+
+
+async def test_a_token_that_is_refused_ends_it(bridge: Bridge) -> None:
+    bridge.script.refusal = {"code": "AUTH_FAILED", "message": "The token is invalid.", "remediation": "Pair again."}
+    assert str(await ends(bridge)) == "AUTH_FAILED: The token is invalid. Pair again."
+
+
+async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
+    bridge.script.refusal = {"code": "RATE_LIMITED", "message": "Too many."}
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda heard: len(heard) == 2)
+        bridge.script.refusal = None
+        await bridge.script.hears(lambda heard: any(one["type"] == "health_check" for one in heard))
+    assert "RATE_LIMITED: Too many.; trying again" in screen.notes[0]
+
+
+async def test_a_newer_connection_of_the_device_ends_it(bridge: Bridge) -> None:
+    bridge.script.backlog = [message("error", {"code": "CONN_REPLACED", "message": "Replaced.", "session_id": None, "recoverable": False})]
+    assert "took over" in str(await ends(bridge))
+
+
+def _warned(script: Script) -> None:
+    script.health = {"ready": False, "status": "warning", "warnings": ["DIRECT_PUBLIC_CONNECTION"], "warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."}}
+
+
+async def test_a_warning_is_accepted_when_the_person_agrees(bridge: Bridge) -> None:
+    _warned(bridge.script)
+    bridge.script.sessions = ["one"]
+    asked: list[str] = []
+
+    async def agree(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    async with watching(bridge, ask=agree):
+        await bridge.script.hears(lambda _: bridge.script.joined())
+    assert asked == ["DIRECT_PUBLIC_CONNECTION: Public. Go on?"]
+    accepted = next(one for one in bridge.script.heard if one["type"] == "acknowledge_warning")
+    assert accepted["payload"]["warning_code"] == "DIRECT_PUBLIC_CONNECTION"
+    assert accepted["payload"]["acknowledged"] is True
+
+
+async def _decline(_question: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(("ask", "words"), [(None, "with --yes"), (_decline, "was not accepted")])
+async def test_a_warning_that_nobody_accepts_ends_it(bridge: Bridge, ask: Callable[[str], Awaitable[bool]] | None, words: str) -> None:
+    _warned(bridge.script)
+    assert words in str(await ends(bridge, ask=ask))
+    assert not [one for one in bridge.script.heard if one["type"] == "acknowledge_warning"]
+
+
+async def test_raw_shows_the_messages_as_json(bridge: Bridge) -> None:
+    bridge.script.sessions = ["one"]
+    bridge.script.live = {"one": [event("one", "a \x9b31m z", "id-1")]}
+    async with watching(bridge, raw=True) as screen:
+        await bridge.script.hears(lambda _: bridge.script.acknowledged())
+    assert [json.loads(line)["type"] for line in screen.lines] == ["connection_ack", "health_status", "session_ready", "agent_event"]
+    assert json.loads(screen.lines[-1]) == bridge.script.live["one"][0]
+    assert all(line.isascii() for line in screen.lines)
+
+
+async def test_a_backlog_larger_than_any_buffer_does_not_block_the_answers(bridge: Bridge) -> None:
+    bridge.script.backlog = [event("one", f"n{number}", f"id-{number}") for number in range(3000)]
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda _: len(bridge.script.acknowledged()) == 3000)
+    assert [line.rpartition("  ")[2] for line in screen.lines] == [f"n{number}" for number in range(3000)]
+
+
+def test_a_pairing_link_is_a_target() -> None:
+    link = "https://10.0.0.2:8443/pair#v=1&token=bridge_device_x-_&url=wss://10.0.0.2:8443/api/v1/ws&pin=ABCD"
+    assert Target.from_link(link) == Target(url="wss://10.0.0.2:8443/api/v1/ws", token="bridge_device_x-_", pin="abcd")
+    with pytest.raises(ValueError, match="pairing link"):
+        Target.from_link("https://10.0.0.2:8443/pair")
