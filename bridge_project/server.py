@@ -269,7 +269,10 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             access.info("WebSocket %s %s %s", _printable(str(details["path"]).encode()), action, client)
 
     def log_access(self, method: bytes, path: bytes, status: int, client: str, size: int = 0, seconds: float = 0.0) -> None:
-        access.info("%s %s %d %s %d bytes %.0f ms", _printable(method), _printable(path), status, client, size, seconds * 1000)
+        # An accepted event is in the log of events; a line for each would cost a fifth of what serving it does.
+        level = logging.DEBUG if status < 300 and b"/hooks/" in path else logging.INFO
+        if access.isEnabledFor(level):
+            access.log(level, "%s %s %d %s %d bytes %.0f ms", _printable(method), _printable(path), status, client, size, seconds * 1000)
 
 
 async def _call(hook: Hook | None) -> None:

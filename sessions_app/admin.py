@@ -36,6 +36,7 @@ class PendingQueueAdmin(ReadOnlyAdmin):
     list_display = ("seq", "type", "session", "size", "created_at", "message_id")
     list_filter = ("type",)
     search_fields = ("message_id", "feed__session__session_id")
+    ordering = ("-seq",)
     list_select_related = ("feed__session",)
     show_full_result_count = False
 
