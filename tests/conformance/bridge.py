@@ -1,0 +1,288 @@
+"""The bridge as a process: `manage.py serve` over TLS, with a data directory, tokens and devices of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.https import Https, Response
+from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.samples import hook, new_session, prompt
+from tests.servers import free_port, wait_until
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MINT = """
+import django
+django.setup()
+import json, sys
+from django.core.management import call_command
+for arguments in json.loads(sys.argv[1]):
+    call_command("mint_pairing_qr", "--format", "json", *arguments)
+"""
+MINTED_AT_ONCE = 40  # a process of its own for each device would cost a second each
+
+
+@dataclass
+class Pairing:
+    v: int
+    name: str
+    url: str
+    token: str
+    pin: str
+    fingerprint: str
+    expires_at: str
+
+
+def read_pairings(text: str) -> list[Pairing]:
+    """The JSON objects that `mint_pairing_qr --format json` printed, one after the other."""
+    decoder, pairings, rest = json.JSONDecoder(), [], text.strip()
+    while rest:
+        found, end = decoder.raw_decode(rest)
+        assert set(found) == {"v", "name", "url", "token", "pin", "fingerprint", "expires_at"}, found
+        pairings.append(Pairing(**found))
+        rest = rest[end:].strip()
+    return pairings
+
+
+class Bridge:
+    """`start` returns when /health answers. Posting helpers assert the success they promise."""
+
+    def __init__(self, directory: Path, *, database_url: str | None = None, redis_url: str | None = None, **settings: str) -> None:
+        self.directory = directory
+        self.data = directory / "bridge data"  # with a space (issue: "in a directory with a space in its name")
+        self.root = directory / "allowed root"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.hook_token, self.admin_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self.settings = {
+            "BRIDGE_DATA_DIR": str(self.data),
+            "BRIDGE_HOST": "127.0.0.1",
+            "BRIDGE_PORT": str(self.port),
+            "BRIDGE_HOOK_TOKEN": self.hook_token,
+            "BRIDGE_ADMIN_TOKEN": self.admin_token,
+            "BRIDGE_ALLOWED_ROOTS": str(self.root),
+            "BRIDGE_RATE_LIMITS": "off",
+        }
+        if database_url is not None:
+            self.settings["DATABASE_URL"] = database_url
+        if redis_url is not None:
+            self.settings["REDIS_URL"] = redis_url
+        self.settings |= settings
+        self.hook_token, self.admin_token = self.settings["BRIDGE_HOOK_TOKEN"], self.settings["BRIDGE_ADMIN_TOKEN"]
+        self.port = int(self.settings["BRIDGE_PORT"])
+        self.process: subprocess.Popen[bytes] | None = None
+        self.pin: str | None = None
+        self.called: list[Phone] = []
+        self.minted: list[Pairing] = []
+        self.minting = threading.Lock()
+
+    # the process
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))}
+        return kept | self.settings | {"PYTHONUNBUFFERED": "1"}
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "serve.log"
+
+    def spawn(self) -> Bridge:
+        """Start the process without waiting for it."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        return self
+
+    def wait_ready(self, seconds: float = 60) -> Bridge:
+        wait_until(self._healthy, seconds, f"serve answers /health; its log: {self.tail()}")
+        return self
+
+    def start(self) -> Bridge:
+        return self.spawn().wait_ready()
+
+    def _healthy(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"serve ended with {self.process.returncode}: {self.tail()}"
+        try:
+            return self.https(timeout=5).get("/api/v1/health", token=self.hook_token).status in (200, 503)
+        except OSError:
+            return False
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting; phones that are still connected can see what they are told."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def ended(self, seconds: float = 15) -> int:
+        """The exit code, once the process has ended; AssertionError when it does not in time."""
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running {seconds} s after SIGTERM: {self.tail()}") from None
+
+    def hang_up(self) -> None:
+        """End what connections tests have left open."""
+        for phone in self.called:
+            phone.vanish()
+        self.called.clear()
+
+    def stop(self) -> int:
+        """Nobody is connected any more, SIGTERM; the exit code."""
+        self.hang_up()
+        self.terminate()
+        return self.ended()
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut leaves."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def memory(self) -> int:
+        """Resident bytes of the server process now."""
+        assert self.process is not None
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run `manage.py` with this bridge's settings."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=REPOSITORY,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+        return done
+
+    # devices
+
+    def mint(self, *arguments: str) -> Pairing:
+        """`mint_pairing_qr` as a user runs it."""
+        return read_pairings(self.manage("mint_pairing_qr", "--format", "json", *arguments).stdout)[0]
+
+    def mint_many(self, *each: tuple[str, ...]) -> list[Pairing]:
+        """The same command once for each tuple of arguments, in one process."""
+        environment = self.environment | {"DJANGO_SETTINGS_MODULE": "bridge_project.settings"}
+        command = [sys.executable, "-c", MINT, json.dumps(each)]
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"minting: {done.stdout}\n{done.stderr}"
+        return read_pairings(done.stdout)
+
+    def pairing(self) -> Pairing:
+        """An unused token of a fresh device, from a stock that is minted many at once."""
+        with self.minting:
+            if not self.minted:
+                names = [f"phone-{secrets.token_hex(4)}" for _ in range(MINTED_AT_ONCE)]
+                self.minted = self.mint_many(*[("--name", name, "--ttl", "60m") for name in names])
+            return self.minted.pop()
+
+    def phone(self, pairing: Pairing | None = None, **more: Any) -> Phone:
+        """A phone with that pairing or a fresh one, not connected yet."""
+        pairing = pairing or self.pairing()
+        phone = Phone(self.port, pairing.token, pairing.pin, **more)
+        self.called.append(phone)
+        return phone
+
+    @contextmanager
+    def phones(self, count: int = 1) -> Iterator[list[Phone]]:
+        """That many fresh phones, connected and ready, closed at the end."""
+        phones = [self.phone() for _ in range(count)]
+        try:
+            for phone in phones:
+                phone.ready()
+            yield phones
+        finally:
+            for phone in phones:
+                phone.close()
+
+    # HTTP
+
+    def https(self, **more: Any) -> Https:
+        return Https(self.port, self.pin, **more)
+
+    def get(self, path: str, token: str | None = None, **more: Any) -> Response:
+        return self.https().get(path, token=token, **more)
+
+    def device_token(self) -> str:
+        """A device token for HTTP."""
+        return self.pairing().token
+
+    def post_hook(self, body: Any, **more: Any) -> Response:
+        return self.https().post("/api/v1/hooks/event", token=self.hook_token, json_body=body, **more)
+
+    def post_batch(self, events: Any, **more: Any) -> Response:
+        return self.https().post("/api/v1/hooks/batch", token=self.hook_token, json_body={"events": events}, **more)
+
+    def accept(self, *bodies: dict[str, Any]) -> list[dict[str, Any]]:
+        """Post events over one connection, each must be accepted; the answers."""
+        https = self.https()
+        connection = https.open()
+        answers = []
+        try:
+            for body in bodies:
+                answer = https.post("/api/v1/hooks/event", token=self.hook_token, json_body=body, connection=connection)
+                assert answer.status == 200, answer
+                answers.append(answer.json())
+        finally:
+            connection.close()
+        return answers
+
+    def session(self, session_id: str) -> dict[str, Any]:
+        answer = self.get(f"/api/v1/sessions/{session_id}", self.admin_token)
+        assert answer.status == 200, answer
+        return dict(answer.json())
+
+    def knows(self, session_id: str) -> bool:
+        status = self.get(f"/api/v1/sessions/{session_id}", self.admin_token).status
+        assert status in (200, 404), status
+        return status == 200
+
+    def watch(self, phone: Phone, *session_ids: str) -> None:
+        """Make the sessions exist and the phone join them; what that brought is received, acknowledged and forgotten: the phone is at the present."""
+        self.accept(*[prompt(session_id, "before") for session_id in session_ids])
+        for session_id in session_ids:
+            phone.join(session_id)
+            phone.collect(lambda session_id=session_id: "before" in phone.numbers(session_id), "what waited for the join")  # type: ignore[misc]
+            phone.ack(*phone.events(session_id))
+        phone.messages.clear()
+        phone.untaken.clear()
+
+    def fence(self, *phones: Phone) -> None:
+        """Post a SessionStart and wait for its session_started: what was committed before it and was to go to these phones live, has gone (D28)."""
+        session_id = new_session()
+        self.accept(hook("SessionStart", session_id))
+        for phone in phones:
+            phone.expect("session_started", session_id=session_id)
+
+
+def eventually(check: Any, seconds: float = PATIENCE) -> Any:
+    """The first true value of `check()`; AssertionError with the last value after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not (value := check()):
+        assert time.monotonic() < deadline, f"not within {seconds} s, last: {value!r}"
+        time.sleep(0.05)
+    return value

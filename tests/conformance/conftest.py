@@ -1,0 +1,179 @@
+"""Servers and devices for the conformance tests: real processes over TLS, shared where a test needs no settings of its own.
+
+The tests are written from the specification and the decisions (D1 to D51) alone; each cites what it proves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_session
+from tests.conformance.scenarios import SCENARIOS, Outcome
+from tests.servers import Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
+
+__all__ = ["postgres_server", "pytest_addoption", "redis_server"]
+
+HERE = Path(__file__).parent
+LONGEST = 180  # seconds for one test, the start of its servers and a shared machine's moods included
+ALLOWED_ORIGIN = "https://app.example"
+HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true", "timeout": 10}]}]}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow(scenario): waits for one of the specification's long times (10 to 60 seconds)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that ask for `database` run on each chosen database."""
+    if "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", chosen_databases(metafunc.config), scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests go last: what they wait for has been running beside the others (see the fixture `patient`)."""
+    for item in items:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(scope="session")
+def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
+    """Start a bridge with settings of its own; stopped at the end of the run, or before by the test."""
+    started: list[Bridge] = []
+
+    def make(name: str, *, start: bool = True, **settings: Any) -> Bridge:
+        bridge = Bridge(tmp_path_factory.mktemp(name), **settings)
+        started.append(bridge)
+        if start:
+            bridge.start()
+            bridge.pin = bridge.pairing().pin
+        return bridge
+
+    yield make
+    running = [bridge for bridge in started if bridge.process is not None and bridge.process.poll() is None]
+    for bridge in running:
+        bridge.hang_up()
+        bridge.terminate()
+    for bridge in running:
+        bridge.ended()
+
+
+def shared_settings(directory: Path) -> dict[str, str]:
+    config = directory / "hooks.json"
+    config.write_text(json.dumps(HOOKS_CONFIG))
+    return {"BRIDGE_MAX_WEBSOCKETS": "100", "BRIDGE_ALLOWED_ORIGINS": ALLOWED_ORIGIN, "BRIDGE_HOOKS_CONFIG": str(config)}
+
+
+@pytest.fixture(scope="session")
+def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
+    """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use session ids and devices of their own."""
+    return make_bridge("shared", **shared_settings(tmp_path_factory.mktemp("config")))
+
+
+@pytest.fixture(scope="session")
+def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
+    """DATABASE_URL for a fresh database of the chosen kind; None is SQLite in the data directory."""
+    if database == "sqlite":
+        return None
+    postgres: Postgres = request.getfixturevalue("postgres_server")
+    return postgres.create_database()
+
+
+@pytest.fixture(scope="session")
+def shared_postgresql(make_bridge: Callable[..., Bridge], postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Bridge:
+    return make_bridge("postgresql", database_url=postgres_server.create_database(), **shared_settings(tmp_path_factory.mktemp("config")))
+
+
+@pytest.fixture
+def bridge(request: pytest.FixtureRequest) -> Bridge:
+    """The shared bridge; in tests that ask for `database`, the one on that database."""
+    database = request.getfixturevalue("database") if "database" in request.fixturenames else "sqlite"
+    name = "shared" if database == "sqlite" else "shared_postgresql"
+    shared: Bridge = request.getfixturevalue(name)
+    return shared
+
+
+@pytest.fixture
+def sid() -> str:
+    """A session id of this test alone."""
+    return new_session()
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    """A fresh device's phone, connected and ready."""
+    with bridge.phones(1) as phones:
+        yield phones[0]
+
+
+@pytest.fixture
+def device(bridge: Bridge) -> Iterator[Phone]:
+    """A fresh device's phone, not connected."""
+    phone = bridge.phone()
+    yield phone
+    phone.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Outcome]]:
+    """Starts the scenarios of the selected slow tests at once, in threads; `patient(name)` waits for an outcome."""
+    marks = [item.get_closest_marker("slow") for item in request.session.items]
+    names = {mark.args[0] for mark in marks if mark is not None and mark.args}
+    futures: dict[str, Future[Outcome]] = {}
+    with ThreadPoolExecutor(len(SCENARIOS)) as pool:
+        if names:
+            shared: Bridge = request.getfixturevalue("shared")
+            futures = {name: pool.submit(SCENARIOS[name], shared) for name in sorted(names)}
+        yield lambda name: futures[name].result(150)
+
+
+@pytest.fixture(scope="session")
+def public(make_bridge: Callable[..., Bridge]) -> Bridge:
+    """Behind a public name and a TLS-terminating proxy on 127.0.0.1, CORS open, clients from 1.2.0 to 1.10.0."""
+    return make_bridge(
+        "public",
+        BRIDGE_PUBLIC_URL="https://bridge.example.com",
+        BRIDGE_CORS_ALLOW_ALL="1",
+        BRIDGE_PLAIN_PORT=str(free_port()),
+        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
+        BRIDGE_MIN_CLIENT_VERSION="1.2.0",
+        BRIDGE_MAX_CLIENT_VERSION="1.10.0",
+    )
+
+
+@pytest.fixture(scope="session")
+def misconfigured(make_bridge: Callable[..., Bridge]) -> Bridge:
+    """A public URL that is not https; its allowed root holds its data directory."""
+    bridge = make_bridge("misconfigured")  # right at first: the command that pairs refuses while the address is wrong
+    bridge.stop()
+    bridge.settings["BRIDGE_PUBLIC_URL"] = "http://bridge.example.com"
+    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = str(bridge.directory)
+    return bridge.start()
+
+
+@pytest.fixture(scope="session")
+def narrow(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
+    """Three sockets, the strict protocol, two allowed roots."""
+    bridge = make_bridge("narrow", start=False, BRIDGE_MAX_WEBSOCKETS="3", BRIDGE_STRICT_PROTOCOL="1")
+    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = f"{bridge.root}:{tmp_path_factory.mktemp('second root')}"
+    return bridge.start()
+
+
+@pytest.fixture(scope="session")
+def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
+    return narrow, Path(narrow.settings["BRIDGE_ALLOWED_ROOTS"].rpartition(":")[2])
+
+
+@pytest.fixture(scope="session")
+def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
+    """Rate limits on, everything else by default, with a plain listener for a proxy on 127.0.0.1."""
+    return make_bridge("rated", BRIDGE_RATE_LIMITS="on", BRIDGE_PLAIN_PORT=str(free_port()), BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_WEBSOCKETS="50")

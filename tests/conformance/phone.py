@@ -1,0 +1,219 @@
+"""A mobile client on the `websockets` library: every wait has a condition and a deadline."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.conformance.https import LOOPBACK, assert_now, check_pin, parse_time, pinned_context, strict_json
+from tests.conformance.samples import new_id, now
+from tests.conformance.wire import Closed, Wire
+
+__all__ = ["PATIENCE", "Closed", "Message", "Phone", "brief", "check_envelope"]
+
+Message = dict[str, Any]
+PATIENCE = 15.0  # seconds: a shared machine may be slow, a right answer is never later than this
+
+
+class Phone:
+    """One connection of a device at a time; `messages` is everything received on it, in order."""
+
+    def __init__(
+        self,
+        port: int,
+        token: str,
+        pin: str | None = None,
+        *,
+        device_id: str | None = None,
+        client_version: str = "1.2.3",
+        plain: bool = False,
+        source: str | None = None,
+    ) -> None:
+        self.port, self.token, self.pin, self.device_id = port, token, pin, device_id
+        self.client_version, self.plain, self.source = client_version, plain, source
+        self.wire: Wire | None = None
+        self.messages: list[Message] = []
+        self.untaken: list[Message] = []
+
+    # connecting
+
+    def connect(self, *, path: str = "/api/v1/ws", headers: dict[str, str] | None = None, origin: str | None = None) -> Phone:
+        """Upgrade only. Raises websockets' InvalidStatus when refused."""
+        self.messages, self.untaken = [], []
+        source = (self.source, 0) if self.source else None
+        sock = socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            if not self.plain:
+                sock = pinned_context().wrap_socket(sock, server_hostname=LOOPBACK)
+                assert isinstance(sock, ssl.SSLSocket)
+                check_pin(sock, self.pin)
+            self.wire = Wire(sock, f"{'ws' if self.plain else 'wss'}://{LOOPBACK}:{self.port}{path}")
+            self.wire.upgrade({**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE)
+        except BaseException:
+            sock.close()
+            raise
+        return self
+
+    def auth(self, **payload: Any) -> Message:
+        """Send auth and return the answer, whichever it is."""
+        body = {"token": self.token, "client_version": self.client_version, "platform": "ios"}
+        if self.device_id is not None:
+            body["device_id"] = self.device_id
+        return self.request("auth", body | payload)
+
+    def health_check(self, **payload: Any) -> Message:
+        body = {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1", "acknowledgment_v1"]}
+        return self.request("health_check", body | payload)
+
+    def ready(self) -> Phone:
+        """connect, auth and health_check, up to ready; AssertionError when the server does not play along."""
+        self.connect()
+        acknowledged = self.auth()
+        assert acknowledged["type"] == "connection_ack", acknowledged
+        status = self.health_check()
+        assert status["type"] == "health_status" and status["payload"]["ready"] is True, status
+        return self
+
+    def join(self, session_id: str, *, resume: bool = False) -> Message:
+        answer = self.start(session_id, resume=resume)
+        assert answer["type"] == "session_ready", answer
+        return answer
+
+    def start(self, session_id: str | None, *, resume: bool = False) -> Message:
+        return self.request("session_start", {"agent": "primary-agent", "session_id": session_id, "working_directory": "/", "resume": resume})
+
+    def leave(self, session_id: str) -> None:
+        """session_end of an observed session has no answer: a pong sent after it says that it is done."""
+        self.send("session_end", {"session_id": session_id, "reason": "user_request"})
+        self.ping()
+
+    # sending
+
+    def send(self, type_: str, payload: Any, **envelope: Any) -> str:
+        """Send a message in its envelope, return its id."""
+        message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload} | envelope
+        self.send_raw(json.dumps(message))
+        return str(message["id"])
+
+    def send_raw(self, data: str | bytes) -> None:
+        assert self.wire is not None
+        self.wire.send(data, PATIENCE)
+
+    def request(self, type_: str, payload: Any, timeout: float = PATIENCE) -> Message:
+        """Send and wait for the message that carries the request's id (D4)."""
+        sent = self.send(type_, payload)
+        return self.until(lambda message: message.get("id") == sent, f"the answer to {type_}", timeout)
+
+    def ping(self) -> Message:
+        self.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
+        return self.until(lambda message: message["type"] == "heartbeat_pong", "heartbeat_pong")
+
+    def ack(self, *what: Message | str) -> None:
+        """Acknowledge messages or ids; the pong sent after it says that the server has read it."""
+        ids = [item if isinstance(item, str) else item["id"] for item in what]
+        self.send("notification_ack", {"notification_ids": ids})
+        self.ping()
+
+    # receiving
+
+    def receive(self, timeout: float = PATIENCE) -> Message:
+        """The next frame. Raises TimeoutError, or Closed with the close code (1006: no close frame)."""
+        assert self.wire is not None
+        text = self.wire.receive(timeout)
+        assert isinstance(text, str), f"a binary frame: {text!r}"
+        message = strict_json(text)
+        check_envelope(message)
+        self.messages.append(message)
+        self.untaken.append(message)
+        return dict(message)
+
+    def until(self, wanted: Callable[[Message], bool], what: str, timeout: float = PATIENCE) -> Message:
+        """The oldest message not taken yet that is `wanted`; it is taken, the others wait for their turn."""
+        deadline, looked_at = time.monotonic() + timeout, 0
+        while True:
+            for message in self.untaken[looked_at:]:
+                if wanted(message):
+                    self.untaken.remove(message)
+                    return message
+            looked_at = len(self.untaken)
+            try:
+                self.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                raise AssertionError(f"no {what} within {timeout} s; received {brief(self.messages)}") from None
+            except Closed as closed:
+                raise AssertionError(f"{closed} while waiting for {what}; received {brief(self.messages)}") from closed
+
+    def expect(self, type_: str, timeout: float = PATIENCE, **fields: Any) -> Message:
+        """The oldest message not taken yet of that type whose payload has those fields."""
+
+        def wanted(message: Message) -> bool:
+            return message["type"] == type_ and all(message["payload"].get(name) == value for name, value in fields.items())
+
+        return self.until(wanted, f"{type_} {fields or ''}", timeout)
+
+    def collect(self, enough: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+        """Receive until `enough` of what is in `messages`."""
+        deadline = time.monotonic() + timeout
+        while not enough():
+            try:
+                self.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                raise AssertionError(f"not within {timeout} s: {what}; received {brief(self.messages)}") from None
+
+    def numbers(self, session_id: str) -> list[Any]:
+        """`payload.number` of each agent_event of that session received on this connection, in order."""
+        return [event["payload"]["payload"].get("number") for event in self.events(session_id)]
+
+    def events(self, session_id: str) -> list[Message]:
+        return [message for message in self.messages if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id]
+
+    def wait_numbers(self, session_id: str, expected: Iterable[Any], timeout: float = PATIENCE) -> list[Message]:
+        """Receive until as many agent_events of the session are here as expected; they must be these, in this order."""
+        numbers = list(expected)
+        self.collect(lambda: len(self.events(session_id)) >= len(numbers), f"events {numbers} of {session_id}", timeout)
+        assert self.numbers(session_id) == numbers
+        return self.events(session_id)
+
+    def wait_closed(self, timeout: float = PATIENCE) -> int:
+        """Receive until the server closes; the close code."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self.receive(max(0.01, deadline - time.monotonic()))
+            except Closed as closed:
+                return closed.code
+            except TimeoutError:
+                raise AssertionError(f"not closed within {timeout} s; received {brief(self.messages)}") from None
+
+    # leaving
+
+    def close(self) -> None:
+        """An orderly close."""
+        if self.wire is not None:
+            self.wire.close()
+
+    def vanish(self) -> None:
+        """The network goes away: no close frame."""
+        if self.wire is not None:
+            self.wire.abort()
+
+
+def brief(messages: list[Message]) -> str:
+    return json.dumps([f"{message['type']} {json.dumps(message.get('payload'))[:200]}" for message in messages[-12:]], indent=1)
+
+
+def check_envelope(message: Message) -> None:
+    """Every message from the server: type, id, timestamp, payload; heartbeats only type and timestamp (spec, D4)."""
+    assert isinstance(message.get("type"), str), message
+    if message["type"] == "heartbeat_pong":
+        assert set(message) == {"type", "timestamp"}, message
+        assert_now(message["timestamp"])
+        return
+    assert set(message) >= {"type", "id", "timestamp", "payload"}, message
+    assert isinstance(message["id"], str) and message["id"] and isinstance(message["payload"], dict), message
+    parse_time(message["timestamp"])

@@ -1,0 +1,47 @@
+"""Valid hook events to start from, and small words for tests."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+EVENTS = ("SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification")
+
+PAYLOADS: dict[str, dict[str, Any]] = {
+    "SessionStart": {"working_directory": "/home/dev/project"},
+    "SessionEnd": {"duration_seconds": 12.5},
+    "PreToolUse": {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low", "requires_approval": False},
+    "PostToolUse": {"tool": "Bash", "params": {"command": "ls"}, "result": "README.md", "success": True},
+    "UserPromptSubmit": {"prompt": "Please add a test"},
+    "Stop": {"reason": "task_completed"},
+    "SubagentStop": {"result": "done"},
+    "PreCompact": {"tokens": 1000},
+    "Notification": {"message": "hello", "level": "info"},
+}
+
+
+def now(seconds: float = 0) -> str:
+    """ISO 8601 UTC, milliseconds, `seconds` away from now."""
+    moment = datetime.now(UTC) + timedelta(seconds=seconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def new_session() -> str:
+    return f"session-{uuid.uuid4()}"
+
+
+def hook(event: str, session_id: str, payload: Any = None, /, **more: Any) -> dict[str, Any]:
+    """A hook event; `more` adds or replaces top-level fields, a value of `...` takes one away."""
+    body = {"event": event, "timestamp": now(), "session_id": session_id, "payload": dict(PAYLOADS[event]) if payload is None else payload}
+    body.update(more)
+    return {name: value for name, value in body.items() if value is not ...}
+
+
+def prompt(session_id: str, number: int | str, /, **more: Any) -> dict[str, Any]:
+    """A UserPromptSubmit that carries a `number` to be recognised by: it is projected to nothing but its agent_event."""
+    return hook("UserPromptSubmit", session_id, {"prompt": f"prompt {number}", "number": number}, **more)

@@ -1,0 +1,128 @@
+"""What takes long: each scenario runs in a thread of its own from the start of the run, its test looks at the outcome at the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.raw import PONG, RawSocket
+from tests.conformance.samples import hook, new_session, prompt
+
+LIVENESS = 45  # seconds (D25)
+PONG_WAIT = 10  # seconds (spec, Limits)
+
+
+@dataclass
+class Outcome:
+    seconds: float
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    code: int | None = None
+    seen: dict[str, Any] = field(default_factory=dict)
+
+
+def silence(bridge: Bridge) -> Outcome:
+    """A ready client from which no frame comes any more, not even a pong."""
+    socket = RawSocket(bridge.port, timeout=90).ready(bridge.pairing().token)
+    started = time.monotonic()
+    messages, code = socket.until_closed()
+    socket.close()
+    return Outcome(time.monotonic() - started, messages, code)
+
+
+def only_pongs(bridge: Bridge) -> Outcome:
+    """A ready client that sends nothing but protocol pongs for longer than the liveness limit, then a message."""
+    socket = RawSocket(bridge.port, timeout=30).ready(bridge.pairing().token)
+    started = time.monotonic()
+    while time.monotonic() - started < LIVENESS + 8:
+        socket.frame(b"", PONG)
+        time.sleep(9)  # the client's own rhythm, not a wait for the server
+    answer = socket.read_until(socket.send("health_check", {"timestamp": "2026-01-01T00:00:00Z", "client_nonce": "n", "client_capabilities": []}))
+    socket.close()
+    return Outcome(time.monotonic() - started, [answer])
+
+
+def no_auth(bridge: Bridge) -> Outcome:
+    """A socket that never says who it is."""
+    socket = RawSocket(bridge.port, timeout=60)
+    assert socket.upgrade().status == 101
+    started = time.monotonic()
+    messages, code = socket.until_closed()
+    socket.close()
+    return Outcome(time.monotonic() - started, messages, code)
+
+
+def heartbeat_proof(bridge: Bridge) -> Outcome:
+    """Two events, no notification_ack: the first before an answered ping, the second after it; another ping ten seconds later; a reconnect.
+
+    `sent_again` is what the next connection brings. `too_early` is the same with both pings inside the pong wait.
+    """
+    session_id = new_session()
+    bridge.accept(prompt(session_id, 0))
+    patient, hasty = bridge.phone(), bridge.phone()
+    for phone in (patient, hasty):
+        phone.ready()
+        phone.join(session_id)
+    bridge.accept(prompt(session_id, 1))
+    for phone in (patient, hasty):
+        phone.wait_numbers(session_id, [1])
+        phone.ping()
+    bridge.accept(prompt(session_id, 2))
+    for phone in (patient, hasty):
+        phone.wait_numbers(session_id, [1, 2])
+    hasty.ping()
+    hasty.close()
+    hasty.ready()
+    hasty.wait_numbers(session_id, [1, 2])
+    bridge.fence(hasty)
+    started = time.monotonic()
+    time.sleep(PONG_WAIT + 1)  # the ten seconds that the proof is about
+    patient.ping()
+    patient.close()
+    patient.ready()
+    bridge.accept(prompt(session_id, 3))
+    patient.join(session_id)
+    patient.collect(lambda: 3 in patient.numbers(session_id), "the last event")
+    seen = {"sent_again": patient.numbers(session_id), "too_early": hasty.numbers(session_id)}
+    patient.close()
+    hasty.close()
+    return Outcome(time.monotonic() - started, seen=seen)
+
+
+def no_reader(bridge: Bridge) -> Outcome:
+    """A joined client that stops reading while 24 MB of events arrive for it; another device on the same session reads on."""
+    session_id, megabyte = new_session(), "x" * 1_000_000
+    bridge.accept(prompt(session_id, "first"))
+    pairing = bridge.pairing()
+    stuck = RawSocket(bridge.port, timeout=30, receive_buffer=65536).ready(pairing.token)
+    stuck.read_until(stuck.send("session_start", {"agent": "a", "session_id": session_id, "working_directory": "/", "resume": False}))
+    reader = bridge.phone().ready()
+    reader.join(session_id)
+    before, slowest = bridge.memory(), 0.0
+    started = time.monotonic()
+    for number in range(24):
+        posted = time.monotonic()
+        bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": megabyte, "number": number}))
+        slowest = max(slowest, time.monotonic() - posted)
+    reader.wait_numbers(session_id, range(24), 30)
+    grown = bridge.memory() - before
+    while time.monotonic() - started < 42:  # the 30 s of D30, and some; its own heartbeats keep the client alive for D25
+        try:
+            stuck.frame(b"", PONG)
+        except OSError:
+            break
+        time.sleep(5)
+    stuck.socket.settimeout(20)
+    messages, code = stuck.until_closed()
+    stuck.close()
+    reader.close()
+    received = [message["payload"]["payload"]["number"] for message in messages if message["type"] == "agent_event"]
+    back = bridge.phone(pairing).ready()
+    back.collect(lambda: 23 in back.numbers(session_id), "the rest after the reconnect", 60)
+    again = back.numbers(session_id)
+    back.close()
+    return Outcome(time.monotonic() - started, messages, code, {"slowest": slowest, "received": received, "again": again, "grown": grown})
+
+
+SCENARIOS = {function.__name__: function for function in (silence, only_pongs, no_auth, heartbeat_proof, no_reader)}

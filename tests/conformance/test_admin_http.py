@@ -1,0 +1,89 @@
+"""POST /admin/reload-hooks (spec, Endpoints; D14, D49)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.conftest import HOOKS_CONFIG
+from tests.conformance.https import Response, assert_error, assert_now
+
+
+@pytest.fixture
+def config(shared: Bridge) -> Iterator[Path]:
+    path = Path(shared.settings["BRIDGE_HOOKS_CONFIG"])
+    yield path
+    path.write_text(json.dumps(HOOKS_CONFIG))
+
+
+def reload(bridge: Bridge) -> Response:
+    return bridge.https().post("/api/v1/admin/reload-hooks", token=bridge.admin_token)
+
+
+def entry(command: str = "true") -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": command, "timeout": 10}]}
+
+
+def test_a_reload(shared: Bridge, config: Path) -> None:
+    """Spec: 200 {reloaded, timestamp, active_hooks}."""
+    config.write_text(
+        json.dumps(
+            {
+                "Stop": [{"hooks": [{"type": "prompt", "prompt": "complete?", "timeout": 30}]}],
+                "PostToolUse": [{"matcher": "Bash|Edit", **entry()}, entry()],
+            }
+        )
+    )
+    answer = reload(shared)
+    assert answer.status == 200, answer
+    body = answer.json()
+    assert body["reloaded"] is True and sorted(body["active_hooks"]) == ["PostToolUse", "Stop"]
+    assert_now(body["timestamp"])
+
+
+def test_the_map_under_hooks(shared: Bridge, config: Path) -> None:
+    """D49: or has it under `hooks`; names that are none of the spec's are ignored."""
+    config.write_text(json.dumps({"hooks": {"SessionStart": [entry()], "SomethingElse": [entry()]}, "model": "x"}))
+    assert reload(shared).json()["active_hooks"] == ["SessionStart"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "not json",
+        "[]",
+        '{"Stop": 5}',
+        '{"Stop": [{"hooks": [{"type": "dance"}]}]}',
+        '{"Stop": [{"hooks": [{"type": "command"}]}]}',
+        '{"Stop": [{"hooks": {}}]}',
+    ],
+)
+def test_an_invalid_configuration(shared: Bridge, config: Path, content: str) -> None:
+    """D49: 400 HOOK_INVALID_PAYLOAD with the place; the bridge goes on."""
+    config.write_text(content)
+    body = assert_error(reload(shared), 400, "HOOK_INVALID_PAYLOAD")
+    if content.startswith("{"):
+        assert "Stop" in json.dumps(body), "the place is named"
+    config.write_text(json.dumps(HOOKS_CONFIG))
+    assert reload(shared).json()["active_hooks"] == ["PreToolUse"]
+
+
+def test_commands_are_never_run(shared: Bridge, config: Path, tmp_path: Path) -> None:
+    """D49: the bridge never runs them."""
+    config.write_text(json.dumps({"PreToolUse": [entry(f"touch {tmp_path}/ran")]}))
+    assert reload(shared).status == 200
+    assert not (tmp_path / "ran").exists()
+
+
+def test_who_may(shared: Bridge) -> None:
+    """D14: the admin token alone."""
+    https = shared.https()
+    assert_error(https.post("/api/v1/admin/reload-hooks"), 401, "AUTH_INVALID_TOKEN")
+    for token in (shared.hook_token, shared.device_token()):
+        assert_error(https.post("/api/v1/admin/reload-hooks", token=token), 403, "AUTH_INSUFFICIENT_SCOPE")
+    assert_error(https.get("/api/v1/admin/reload-hooks", token=shared.admin_token), 405, "METHOD_NOT_ALLOWED")

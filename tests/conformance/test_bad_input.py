@@ -1,0 +1,300 @@
+"""Bodies that nobody should send (spec, Errors; D8, D9): a clear error, nothing half stored, the server lives on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Response, assert_error, strict_json
+from tests.conformance.phone import Phone
+from tests.conformance.samples import hook, new_session, now, prompt
+
+MIB = 1024 * 1024
+
+
+def valid_text(session_id: str, payload: str) -> str:
+    """A UserPromptSubmit whose payload is the given JSON text."""
+    return f'{{"event": "UserPromptSubmit", "timestamp": "{now()}", "session_id": {json.dumps(session_id)}, "payload": {payload}}}'
+
+
+def nested(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+def post_raw(bridge: Bridge, body: str | bytes, path: str = "/api/v1/hooks/event") -> Response:
+    return bridge.https().post(path, token=bridge.hook_token, body=body.encode() if isinstance(body, str) else body)
+
+
+@pytest.fixture(autouse=True)
+def lives_on(shared: Bridge) -> Iterator[None]:
+    """After each test here the shared bridge still takes and stores an event."""
+    yield
+    session_id = new_session()
+    shared.accept(prompt(session_id, 1))
+    assert shared.knows(session_id)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/api/v1/hooks/batch"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"not json",
+        b"{",
+        b'{"event": "Stop"',
+        b"[]",
+        b"null",
+        b"true",
+        b"5",
+        b'"text"',
+        b"{'event': 'Stop'}",
+        b'{"a": 1} {"b": 2}',
+        b"\xff\xfe{}",
+        b'{"event": "Stop\xff"}',
+        b"\x00",
+        b'{"x": NaN}',
+        b'{"x": Infinity}',
+        b'{"x": -Infinity}',
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"[[[]]]",
+        b"\x1f\x8b\x08\x00",
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+def test_what_is_no_json_object(shared: Bridge, path: str, body: bytes) -> None:
+    """D8: a body that is not JSON (NaN and Infinity are not, nor nesting over 100) or not an object: 400 HOOK_INVALID_PAYLOAD."""
+    assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_constants_inside(shared: Bridge, sid: str, constant: str) -> None:
+    """D8: also deep inside an otherwise valid event."""
+    assert_error(post_raw(shared, valid_text(sid, f'{{"x": [{{"y": {constant}}}]}}')), 400, "HOOK_INVALID_PAYLOAD")
+    assert not shared.knows(sid)
+
+
+def test_nesting(shared: Bridge, sid: str) -> None:
+    """D8: nesting over 100 is refused, well under it is not."""
+    assert post_raw(shared, valid_text(sid, nested(90))).status == 200
+    deep = new_session()
+    for depth in (102, 1000, 100_000):
+        assert_error(post_raw(shared, valid_text(deep, nested(depth))), 400, "HOOK_INVALID_PAYLOAD")
+    assert not shared.knows(deep)
+
+
+ODD_STRINGS = [
+    '"nul \\u0000 inside"',
+    '"\\ud800"',
+    '"\\udc00\\ud800"',
+    '"\\uffff\\ufffe"',
+    '"\\u202e\\u2028\\u0085"',
+    '"' + "x" * 100_000 + '"',
+]
+ODD_VALUES = [
+    *ODD_STRINGS,
+    '{"\\u0000": 1}',
+    '{"\\ud83d": 1}',
+    "1e400",
+    "-1e400",
+    "1" * 5000,
+    "-" + "9" * 400,
+    "1e-400",
+    "0.1" + "0" * 500,
+    str(2**63),
+    str(2**64 + 1),
+    "1E+2",
+    "-0",
+]
+
+
+def refused_or_delivered(bridge: Bridge, device: Phone, body: str, session_id: str) -> None:
+    """Either a clear 400 and nothing stored, or 200 and the event arrives as it was sent, in valid JSON."""
+    device.ready()
+    device.close()
+    answer = post_raw(bridge, body)
+    if answer.status != 200:
+        assert_error(answer, 400)
+        assert not bridge.knows(session_id)
+        return
+    sent = strict_json(body)
+    bridge.accept(prompt(sent["session_id"], "after"))
+    device.ready()
+    device.collect(lambda: "after" in device.numbers(sent["session_id"]), "the event after it")
+    events = [event["payload"] for event in device.events(sent["session_id"])]
+    assert len(events) == 2, "an accepted event is delivered"
+    assert events[0]["payload"] == sent["payload"] and events[0]["session_id"] == sent["session_id"]
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("text", ODD_VALUES, ids=lambda text: text[:18])
+def test_odd_values(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
+    """Issue, bad input: NULs, lone surrogates, huge numbers, in a payload."""
+    refused_or_delivered(bridge, device, valid_text(sid, f'{{"prompt": "p", "odd": {text}}}'), sid)
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("text", ODD_STRINGS, ids=lambda text: text[:18])
+def test_odd_session_ids(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
+    """Issue, bad input: NULs, lone surrogates, a length of 100,000, in a session id."""
+    refused_or_delivered(bridge, device, valid_text(sid, "{}").replace(json.dumps(sid), f'"{sid}{text[1:]}'), sid)
+
+
+def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
+    """One reading of a body: what was validated is what is stored."""
+    body = f'{{"event": "Nope", "event": "Stop", "timestamp": "{now()}", "session_id": "", "session_id": "{sid}", "payload": {{}}}}'
+    answer = post_raw(shared, body)
+    assert answer.status in (200, 400)
+    assert shared.knows(sid) is (answer.status == 200)
+
+
+@pytest.mark.parametrize("character", ["x", "ä", "\u4f1a", "\U0001f600", '"', "\n"], ids=["ascii", "umlaut", "cjk", "emoji", "quote", "newline"])
+def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, character: str) -> None:
+    """Spec: max_message_size_mb 10; D26: an event of 9 MB is taken and arrives whole, in whatever characters."""
+    shared.watch(phone, sid)
+    text = character * (9 * MIB // len(json.dumps(character, ensure_ascii=False).encode()[1:-1]))
+    body = json.dumps(hook("UserPromptSubmit", sid, {"prompt": text, "number": 9}), ensure_ascii=False).encode()
+    answer = post_raw(shared, body)
+    assert answer.status == 200, answer
+    (event,) = phone.wait_numbers(sid, [9], 30)
+    assert event["payload"]["payload"]["prompt"] == text
+
+
+def test_what_just_fits_arrives_too(shared: Bridge, sid: str, phone: Phone) -> None:
+    """D26: a body right under the limit, which its envelope makes longer, is refused or delivered, and what follows it comes in any case."""
+    shared.watch(phone, sid)
+    body = json.dumps(prompt(sid, 1, padding="")).encode()
+    answer = post_raw(shared, body.replace(b'"padding": ""', b'"padding": "' + b"x" * (10 * MIB - len(body) - 1) + b'"'))
+    shared.accept(prompt(sid, 2))
+    if answer.status == 200:
+        phone.wait_numbers(sid, [1, 2], 30)
+    else:
+        assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
+        phone.wait_numbers(sid, [2], 30)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/api/v1/hooks/batch", "/hooks/event"])
+def test_eleven_megabytes_are_not(shared: Bridge, sid: str, path: str) -> None:
+    """D9: 413 PAYLOAD_TOO_LARGE reaches a client that sends everything before it reads."""
+    answer = post_raw(shared, valid_text(sid, '{"x": "' + "x" * (11 * MIB) + '"}'), path)
+    assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
+    assert not shared.knows(sid)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/admin/reload-hooks", "/api/v1/nope", "/pair"])
+def test_large_bodies_elsewhere(shared: Bridge, path: str) -> None:
+    """D9: the cap stands before any view: other paths, without a token, do not buffer it either."""
+    answer = shared.https().post(path, body=b"x" * (11 * MIB))
+    assert_error(answer, (401, 404, 405, 413))
+
+
+class Flood:
+    """A request whose body is far larger than the limit, sent until an answer comes."""
+
+    def __init__(self, bridge: Bridge, *, chunked: bool, total: int) -> None:
+        connection = bridge.https().open()
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        self.socket, self.connection, self.chunked, self.total = connection.sock, connection, chunked, total
+        length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
+        self.socket.sendall(
+            (
+                f"POST /api/v1/hooks/event HTTP/1.1\r\nHost: 127.0.0.1:{bridge.port}\r\nAuthorization: Bearer {bridge.hook_token}\r\n"
+                f"Content-Type: application/json\r\n{length}\r\n\r\n"
+            ).encode()
+        )
+
+    def send_until_answered(self) -> tuple[int, Response]:
+        """Bytes sent, and the answer: read after every piece that an answer can have come by."""
+        piece = b'{"x": "' + b"x" * (256 * 1024)
+        framed = b"%x\r\n%s\r\n" % (len(piece), piece) if self.chunked else piece
+        sent, answer = 0, b""
+        self.socket.settimeout(20)
+        while sent < self.total:
+            try:
+                self.socket.sendall(framed)
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
+                break
+            sent += len(piece)
+            self.socket.settimeout(0.001)
+            try:
+                answer = self.socket.recv(65536)
+                break
+            except (TimeoutError, ssl.SSLWantReadError):
+                pass
+            finally:
+                self.socket.settimeout(20)
+        while b"\r\n\r\n" not in answer or len(answer.split(b"\r\n\r\n", 1)[1]) < _length(answer):
+            more = self.socket.recv(65536)
+            assert more, f"closed after {sent} bytes, before the answer was complete: {answer!r}"
+            answer += more
+        head, body = answer.split(b"\r\n\r\n", 1)
+        lines = head.decode().split("\r\n")
+        headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
+        return sent, Response(int(lines[0].split()[1]), headers, body)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _length(answer: bytes) -> int:
+    for line in answer.split(b"\r\n\r\n", 1)[0].split(b"\r\n"):
+        if line.lower().startswith(b"content-length:"):
+            return int(line.split(b":")[1])
+    return 0
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_300_megabytes(public: Bridge, chunked: bool) -> None:
+    """Issue, bad input; D9: the 413 reaches a client that is still sending, long before the end, and the body is never held in memory."""
+    before = public.memory()
+    flood = Flood(public, chunked=chunked, total=300 * MIB)
+    try:
+        sent, answer = flood.send_until_answered()
+    finally:
+        flood.close()
+    assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
+    assert sent < 150 * MIB, "refused while it was being sent"
+    assert public.memory() - before < 60 * MIB
+
+
+def test_a_body_that_never_ends_holds_nobody_up(shared: Bridge, sid: str) -> None:
+    """A client that promises a body and sends none blocks no other."""
+    hanging = []
+    for _ in range(10):
+        connection = shared.https().open()
+        connection.putrequest("POST", "/api/v1/hooks/event")
+        connection.putheader("Content-Length", "1000")
+        connection.putheader("Authorization", f"Bearer {shared.hook_token}")
+        connection.endheaders()
+        hanging.append(connection)
+    started = time.monotonic()
+    shared.accept(prompt(sid, 1))
+    assert time.monotonic() - started < 5
+    for connection in hanging:
+        connection.close()
+    assert shared.session(sid)["hook_count"] == 1
+
+
+def test_a_body_cut_short_is_not_stored(shared: Bridge, sid: str) -> None:
+    """Nothing half stored: the connection breaks in the middle of an otherwise complete event."""
+    body = json.dumps(prompt(sid, 1)).encode()
+    connection: http.client.HTTPConnection = shared.https().open()
+    connection.putrequest("POST", "/api/v1/hooks/event")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body) + 10))
+    connection.putheader("Authorization", f"Bearer {shared.hook_token}")
+    connection.endheaders()
+    connection.send(body)
+    assert connection.sock is not None
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    shared.accept(prompt(new_session(), 1))
+    assert not shared.knows(sid)

@@ -1,0 +1,147 @@
+"""Cursors (D21, D27): what notification_ack moves, in whatever order it comes, and what it does not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.delivery import away, back, nothing_more
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_id, new_session, prompt
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+def test_unacknowledged_is_sent_again(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: at least once, with the same id, in order; acknowledged, never again."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(prompt(sid, 1), prompt(sid, 2))
+    first = back(device, sid, [1, 2])
+    device.close()
+    second = back(device, sid, [1, 2])
+    assert [event["id"] for event in first] == [event["id"] for event in second]
+    device.ack(*second)
+    device.close()
+    device.ready()
+    nothing_more(bridge, device, sid, [])
+
+
+def test_live_events_are_sent_again_too(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: what went into a socket that died is not lost."""
+    bridge.accept(prompt(sid, 0))
+    device.ready()
+    device.join(sid)
+    bridge.accept(prompt(sid, 1))
+    live = device.wait_numbers(sid, [1])
+    device.vanish()
+    bridge.accept(prompt(sid, 2))
+    assert back(device, sid, [1, 2])[0]["id"] == live[0]["id"]
+
+
+def test_only_the_third_of_three(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: the cursor moves over a row when it and all earlier rows of that feed sent to this device are acknowledged."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
+    events = back(device, sid, [1, 2, 3])
+    device.ack(events[2])
+    device.close()
+    events = back(device, sid, [1, 2, 3])
+    device.ack(events[2])
+    device.ack(events[0])
+    device.close()
+    events = back(device, sid, [2, 3])
+    device.ack(events[1])
+    device.ack(events[0])
+    device.close()
+    device.ready()
+    nothing_more(bridge, device, sid, [])
+
+
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1)])
+def test_acks_in_any_order(bridge: Bridge, sid: str, device: Phone, order: tuple[int, ...]) -> None:
+    """D27: when all three are acknowledged on one connection, whatever the order, none comes again."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
+    events = back(device, sid, [1, 2, 3])
+    for index in order:
+        device.ack(events[index])
+    device.close()
+    device.ready()
+    nothing_more(bridge, device, sid, [])
+
+
+def test_acks_in_one_message_backwards(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: notification_ids is a set: order and repetition inside it do not matter, unknown ids are ignored."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in range(1, 21)])
+    events = back(device, sid, list(range(1, 21)))
+    ids = [event["id"] for event in events] * 2 + [new_id(), "unknown", ""]
+    random.Random(7).shuffle(ids)
+    device.ack(*ids)
+    device.ack(*ids)
+    device.close()
+    device.ready()
+    nothing_more(bridge, device, sid, [])
+
+
+def test_a_partial_ack(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: the cursor stands after the acknowledged beginning."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in range(1, 7)])
+    events = back(device, sid, list(range(1, 7)))
+    device.ack(*events[:3], events[4])
+    device.close()
+    assert [event["payload"]["payload"]["number"] for event in back(device, sid, [4, 5, 6])] == [4, 5, 6]
+
+
+def test_acks_before_ready(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D21: notification_ack is allowed before ready (the backlog comes before)."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(prompt(sid, 1))
+    device.connect()
+    device.auth()
+    device.ack(*device.wait_numbers(sid, [1]))
+    device.close()
+    device.ready()
+    nothing_more(bridge, device, sid, [])
+
+
+def test_acks_of_one_session_move_no_other(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: each device has its own position in each feed."""
+    other = new_session()
+    bridge.accept(prompt(sid, 0), prompt(other, 0))
+    away(device)
+    bridge.accept(prompt(sid, 1), prompt(other, 1), prompt(sid, 2), prompt(other, 2))
+    device.ready()
+    device.collect(lambda: len(device.events(sid)) == len(device.events(other)) == 2, "both sessions' events")
+    device.ack(*device.events(other))
+    device.close()
+    device.ready()
+    device.wait_numbers(sid, [1, 2])
+    nothing_more(bridge, device, other, [])
+
+
+def test_acks_of_one_device_move_no_other(bridge: Bridge, sid: str) -> None:
+    """D27: the rows have the same ids on both devices; one's receipt says nothing of the other's."""
+    bridge.accept(prompt(sid, 0))
+    first, second = bridge.phone(), bridge.phone()
+    away(first)
+    away(second)
+    bridge.accept(prompt(sid, 1), prompt(sid, 2))
+    first.ready()
+    first.ack(*first.wait_numbers(sid, [1, 2]))
+    first.close()
+    second.ready()
+    second.wait_numbers(sid, [1, 2])
+    second.close()
+    first.ready()
+    nothing_more(bridge, first, sid, [])
+    first.close()

@@ -1,0 +1,293 @@
+"""Pairing, binding, scopes in time, revoking (spec, Authentication; D14, D15, D23, D43)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.bridge import Bridge, Pairing, eventually
+from tests.conformance.https import assert_error, parse_time, spki_pin
+from tests.conformance.phone import Closed, Phone
+from tests.conformance.samples import new_id, prompt
+
+
+def refused(phone: Phone, **auth: object) -> bool:
+    """Whether a fresh connection's auth is AUTH_FAILED (and closed with 4401)."""
+    phone.connect()
+    answer = phone.auth(**auth)
+    if answer["type"] == "connection_ack":
+        phone.close()
+        return False
+    if answer["payload"]["code"] == "PROTO_INVALID_MESSAGE":  # what is no device_id at all
+        phone.close()
+        return True
+    assert answer["payload"]["code"] == "AUTH_FAILED" and phone.wait_closed() == 4401, answer
+    return True
+
+
+def unusable_over_http(bridge: Bridge, token: str) -> bool:
+    answer = bridge.get("/api/v1/sessions", token)
+    if answer.status == 200:
+        return False
+    assert_error(answer, 401, "AUTH_INVALID_TOKEN")
+    return True
+
+
+def wait_past(moment: str) -> None:
+    """Until the clock is past a moment that the bridge named."""
+    while datetime.now(UTC) <= parse_time(moment):
+        time.sleep(0.05)
+
+
+def certificate(bridge: Bridge) -> bytes:
+    connection = bridge.https().open()
+    assert isinstance(connection.sock, ssl.SSLSocket)
+    found = connection.sock.getpeercert(binary_form=True)
+    connection.close()
+    assert found is not None
+    return found
+
+
+def test_the_pairing(shared: Bridge) -> None:
+    """D43: {v, name, url, token, pin, fingerprint, expires_at}; pin: SHA-256 of the SPKI, fingerprint: of the certificate, both in hex; D15: 10 minutes."""
+    name = f"pixel-{new_id()[:8]}"
+    pairing = shared.mint("--name", name)
+    assert pairing.v == 1 and pairing.name == name
+    assert pairing.url == f"wss://127.0.0.1:{shared.port}/api/v1/ws"
+    found = certificate(shared)
+    assert pairing.pin.lower() == spki_pin(found)
+    assert re.sub("[^0-9a-f]", "", pairing.fingerprint.lower()) == hashlib.sha256(found).hexdigest()
+    ttl = parse_time(pairing.expires_at) - datetime.now(UTC)
+    assert timedelta(minutes=9) < ttl <= timedelta(minutes=10)
+
+
+def test_tokens_are_long_and_recognisable(shared: Bridge) -> None:
+    """D15: at least 256 random bits and a recognisable prefix."""
+    tokens = [shared.pairing().token for _ in range(8)]
+    assert len(set(tokens)) == 8
+    prefix = tokens[0][: next(index for index in range(len(tokens[0])) if len({token[index] for token in tokens}) > 1)]
+    assert len(prefix) >= 2
+    assert all(len(token) - len(prefix) >= 43 for token in tokens), "43 characters of base64 are 256 bits (hex has more)"
+
+
+def test_tokens_are_not_stored(shared: Bridge) -> None:
+    """D15: only as a hash: no file in the data directory has them, before and after use. D45: directory 0700, secrets 0600."""
+    pairing = shared.pairing()
+    phone = shared.phone(pairing).ready()
+    files = [path for path in shared.data.rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        assert pairing.token.encode() not in path.read_bytes(), path
+    phone.close()
+    assert shared.data.stat().st_mode & 0o777 == 0o700
+    for path in files:
+        if b"PRIVATE KEY" in path.read_bytes():
+            assert path.stat().st_mode & 0o777 == 0o600, path
+
+
+def test_the_log_names_no_token(shared: Bridge) -> None:
+    """D15, D45: what the server prints does not give tokens away."""
+    pairing = shared.pairing()
+    shared.phone(pairing).ready().close()
+    shared.get(f"/api/v1/health?token={pairing.token[:12]}", pairing.token)
+    text = shared.log.read_text(errors="replace")
+    for token in (pairing.token, shared.hook_token, shared.admin_token):
+        assert token not in text
+
+
+def test_the_first_device_id_binds(shared: Bridge) -> None:
+    """D15: its first auth with a device_id binds it; another device_id, or none, is AUTH_FAILED."""
+    pairing = shared.pairing()
+    assert not refused(shared.phone(pairing, device_id="device-A"))
+    assert refused(shared.phone(pairing, device_id="device-B"))
+    assert refused(shared.phone(pairing))
+    assert refused(shared.phone(pairing, device_id=""))
+    assert refused(shared.phone(pairing, device_id="device-a"))
+    assert not refused(shared.phone(pairing, device_id="device-A"))
+
+
+def test_unbound_until_a_device_id_comes(shared: Bridge) -> None:
+    """D15: a token that was never given one stays unbound."""
+    pairing = shared.pairing()
+    for _ in range(2):
+        assert not refused(shared.phone(pairing))
+    assert not refused(shared.phone(pairing, device_id="late"))
+    assert refused(shared.phone(pairing))
+    assert refused(shared.phone(pairing, device_id="other"))
+
+
+def test_a_refused_thief_does_not_disturb(shared: Bridge) -> None:
+    """D15, D23: somebody with the token but another device_id does not replace the live connection."""
+    pairing = shared.pairing()
+    owner = shared.phone(pairing, device_id="mine").ready()
+    assert refused(shared.phone(pairing, device_id="stolen"))
+    owner.ping()
+    owner.close()
+
+
+@pytest.mark.parametrize("device_id", ["mine", None])
+def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone, device_id: str | None) -> None:
+    """D15: to all other devices, an agent_notification without session (D13: notification_id is the envelope's id); once."""
+    pairing = shared.pairing()
+    name = pairing.name
+    other = shared.phone(pairing, device_id=device_id).ready()
+    message = phone.until(lambda message: message["type"] == "notification" and name in str(message["payload"]), "the announcement")
+    payload = message["payload"]
+    assert payload["notification_type"] == "agent_notification" and payload["notification_id"] == message["id"] and payload["title"] and payload["body"]
+    assert payload.get("session_id") is None and payload["priority"] in ("low", "normal", "high") and isinstance(payload["data"], dict)
+    other.close()
+    other.ready()
+    shared.fence(phone, other)
+    assert sum(name in str(message["payload"]) for message in phone.messages if message["type"] == "notification") == 1
+    assert not [message for message in other.messages if message["type"] == "notification" and name in str(message["payload"])], "not to itself"
+    other.close()
+
+
+def test_a_token_not_used_in_time_is_void(shared: Bridge) -> None:
+    """D15: a minted token must be used within --ttl, else it is void, on both ways in."""
+    late, used, claimed = shared.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "3s") for _ in range(3)])
+    assert shared.get("/api/v1/health", used.token).status == 200, "D15: HTTP counts as its first use"
+    assert not refused(shared.phone(claimed, device_id="in-time"))
+    wait_past(late.expires_at)
+    assert refused(shared.phone(late))
+    assert unusable_over_http(shared, late.token)
+    assert not unusable_over_http(shared, used.token)
+    assert not refused(shared.phone(used, device_id="binds-now")), "HTTP binds nothing"
+    assert refused(shared.phone(used, device_id="somebody-else"))
+    assert not refused(shared.phone(claimed, device_id="in-time"))
+
+
+def test_a_lifetime(shared: Bridge) -> None:
+    """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is invalid."""
+    started = time.monotonic()
+    pairing = shared.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "3s")
+    phone = shared.phone(pairing)
+    assert not refused(phone)
+    eventually(lambda: unusable_over_http(shared, pairing.token), 30)
+    assert time.monotonic() - started >= 2.5
+    assert refused(phone)
+
+
+def test_listing_and_revoking(shared: Bridge) -> None:
+    """D43, D15: revoke_device by name closes the live sockets within two seconds; the token opens nothing any more; others are left alone."""
+    pairing, other = shared.pairing(), shared.phone().ready()
+    phone = shared.phone(pairing, device_id="lost").ready()
+    listing = shared.manage("list_devices").stdout
+    assert pairing.name in listing and pairing.token not in listing
+    shared.manage("revoke_device", pairing.name)
+    revoked = time.monotonic()
+    code = phone.wait_closed(10)
+    assert time.monotonic() - revoked < 2.5 and code != 1000 and code != 1006
+    assert refused(shared.phone(pairing, device_id="lost"))
+    assert unusable_over_http(shared, pairing.token)
+    other.ping()
+    other.close()
+
+
+def test_revoking_what_was_never_used(shared: Bridge) -> None:
+    """D15: a minted token can be revoked before its first use."""
+    pairing = shared.pairing()
+    shared.manage("revoke_device", pairing.name)
+    assert refused(shared.phone(pairing)) and unusable_over_http(shared, pairing.token)
+
+
+def test_revoking_an_unknown_device(shared: Bridge) -> None:
+    """D43: it says so and fails."""
+    done = shared.manage("revoke_device", "no-such-device", check=False)
+    assert done.returncode != 0 and "no-such-device" in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
+    """D43: --device gives a paired device a new token and keeps its place in the log."""
+    first = shared.pairing()
+    phone = shared.phone(first, device_id="old-install").ready()
+    shared.accept(prompt(sid, 1))
+    phone.join(sid)
+    phone.ack(*phone.wait_numbers(sid, [1]))
+    shared.accept(prompt(sid, 2))
+    phone.ack(*phone.wait_numbers(sid, [1, 2]))
+    phone.close()
+    shared.accept(prompt(sid, 3))
+    second = shared.mint("--device", first.name)
+    assert second.token != first.token and second.name == first.name
+    renewed = shared.phone(second, device_id="new-install").ready()
+    shared.accept(prompt(sid, 4))
+    renewed.join(sid)
+    renewed.collect(lambda: 4 in renewed.numbers(sid), "event 4")
+    assert renewed.numbers(sid) == [3, 4]
+    renewed.close()
+    assert refused(shared.phone(first, device_id="old-install")), "the old token is replaced"
+
+
+def test_formats(shared: Bridge, tmp_path: Path) -> None:
+    """D43: terminal, png, svg, url, json, and --output; the link has everything after #."""
+    link = shared.manage("mint_pairing_qr", "--name", f"url-{new_id()[:8]}", "--format", "url").stdout.strip()
+    assert re.fullmatch(rf"https://127\.0\.0\.1:{shared.port}/pair#v=1&token=[^&]+&url=wss[^&]+&pin=[0-9a-f]{{64}}", link), link
+    for format_, start in (("png", b"\x89PNG"), ("svg", b"<")):
+        path = tmp_path / f"qr.{format_}"
+        shared.manage("mint_pairing_qr", "--name", f"qr-{new_id()[:8]}", "--format", format_, "--output", str(path))
+        assert path.read_bytes().startswith(start)
+        assert path.stat().st_mode & 0o077 == 0, "it is a secret"
+
+
+def test_the_page_of_the_link(shared: Bridge) -> None:
+    """D43: /pair opens without a token, under a CSP that lets nothing else run, is never cached nor sent on as referrer."""
+    page = shared.get("/pair")
+    assert page.status == 200 and page.headers["content-type"].startswith("text/html")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe-inline" not in policy.split("script-src", 1)[-1].split(";")[0] and "unsafe-eval" not in policy
+    assert b"http://" not in page.body.replace(b"http://www.w3.org", b"") and b'src="https://' not in page.body
+
+
+def test_a_pin_that_does_not_match_is_noticed(shared: Bridge) -> None:
+    """The tests' own client checks the pin; without this every other test would prove less."""
+    pairing = shared.pairing()
+    wrong = Pairing(**(pairing.__dict__ | {"pin": "0" * 64}))
+    with pytest.raises(AssertionError, match="key is not the one"):
+        shared.phone(wrong).connect()
+
+
+def test_newer_connection_replaces_older(shared: Bridge) -> None:
+    """D23: error CONN_REPLACED, not recoverable, then close 4409; the newer one works."""
+    pairing = shared.pairing()
+    older = shared.phone(pairing).ready()
+    newer = shared.phone(pairing).ready()
+    error = older.expect("error", code="CONN_REPLACED")
+    assert error["payload"]["recoverable"] is False
+    assert older.wait_closed() == 4409
+    newer.ping()
+    newer.close()
+
+
+def test_an_unauthenticated_connection_replaces_nothing(shared: Bridge) -> None:
+    """D23: only authenticated connections count."""
+    pairing = shared.pairing()
+    phone = shared.phone(pairing).ready()
+    other = shared.phone(pairing)
+    other.connect(headers={"Authorization": f"Bearer {pairing.token}"})
+    shared.fence(phone)
+    other.close()
+    phone.ping()
+    phone.close()
+
+
+def test_many_replacements(shared: Bridge, sid: str) -> None:
+    """D23: a phone on a flickering network: the last connection stands, and it alone gets events."""
+    pairing = shared.pairing()
+    shared.accept(prompt(sid, 0))
+    phones = [shared.phone(pairing).ready() for _ in range(6)]
+    phones[-1].join(sid)
+    shared.accept(prompt(sid, 1))
+    phones[-1].wait_numbers(sid, [1])
+    for older in phones[:-1]:
+        assert older.wait_closed() == 4409
+        assert older.events(sid) == []
+    with pytest.raises(Closed):
+        phones[0].receive()
+    phones[-1].close()

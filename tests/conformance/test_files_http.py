@@ -1,0 +1,275 @@
+"""GET /files/tree and GET /files/content (spec, Endpoints and File resources; D12, D14, D45)."""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Response, assert_error, assert_now
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def place(shared: Bridge) -> Path:
+    """A directory of this test alone, inside the first allowed root."""
+    directory = shared.root / f"place-{uuid.uuid4().hex[:8]}"
+    directory.mkdir()
+    return directory
+
+
+def ask(bridge: Bridge, what: str, path: object = None, **query: object) -> Response:
+    query_string = "&".join(f"{name}={quote(os.fsencode(str(value)), safe='')}" for name, value in ({"path": path} | query).items() if value is not None)
+    return bridge.get(f"/api/v1/files/{what}?{query_string}", bridge.admin_token)
+
+
+def tree(bridge: Bridge, path: object = None, **query: object) -> dict[str, Any]:
+    answer = ask(bridge, "tree", path, **query)
+    assert answer.status == 200, answer
+    return dict(answer.json())
+
+
+def named(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in entries}
+
+
+def test_a_tree(shared: Bridge, place: Path) -> None:
+    """Spec: {path, entries}; name, type, size and modified_at for files, children for directories."""
+    (place / "src").mkdir()
+    (place / "src" / "main.py").write_text("print(1)\n")
+    (place / "ünïcode.txt").write_text("x")
+    body = tree(shared, place)
+    assert isinstance(body["path"], str)
+    entries = named(body["entries"])
+    assert set(entries) == {"src", "ünïcode.txt"}
+    assert entries["src"]["type"] == "directory" and entries["ünïcode.txt"]["type"] == "file" and entries["ünïcode.txt"]["size"] == 1
+    (child,) = entries["src"]["children"]
+    assert (child["name"], child["type"], child["size"]) == ("main.py", "file", 9)
+    assert_now(child["modified_at"], 600)
+    assert "children" not in entries["ünïcode.txt"] or entries["ünïcode.txt"]["children"] is None
+
+
+def depth_of(entries: list[dict[str, Any]]) -> int:
+    return 1 + max((depth_of(entry["children"]) for entry in entries if entry.get("children")), default=0) if entries else 0
+
+
+@pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5), (20, 6)])
+def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> None:
+    """Spec: depth, default 3."""
+    (place / "1" / "2" / "3" / "4" / "5" / "6").mkdir(parents=True)
+    assert depth_of(tree(shared, place, depth=depth)["entries"]) == levels
+
+
+@pytest.mark.parametrize("depth", ["-1", "x", "1e400", "NaN", "99999999999999999999x", "\x00"])
+def test_bad_depth(shared: Bridge, place: Path, depth: str) -> None:
+    """D12: bad depth: 400 FILE_INVALID_PATH."""
+    assert_error(ask(shared, "tree", place, depth=depth), 400, "FILE_INVALID_PATH")
+
+
+def test_relative_paths_start_at_the_first_root(shared: Bridge, place: Path) -> None:
+    """Spec: tree takes absolute or relative; D12: relative to the first allowed root."""
+    (place / "a.txt").write_text("a")
+    assert set(named(tree(shared, place.name)["entries"])) == {"a.txt"}
+    assert place.name in named(tree(shared, ".", depth=1)["entries"])
+    assert ask(shared, "content", f"{place.name}/a.txt").json()["content"] == "a"
+
+
+def test_content(shared: Bridge, place: Path) -> None:
+    """Spec: {path, content, size, encoding, modified_at}."""
+    text = "línea 1\r\nline 2\n\ttab\u2028end"
+    (place / "text.md").write_bytes(text.encode())
+    answer = ask(shared, "content", place / "text.md")
+    assert answer.status == 200, answer
+    body = answer.json()
+    assert body["content"] == text and body["size"] == len(text.encode()) and body["encoding"] == "utf-8"
+    assert isinstance(body["path"], str) and body["path"].endswith("text.md")
+    assert_now(body["modified_at"], 600)
+
+
+def test_empty_content(shared: Bridge, place: Path) -> None:
+    """An empty file is a file."""
+    (place / "empty").touch()
+    body = ask(shared, "content", place / "empty").json()
+    assert body["content"] == "" and body["size"] == 0
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(range(256)), b"\x00text", "caf\xe9".encode("latin-1"), b"\xed\xa0\x80"], ids=["all-bytes", "nul", "latin-1", "surrogate"]
+)
+def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
+    """Spec, Versioning 4: binary is base64; it comes back byte for byte."""
+    (place / "blob").write_bytes(data)
+    body = ask(shared, "content", place / "blob").json()
+    assert body["size"] == len(data)
+    got = base64.b64decode(body["content"], validate=True) if body["encoding"] == "base64" else body["content"].encode()
+    assert got == data
+
+
+def test_size_limit(shared: Bridge, place: Path) -> None:
+    """D12: larger than max_message_size_mb: 413 FILE_TOO_LARGE."""
+    with (place / "large").open("wb") as sparse:
+        sparse.truncate(10 * MIB + 1)
+    assert_error(ask(shared, "content", place / "large"), 413, "FILE_TOO_LARGE")
+    (place / "medium").write_bytes(b"m" * (4 * MIB))
+    assert ask(shared, "content", place / "medium").json()["size"] == 4 * MIB
+
+
+@pytest.mark.parametrize("what", ["tree", "content"])
+@pytest.mark.parametrize("path", [None, "", "a\x00b", "\x00"], ids=["missing", "empty", "nul-inside", "nul"])
+def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
+    """D12: missing parameter or bad path: 400 FILE_INVALID_PATH."""
+    assert_error(ask(shared, what, path), 400, "FILE_INVALID_PATH")
+
+
+@pytest.mark.parametrize("what", ["tree", "content"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/etc",
+        "/etc/passwd",
+        "/etc/shadow",
+        "/proc/self/environ",
+        "/nonexistent/x",
+        "../outside",
+        "/etc/../etc/passwd",
+        "//etc/passwd",
+        "../../../../../../etc/passwd",
+        "./../x",
+    ],
+)
+def test_outside(shared: Bridge, what: str, path: str) -> None:
+    """D12: outside every allowed root: 403 FILE_ACCESS_DENIED, whether it exists or not."""
+    assert_error(ask(shared, what, path), 403, "FILE_ACCESS_DENIED")
+
+
+@pytest.mark.parametrize("what", ["tree", "content"])
+def test_out_through_a_directory_that_exists(shared: Bridge, place: Path, what: str) -> None:
+    """D12: down and up again is outside all the same; down and up inside is not."""
+    assert_error(ask(shared, what, f"{place.name}/../../outside"), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, what, f"{place}/../../{shared.data.name}"), 403, "FILE_ACCESS_DENIED")
+
+
+def test_a_neighbour_with_the_same_beginning(shared: Bridge) -> None:
+    """D12: a root is a directory, not a prefix of names."""
+    neighbour = shared.root.with_name(shared.root.name + "-private")
+    neighbour.mkdir(exist_ok=True)
+    (neighbour / "secret").write_text("s")
+    assert_error(ask(shared, "content", neighbour / "secret"), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, "content", f"../{neighbour.name}/secret"), 403, "FILE_ACCESS_DENIED")
+
+
+@pytest.mark.parametrize("what", ["tree", "content"])
+def test_not_there(shared: Bridge, place: Path, what: str) -> None:
+    """D12: 404 FILE_NOT_FOUND."""
+    assert_error(ask(shared, what, place / "missing"), 404, "FILE_NOT_FOUND")
+    (place / "file").touch()
+    assert_error(ask(shared, what, place / "file" / "below"), (400, 404))
+    assert_error(ask(shared, what, place / ("n" * 5000)), (400, 404))
+    assert_error(ask(shared, what, f"{place}{'/d' * 3000}"), (400, 404))
+
+
+def test_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
+    """D12: links are followed only while they stay inside."""
+    (tmp_path / "secret").write_text("secret")
+    (place / "real").mkdir()
+    (place / "real" / "inside.txt").write_text("inside")
+    (place / "good").symlink_to(place / "real" / "inside.txt")
+    (place / "good-dir").symlink_to("real")
+    (place / "bad").symlink_to(tmp_path / "secret")
+    (place / "bad-dir").symlink_to(tmp_path)
+    (place / "chain").symlink_to("bad")
+    (place / "loop").symlink_to("loop")
+    (place / "dangling").symlink_to("nowhere")
+    assert ask(shared, "content", place / "good").json()["content"] == "inside"
+    assert ask(shared, "content", place / "good-dir" / "inside.txt").json()["content"] == "inside"
+    for path in ("bad", "bad-dir/secret", "chain"):
+        assert_error(ask(shared, "content", place / path), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, "tree", place / "bad-dir"), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, "content", place / "loop"), (400, 403, 404))
+    assert_error(ask(shared, "content", place / "dangling"), 404, "FILE_NOT_FOUND")
+
+
+def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
+    """D12: what lies behind a link to the outside is not listed; a loop ends."""
+    (tmp_path / "secret-name").write_text("1234567")
+    (place / "out").symlink_to(tmp_path)
+    (place / "out-file").symlink_to(tmp_path / "secret-name")
+    (place / "self").symlink_to(".")
+    answer = ask(shared, "tree", place, depth=15)
+    assert answer.status == 200 and b"secret-name" not in answer.body
+    assert named(answer.json()["entries"]).get("out-file", {}).get("size") != 7
+    assert len(answer.body) < 100_000
+
+
+def test_special_files(shared: Bridge, place: Path) -> None:
+    """A pipe must not hang the bridge, in the tree neither; a directory has no content, a file no tree."""
+    os.mkfifo(place / "pipe")
+    (place / "file").write_text("x")
+    assert_error(ask(shared, "content", place / "pipe"), (400, 403, 404))
+    assert_error(ask(shared, "content", place), (400, 404))
+    assert_error(ask(shared, "tree", place / "file"), (400, 404))
+    assert "file" in named(tree(shared, place)["entries"])
+
+
+def test_names_that_are_not_utf8(shared: Bridge, place: Path) -> None:
+    """A file name of any bytes leaves the answer valid JSON in UTF-8."""
+    (Path(os.fsdecode(os.fsencode(place) + b"/b\xff\xfe"))).write_text("x")
+    (place / "new\nline").write_text("x")
+    body = tree(shared, place)
+    assert len(body["entries"]) == 2 and "new\nline" in named(body["entries"])
+
+
+def test_unreadable_directories(shared: Bridge, place: Path) -> None:
+    """An unreadable directory inside a tree does not take the whole tree away."""
+    (place / "closed").mkdir(mode=0o000)
+    (place / "open").mkdir()
+    try:
+        assert {"closed", "open"} <= set(named(tree(shared, place)["entries"]))
+    finally:
+        (place / "closed").chmod(0o700)
+
+
+@pytest.mark.parametrize("what", ["tree", "content"])
+def test_who_may(shared: Bridge, place: Path, what: str) -> None:
+    """D14: device and admin tokens."""
+    path = f"/api/v1/files/{what}?path={place.name}"
+    assert_error(shared.get(path), 401, "AUTH_INVALID_TOKEN")
+    assert_error(shared.get(path, shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
+    (place / "f").touch()
+    assert shared.get(f"/api/v1/files/{what}?path={place.name}{'/f' if what == 'content' else ''}", shared.device_token()).status == 200
+
+
+def test_the_data_directory_is_never_served(misconfigured: Bridge) -> None:
+    """D45: not by a file endpoint, whatever the roots: here a root holds it. Neither by name, nor by link, nor in a tree."""
+    data = misconfigured.data
+    assert data.is_dir() and str(data).startswith(misconfigured.settings["BRIDGE_ALLOWED_ROOTS"])
+    inside = list(data.rglob("*"))
+    assert inside
+    link = misconfigured.root / "link"
+    link.symlink_to(data)
+    for path in (data, link, *(path for path in inside[:10]), *(link / path.relative_to(data) for path in inside[:10])):
+        for what in ("tree", "content"):
+            assert_error(ask(misconfigured, what, path), 403, "FILE_ACCESS_DENIED")
+    answer = ask(misconfigured, "tree", misconfigured.directory, depth=10)
+    assert answer.status == 200
+    listed = named(answer.json()["entries"])
+    assert "allowed root" in listed, "the root itself is served"
+    assert not listed.get(data.name, {}).get("children"), listed[data.name]
+
+
+def test_the_second_root(make_bridge: Callable[..., Bridge], two_roots: tuple[Bridge, Path]) -> None:
+    """D44: several roots, `:` between; an absolute path may lie in any."""
+    bridge, second = two_roots
+    (second / "b.txt").write_text("b")
+    assert ask(bridge, "content", second / "b.txt").json()["content"] == "b"
+    assert_error(ask(bridge, "content", "b.txt"), 404, "FILE_NOT_FOUND")
+    assert_error(ask(bridge, "content", second.parent / "x"), 403, "FILE_ACCESS_DENIED")

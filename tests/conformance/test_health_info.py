@@ -1,0 +1,90 @@
+"""GET /health and GET /info (spec, Endpoints; D14)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.https import assert_error, assert_now
+from tests.conformance.phone import Phone
+
+SEMVER = re.compile(r"\d+\.\d+\.\d+")
+
+
+def test_health(shared: Bridge) -> None:
+    """Spec: the fields of the 200 body and their types."""
+    answer = shared.get("/api/v1/health", shared.hook_token)
+    assert answer.status == 200
+    body = answer.json()
+    assert body["status"] == "healthy" and body["connection_mode"] == "local_only"
+    for name in ("uptime_seconds", "active_sessions", "active_websockets"):
+        assert type(body[name]) is int and body[name] >= 0, name
+    assert set(body["system"]) >= {"platform", "runtime_version", "memory_mb"}
+    assert isinstance(body["system"]["platform"], str) and isinstance(body["system"]["runtime_version"], str)
+    assert 10 < body["system"]["memory_mb"] < 2000
+    assert SEMVER.match(body["version"])
+    assert_now(body["timestamp"])
+
+
+def test_uptime_counts(shared: Bridge) -> None:
+    """Spec: uptime_seconds."""
+    first = shared.get("/api/v1/health", shared.hook_token).json()["uptime_seconds"]
+    eventually(lambda: shared.get("/api/v1/health", shared.hook_token).json()["uptime_seconds"] > first, 5)
+
+
+def test_websockets_are_counted(shared: Bridge) -> None:
+    """Spec: active_websockets. Other tests' sockets may come and go beside."""
+
+    def count() -> int:
+        return int(shared.get("/api/v1/health", shared.hook_token).json()["active_websockets"])
+
+    with shared.phones(4):
+        eventually(lambda: count() >= 4)
+        most = count()
+    eventually(lambda: count() < most)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/info"])
+def test_any_valid_token(shared: Bridge, path: str) -> None:
+    """D14: any valid token for /health and /info."""
+    for token in (shared.hook_token, shared.admin_token, shared.device_token()):
+        assert shared.get(path, token).status == 200
+
+
+@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/info"])
+def test_no_token(shared: Bridge, path: str) -> None:
+    """Spec: every HTTP endpoint requires a bearer token."""
+    assert_error(shared.get(path), 401, "AUTH_INVALID_TOKEN")
+    assert_error(shared.get(path, "x" * 43), 401, "AUTH_INVALID_TOKEN")
+
+
+def test_info(shared: Bridge) -> None:
+    """Spec: the capabilities object; seven supported hooks, limits as configured."""
+    body = shared.get("/api/v1/info", shared.hook_token).json()
+    assert isinstance(body["name"], str) and body["name"]
+    assert SEMVER.match(body["version"]) and SEMVER.match(body["protocol_version"])
+    assert set(body["features"]) <= {"websocket_sessions", "hook_events", "agent_sdk", "pty_sessions", "file_sync"}
+    assert {"websocket_sessions", "hook_events"} <= set(body["features"])
+    assert all(isinstance(agent, str) and agent for agent in body["supported_agents"])
+    assert sorted(body["supported_hooks"]) == sorted(["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"])
+    assert body["limits"] == {"max_sessions": 10, "max_websocket_connections": 100, "max_message_size_mb": 10, "hook_timeout_seconds": 30}
+
+
+def test_the_schema(shared: Bridge) -> None:
+    """Issue, point 5: an OpenAPI document at /api/v1/schema that names every endpoint of the spec."""
+    answer = shared.get("/api/v1/schema", shared.hook_token, headers={"Accept": "application/json"})
+    assert answer.status == 200, answer
+    text = answer.body.decode()
+    assert "openapi" in text[:200]
+    for path in ("/health", "/info", "/hooks/event", "/hooks/batch", "/sessions", "/events", "/files/tree", "/files/content", "/admin/reload-hooks"):
+        assert path in text, path
+
+
+def test_one_version_everywhere(shared: Bridge, device: Phone) -> None:
+    """Spec, Versioning 2: /info, /health and connection_ack name the server's version."""
+    device.connect()
+    acknowledged = device.auth()["payload"]["server_version"]
+    assert shared.get("/api/v1/info", shared.hook_token).json()["version"] == acknowledged
+    assert shared.get("/api/v1/health", shared.hook_token).json()["version"] == acknowledged

@@ -1,0 +1,281 @@
+"""Several processes are one bridge (D15, D17, D23, D33, D46): two serve processes, one PostgreSQL, one Redis, which then goes away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.https import assert_error, assert_now
+from tests.conformance.phone import Closed, Phone
+from tests.conformance.samples import hook, new_id, new_session, prompt
+from tests.servers import Postgres, Redis
+
+
+@pytest.fixture(scope="module")
+def pair(make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis) -> Iterator[tuple[Bridge, Bridge]]:
+    """Two processes with data directories of their own, the same tokens, database and Redis."""
+    url = postgres_server.create_database()
+    more = {"database_url": url, "redis_url": redis_server.url}
+    first = make_bridge("first", BRIDGE_MAX_WEBSOCKETS="6", **more)
+    second = make_bridge("second", BRIDGE_MAX_WEBSOCKETS="6", BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **more)
+    yield first, second
+    for bridge in (first, second):
+        bridge.stop()
+
+
+@pytest.fixture(autouse=True)
+def hang_up(pair: tuple[Bridge, Bridge]) -> Iterator[None]:
+    """A test that fails leaves no connection to the next one."""
+    yield
+    for bridge in pair:
+        bridge.hang_up()
+
+
+def on(bridge: Bridge, token: str, **more: object) -> Phone:
+    """A phone that does not check the pin: each process has its own certificate here."""
+    phone = Phone(bridge.port, token, None, **more)  # type: ignore[arg-type]
+    bridge.called.append(phone)
+    return phone
+
+
+def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
+    """D33, D46: posted to one process, sent by both, counted on all processes, same ids, same order."""
+    first, second = pair
+    sid = new_session()
+    first.accept(prompt(sid, 0))
+    here, there = on(first, first.device_token()).ready(), on(second, first.device_token()).ready()
+    here.join(sid)
+    there.join(sid)
+    assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 2
+    assert second.accept(prompt(sid, 2))[0]["broadcast_count"] == 2
+    assert [event["id"] for event in here.wait_numbers(sid, [1, 2])] == [event["id"] for event in there.wait_numbers(sid, [1, 2])]
+    assert second.session(sid)["websocket_connected"] is True
+    here.close()
+    there.close()
+
+
+def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
+    """D26: a reader never sees 6 before a 5 that commits later: both sockets see every event once, in one order."""
+    first, second = pair
+    sid = new_session()
+    first.accept(prompt(sid, "start"))
+    phones = [on(first, first.device_token()).ready(), on(second, first.device_token()).ready()]
+    for phone in phones:
+        phone.join(sid)
+
+    def post(bridge: Bridge, poster: int) -> None:
+        bridge.accept(*[prompt(sid, f"{poster}-{number}") for number in range(40)])
+
+    threads = [threading.Thread(target=post, args=(pair[poster % 2], poster)) for poster in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for phone in phones:
+        phone.collect(lambda phone=phone: len(phone.events(sid)) >= 160, "160 events", 30)  # type: ignore[misc]
+    assert phones[0].numbers(sid) == phones[1].numbers(sid) and len(set(phones[0].numbers(sid))) == 160
+    for poster in range(4):
+        assert [number for number in phones[0].numbers(sid) if number.startswith(f"{poster}-")] == [f"{poster}-{number}" for number in range(40)]
+    for phone in phones:
+        phone.close()
+
+
+def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
+    """D31 across processes, at the same time."""
+    sid, event_id, answers = new_session(), new_id(), []
+    barrier = threading.Barrier(2)
+
+    def post(bridge: Bridge) -> None:
+        barrier.wait()
+        answers.append(bridge.post_hook(prompt(sid, 1, event_id=event_id)))
+
+    threads = [threading.Thread(target=post, args=(bridge,)) for bridge in pair]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer.status for answer in answers] == [200, 200]
+    assert len({answer.json()["event_id"] for answer in answers}) == 1
+    assert pair[0].session(sid)["hook_count"] == 1
+
+
+def test_replacement_across_processes(pair: tuple[Bridge, Bridge]) -> None:
+    """D23: the newer connection on the other process replaces the older one, and continues from its cursor."""
+    first, second = pair
+    sid, token = new_session(), first.device_token()
+    first.accept(prompt(sid, 0))
+    older = on(first, token).ready()
+    older.join(sid)
+    first.accept(prompt(sid, 1), prompt(sid, 2))
+    older.ack(older.wait_numbers(sid, [1, 2])[0])
+    newer = on(second, token).ready()
+    newer.wait_numbers(sid, [2])
+    assert older.wait_closed() == 4409
+    newer.close()
+
+
+def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
+    """D23, D46: limits hold across processes: 6 in all."""
+    first, _second = pair
+    phones = [on(pair[number % 2], first.device_token()) for number in range(6)]
+    for phone in phones:
+
+        def connected(phone: Phone = phone) -> bool:
+            phone.connect()
+            return bool(phone.auth()["type"] == "connection_ack")
+
+        eventually(connected, 20)
+    for bridge in pair:
+        extra = on(bridge, first.device_token())
+        extra.connect()
+        assert extra.auth()["payload"]["code"] == "RATE_LIMITED"
+        assert extra.wait_closed() == 4429
+    for phone in phones:
+        phone.close()
+
+
+def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
+    """D46: rows about connections carry a lease of 15 seconds; D35: a process that starts takes its predecessor's over at once."""
+    first, second = pair
+    sid = new_session()
+    first.accept(prompt(sid, 0))
+    phones = []
+    for _ in range(3):
+        phone = on(second, first.device_token())
+
+        def connected(phone: Phone = phone) -> bool:
+            phone.connect()
+            return bool(phone.auth()["type"] == "connection_ack")
+
+        eventually(connected, 20)
+        assert phone.health_check()["payload"]["ready"] is True
+        phone.join(sid)
+        phones.append(phone)
+    assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 3
+    second.kill()
+    second.start()
+    eventually(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0, 5)
+    for phone in phones:
+        phone.close()
+
+
+def test_revoking_closes_on_every_process(pair: tuple[Bridge, Bridge]) -> None:
+    """D15: within two seconds, on every process."""
+    first, second = pair
+    pairing = first.mint("--name", f"everywhere-{new_id()[:8]}")
+    phone = on(second, pairing.token).ready()
+    first.manage("revoke_device", pairing.name)
+    revoked = time.monotonic()
+    assert phone.wait_closed(10) not in (1000, 1006)
+    assert time.monotonic() - revoked < 2.5
+
+
+@pytest.fixture
+def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[[], None]]:
+    """Takes Redis away when called; back again at the end, and then both processes are healthy by themselves."""
+    yield redis_server.stop
+    if redis_server.process is not None and redis_server.process.poll() is not None:
+        redis_server.start()
+    for bridge in pair:
+        eventually(lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200, 30)
+
+
+def test_without_redis_events_go_on(pair: tuple[Bridge, Bridge], dark: Callable[[], None], redis_server: Redis) -> None:
+    """D46: Redis down: events are still accepted, stored and delivered, on both processes; and after it is back."""
+    first, second = pair
+    sid = new_session()
+    first.accept(prompt(sid, 0))
+    here, there = on(first, first.device_token()).ready(), on(second, first.device_token()).ready()
+    here.join(sid)
+    there.join(sid)
+    dark()
+    first.accept(*[prompt(sid, number) for number in range(1, 6)])
+    second.accept(prompt(sid, 6))
+    for phone in (here, there):
+        phone.wait_numbers(sid, range(1, 7), 20)
+    redis_server.start()
+    first.accept(prompt(sid, 7))
+    for phone in (here, there):
+        phone.wait_numbers(sid, range(1, 8), 20)
+
+
+def test_without_redis_health_says_so(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
+    """D46, D48: /health is 503 with websocket_server unhealthy, and with the spec's body only."""
+    first, _ = pair
+    dark()
+    degraded = eventually(lambda: (answer := first.get("/api/v1/health", first.hook_token)).status == 503 and answer, 15)
+    body = degraded.json()
+    assert set(body) == {"status", "version", "checks", "timestamp"} and body["status"] == "degraded", body
+    assert set(body["checks"]) == {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
+    assert body["checks"]["websocket_server"] == "unhealthy" and set(body["checks"].values()) <= {"healthy", "unhealthy"}
+    assert_now(body["timestamp"])
+
+
+def test_without_redis_a_device_can_connect(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
+    """D46: sockets fall back to reading the log: also those that come while Redis is down, and what they join."""
+    first, second = pair
+    sid = new_session()
+    first.accept(prompt(sid, 0))
+    dark()
+    newcomer = on(second, first.device_token()).ready()
+    newcomer.join(sid)
+    first.accept(prompt(sid, 1))
+    newcomer.wait_numbers(sid, [1], 20)
+    first.accept(hook("SessionStart", new_session()))
+    newcomer.expect("session_started", 20)
+
+
+def test_without_redis_revoking_closes(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
+    """D15: within two seconds, on every process, Redis or no Redis."""
+    first, second = pair
+    pairing = first.pairing()
+    phone = on(second, pairing.token).ready()
+    dark()
+    first.manage("revoke_device", pairing.name)
+    revoked = time.monotonic()
+    assert phone.wait_closed(10) not in (1000, 1006)
+    assert time.monotonic() - revoked < 2.5
+
+
+def test_without_the_database(pair: tuple[Bridge, Bridge], postgres_server: Postgres) -> None:
+    """D46: the database down: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored; it comes back by itself."""
+    first, _ = pair
+    sid = new_session()
+    first.accept(prompt(sid, 0))
+    phone = on(first, first.device_token()).ready()
+    phone.join(sid)
+    first.accept(prompt(sid, 1))
+    phone.wait_numbers(sid, [1])
+    postgres_server.stop()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            posted = pool.submit(first.post_hook, prompt(sid, "lost"))
+            read = pool.submit(first.get, "/api/v1/sessions", first.admin_token)
+        for answer in (posted.result(), read.result()):
+            assert_error(answer, 503, "STORAGE_UNAVAILABLE")
+            assert int(answer.headers["retry-after"]) > 0
+    finally:
+        postgres_server.start()
+    eventually(lambda: first.post_hook(prompt(sid, 2)).status == 200, 30)
+    eventually(lambda: first.get("/api/v1/health", first.hook_token).status == 200, 30)
+    if phone_is_gone(phone, sid):
+        phone.ready()
+    phone.collect(lambda: 2 in phone.numbers(sid), "the event after the outage", 30)
+    assert "lost" not in phone.numbers(sid)
+    phone.close()
+
+
+def phone_is_gone(phone: Phone, session_id: str) -> bool:
+    """Whether the outage closed the socket (a client then reconnects)."""
+    try:
+        phone.collect(lambda: 2 in phone.numbers(session_id), "event 2", 5)
+    except Closed:
+        return True
+    except AssertionError:
+        return False
+    return False

@@ -1,0 +1,116 @@
+"""Bounds of the log (D29, D30): the oldest goes first, and a gap is always said, never silent: a bridge with a small queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import away, replay, replayed
+from tests.conformance.https import parse_time
+from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.samples import new_session, now, prompt
+
+TTL = 4  # seconds
+
+
+@dataclass
+class Waiting:
+    """A session whose message has been waiting for an absent phone since `posted`."""
+
+    session_id: str
+    phone: Phone
+    posted: str
+
+
+@pytest.fixture(scope="module")
+def small(database_url: str | None, make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
+    bridge = make_bridge("small", database_url=database_url, BRIDGE_QUEUE_MAX="20", BRIDGE_QUEUE_TTL_SECONDS=str(TTL))
+    yield bridge
+    bridge.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(small: Bridge) -> Waiting:
+    """Posted before the other tests here begin, so that it grows old beside them."""
+    session_id = new_session()
+    small.accept(prompt(session_id, "start"))
+    phone = small.phone()
+    away(phone)
+    small.accept(prompt(session_id, "old"))
+    return Waiting(session_id, phone, now())
+
+
+def said_gap(phone: Phone, session_id: str) -> bool:
+    """D29: a feed that had to drop says so in a notification of type error on the next connection."""
+    return any(
+        message["type"] == "notification" and message["payload"]["notification_type"] == "error" and session_id in str(message["payload"])
+        for message in phone.messages
+    )
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+def test_a_full_queue_drops_the_oldest_and_says_so(small: Bridge, sid: str, batch: bool) -> None:
+    """D29, D30: oldest first out, whenever pruning last ran; the gap is said, the rest comes in order."""
+    small.accept(prompt(sid, "start"))
+    phone = small.phone()
+    away(phone)
+    events = [prompt(sid, number) for number in range(60)]
+    if batch:
+        assert small.post_batch(events).json()["accepted"] == 60
+    else:
+        small.accept(*events)
+    phone.ready()
+    phone.collect(lambda: 59 in phone.numbers(sid), "the newest event")
+    numbers = phone.numbers(sid)
+    assert 1 <= len(numbers) <= 20 and numbers == list(range(60 - len(numbers), 60))
+    phone.collect(lambda: said_gap(phone, sid), "the notification that messages were dropped")
+    phone.join(sid)
+    payload = replay(phone, sid, since=now(-120))
+    assert payload["complete"] is False and replayed(payload) == numbers
+    phone.close()
+
+
+def test_no_gap_is_said_where_none_is(small: Bridge, sid: str) -> None:
+    """D29: what the device had acknowledged before it was dropped is no gap."""
+    small.accept(prompt(sid, "start"))
+    phone = small.phone().ready()
+    phone.join(sid)
+    for start in range(0, 60, 10):
+        small.accept(*[prompt(sid, number) for number in range(start, start + 10)])
+        phone.ack(*phone.wait_numbers(sid, range(start + 10)))
+    phone.close()
+    small.accept(prompt(sid, 60))
+    phone.ready()
+    phone.wait_numbers(sid, [60])
+    small.fence(phone)
+    assert not said_gap(phone, sid)
+    phone.close()
+
+
+def test_a_busy_session_drops_nothing_of_a_quiet_one(small: Bridge, sid: str) -> None:
+    """D30: the bound is a session's."""
+    quiet = new_session()
+    small.accept(prompt(sid, "start"), prompt(quiet, "start"))
+    phone = small.phone()
+    away(phone)
+    small.accept(prompt(quiet, 1))
+    small.accept(*[prompt(sid, number) for number in range(50)])
+    phone.ready()
+    phone.collect(lambda: 1 in phone.numbers(quiet), "the quiet session's event")
+    assert not said_gap(phone, quiet)
+    phone.close()
+
+
+def test_old_messages_are_dropped_and_it_is_said(small: Bridge, waiting: Waiting) -> None:
+    """D30: BRIDGE_QUEUE_TTL_SECONDS, holding at read time whenever pruning last ran; the gap is said."""
+    sid, phone = waiting.session_id, waiting.phone
+    eventually(lambda: (parse_time(now()) - parse_time(waiting.posted)).total_seconds() > TTL + 0.5)
+    small.accept(prompt(sid, "new"))
+    phone.ready()
+    phone.collect(lambda: "new" in phone.numbers(sid), "the new event")
+    assert phone.numbers(sid) == ["new"]
+    phone.collect(lambda: said_gap(phone, sid), "the notification that messages were dropped", PATIENCE)
+    phone.close()

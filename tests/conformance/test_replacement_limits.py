@@ -1,0 +1,113 @@
+"""How many connections (spec, Limits: max_websocket_connections; D21, D23): a bridge with room for three."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.raw import RawSocket
+from tests.conformance.samples import new_session, prompt
+
+
+def open_sockets(bridge: Bridge) -> int:
+    return int(bridge.get("/api/v1/health", bridge.hook_token).json()["active_websockets"])
+
+
+@pytest.fixture
+def full(narrow: Bridge) -> Iterator[list[Phone]]:
+    """Three ready phones: the bridge is full. Places that earlier tests left are free first."""
+    phones: list[Phone] = []
+    while len(phones) < 3:
+        phone = narrow.phone()
+        connect_patiently(phone)
+        phones.append(phone)
+    yield phones
+    for phone in phones:
+        phone.close()
+
+
+def connect_patiently(phone: Phone) -> None:
+    """Reconnect until the place that a closed connection held is free; what refuses meanwhile must be the limit."""
+    for _ in range(100):
+        phone.connect()
+        answer = phone.auth()
+        if answer["type"] == "connection_ack":
+            return
+        assert answer["payload"]["code"] == "RATE_LIMITED" and phone.wait_closed() == 4429
+    raise AssertionError("no place became free")
+
+
+def refused(phone: Phone) -> bool:
+    phone.connect()
+    answer = phone.auth()
+    if answer["type"] == "connection_ack":
+        return False
+    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", answer
+    assert phone.wait_closed() == 4429
+    return True
+
+
+def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
+    """D23: beyond max_websocket_connections: connection_error RATE_LIMITED, close 4429; the others stay."""
+    assert refused(narrow.phone())
+    for phone in full:
+        phone.ping()
+
+
+def test_a_replaced_connection_frees_its_place_first(narrow: Bridge, full: list[Phone]) -> None:
+    """D23: a device of a full bridge comes back while its old socket still looks open."""
+    again = Phone(narrow.port, full[1].token, full[1].pin)
+    again.connect()
+    assert again.auth()["type"] == "connection_ack"
+    assert full[1].wait_closed() == 4409
+    full[0].ping()
+    full[2].ping()
+    again.close()
+
+
+def test_a_closed_connection_frees_its_place(narrow: Bridge, full: list[Phone]) -> None:
+    """D23: orderly or not."""
+    full[0].close()
+    phone = narrow.phone()
+    connect_patiently(phone)
+    phone.vanish()
+    connect_patiently(full[0])
+
+
+def test_only_authenticated_connections_count(narrow: Bridge, full: list[Phone]) -> None:
+    """D23: sockets that have not said who they are take no place."""
+    for phone in full:
+        phone.close()
+    strangers = [RawSocket(narrow.port) for _ in range(6)]
+    for stranger in strangers:
+        assert stranger.upgrade().status == 101
+    for phone in full:
+        connect_patiently(phone)
+    for stranger in strangers:
+        stranger.close()
+    assert open_sockets(narrow) >= 3
+
+
+def test_info_names_the_limit(narrow: Bridge) -> None:
+    """Spec: limits.max_websocket_connections; D44: BRIDGE_MAX_WEBSOCKETS."""
+    assert narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]["max_websocket_connections"] == 3
+
+
+def test_a_refused_device_loses_nothing(narrow: Bridge, full: list[Phone]) -> None:
+    """D23, D28: a device that found no place gets later what came meanwhile."""
+    sid = new_session()
+    narrow.accept(prompt(sid, 0))
+    full[0].close()
+    phone = narrow.phone()
+    connect_patiently(phone)
+    phone.close()
+    connect_patiently(full[0])
+    narrow.accept(prompt(sid, 1))
+    assert refused(phone)
+    full[0].close()
+    connect_patiently(phone)
+    phone.wait_numbers(sid, [1])
+    phone.close()

@@ -1,0 +1,183 @@
+"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (spec, Endpoints; D6, D14, D34, D35, D39)."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
+from tests.conformance.phone import Phone
+from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, prompt
+
+FIELDS = {"id", "agent_type", "title", "working_directory", "status", "created_at", "last_activity_at", "websocket_connected", "hook_count"}
+MESSAGE = {"type": "user_message", "content": "hello", "metadata": {"source": "mobile", "client_version": "1.0.0"}}
+
+
+def listed(bridge: Bridge, session_id: str) -> dict[str, Any] | None:
+    body = bridge.get("/api/v1/sessions", bridge.admin_token).json()
+    assert body["total"] == len(body["sessions"])
+    found = [session for session in body["sessions"] if session["id"] == session_id]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
+    """Spec: fields of the list's and of the single view; recent_events only in the latter."""
+    shared.accept(hook("SessionStart", sid, {"working_directory": "/home/dev/my-project"}))
+    session = listed(shared, sid)
+    assert session is not None and set(session) >= FIELDS and "recent_events" not in session
+    assert session["status"] == "active" and session["working_directory"] == "/home/dev/my-project" and session["title"] == "my-project"
+    assert session["websocket_connected"] is False and session["hook_count"] == 1 and session["agent_type"] == "primary-agent"
+    assert_now(session["created_at"])
+    assert_now(session["last_activity_at"])
+    single = shared.session(sid)
+    assert {name: single[name] for name in FIELDS} == {name: session[name] for name in FIELDS}
+    assert len(single["recent_events"]) == 1
+
+
+@pytest.mark.parametrize("event", [event for event in EVENTS if event not in ("SessionStart", "SessionEnd")])
+def test_any_event_creates_a_session(shared: Bridge, sid: str, event: str) -> None:
+    """D34: the first hook event creates it, any event."""
+    shared.accept(hook(event, sid))
+    assert shared.session(sid)["status"] == "active"
+
+
+def test_session_end_closes_and_session_start_reopens(shared: Bridge, sid: str) -> None:
+    """D34; late events of a closed one are still stored and do not reopen it."""
+    shared.accept(hook("SessionStart", sid), hook("SessionEnd", sid))
+    assert shared.session(sid)["status"] == "closed"
+    shared.accept(prompt(sid, "late"))
+    late = shared.session(sid)
+    assert late["status"] == "closed" and late["hook_count"] == 3
+    shared.accept(hook("SessionStart", sid))
+    assert shared.session(sid)["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("events", "title"),
+    [
+        ([("SessionStart", {"working_directory": "/srv/web", "initial_prompt": "Fix the bug\nand more"})], "Fix the bug"),
+        ([("SessionStart", {"working_directory": "/srv/web"}), ("UserPromptSubmit", {"prompt": "Second line\nis not shown"})], "Second line"),
+        ([("SessionStart", {"working_directory": "/srv/web"}), ("UserPromptSubmit", {"prompt": "first"}), ("UserPromptSubmit", {"prompt": "second"})], "first"),
+        ([("SessionStart", {"working_directory": "/srv/web"})], "web"),
+    ],
+    ids=["initial-prompt", "prompt", "first-prompt", "directory"],
+)
+def test_titles(shared: Bridge, sid: str, events: list[tuple[str, dict[str, Any]]], title: str) -> None:
+    """D6: the first line of the first prompt, else the directory's name."""
+    shared.accept(*[hook(event, sid, payload) for event, payload in events])
+    assert shared.session(sid)["title"] == title
+
+
+def test_recent_events(shared: Bridge, sid: str) -> None:
+    """Spec: {type, timestamp, tool}; D35: the last 20, newest first."""
+    bodies = [prompt(sid, number) for number in range(22)]
+    bodies += [hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"tool": "Grep"}), hook("Stop", sid)]
+    shared.accept(*bodies)
+    recent = shared.session(sid)["recent_events"]
+    assert [event["type"] for event in recent] == ["Stop", "PreToolUse"] + ["UserPromptSubmit"] * 18
+    assert recent[1]["tool"] == "Grep"
+    times = [parse_time(event["timestamp"]) for event in recent]
+    assert times == sorted(times, reverse=True)
+
+
+def test_counting_and_activity(shared: Bridge, sid: str) -> None:
+    """Spec: hook_count, last_activity_at."""
+    shared.accept(prompt(sid, 1))
+    first = shared.session(sid)
+    shared.accept(prompt(sid, 2), prompt(sid, 3))
+    second = shared.session(sid)
+    assert second["hook_count"] == 3 and second["created_at"] == first["created_at"]
+    assert parse_time(second["last_activity_at"]) > parse_time(first["last_activity_at"])
+
+
+def test_a_rejected_event_counts_nothing(shared: Bridge, sid: str) -> None:
+    """Spec: only on success is an event taken."""
+    shared.accept(prompt(sid, 1))
+    assert shared.post_hook(hook("Stop", sid, timestamp="x")).status == 400
+    assert shared.session(sid)["hook_count"] == 1
+
+
+def test_websocket_connected(shared: Bridge, sid: str) -> None:
+    """Spec: websocket_connected is true while a client has joined, not while it is merely connected."""
+    shared.accept(prompt(sid, 1))
+    with shared.phones() as (phone,):
+        assert shared.session(sid)["websocket_connected"] is False
+        phone.join(sid)
+        assert shared.session(sid)["websocket_connected"] is True
+        listing = listed(shared, sid)
+        assert listing is not None and listing["websocket_connected"] is True
+        phone.leave(sid)
+        eventually(lambda: shared.session(sid)["websocket_connected"] is False)
+        phone.join(sid)
+    eventually(lambda: shared.session(sid)["websocket_connected"] is False)
+
+
+@pytest.mark.parametrize("session_id", ["no-such-session", "6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50", "%00", "%2e%2e", "a%20b", "%F0%9F%98%80", "x" * 2000, "%ff"])
+@pytest.mark.parametrize("suffix", ["", "/events"])
+def test_an_unknown_session(shared: Bridge, session_id: str, suffix: str) -> None:
+    """Spec: 404 SESSION_NOT_FOUND."""
+    method, body = ("POST", MESSAGE) if suffix else ("GET", ...)
+    answer = shared.https().request(method, f"/api/v1/sessions/{session_id}{suffix}", token=shared.admin_token, json_body=body)
+    assert_error(answer, 404, "SESSION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("session_id", ["with space", "ünï", "100%", "a+b", "a?b=c#d", "dots..dots", "team/project"])
+def test_session_ids_are_quoted(shared: Bridge, session_id: str) -> None:
+    """Spec: session_id is any non-empty string, so its percent-encoded form addresses it."""
+    unique = f"{session_id} {new_id()}"
+    shared.accept(prompt(unique, 1))
+    answer = shared.get(f"/api/v1/sessions/{quote(unique, safe='')}", shared.admin_token)
+    assert answer.status == 200 and answer.json()["id"] == unique, answer
+    answer = shared.https().post(f"/api/v1/sessions/{quote(unique, safe='')}/events", token=shared.admin_token, json_body=MESSAGE)
+    assert answer.status == 202 and answer.json()["session_id"] == unique, answer
+
+
+def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phone) -> None:
+    """Spec: 202 {accepted, event_id, session_id}; D39: accepted false, hooks cannot control the agent."""
+    shared.accept(prompt(sid, 1))
+    for token in (shared.admin_token, device.token):
+        answer = shared.https().post(f"/api/v1/sessions/{sid}/events", token=token, json_body=MESSAGE)
+        assert answer.status == 202, answer
+        body = answer.json()
+        assert body["accepted"] is False and body["session_id"] == sid and is_uuid(body["event_id"])
+
+
+def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
+    """Spec: closed session: 409 SESSION_CLOSED."""
+    shared.accept(prompt(sid, 1), hook("SessionEnd", sid))
+    assert_error(shared.https().post(f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=MESSAGE), 409, "SESSION_CLOSED")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"type": 5, "content": "x"},
+        {"type": "user_message"},
+        {"type": "user_message", "content": 5},
+        {"content": "x"},
+        {"type": "user_message", "content": "x", "metadata": "m"},
+    ],
+    ids=repr,
+)
+def test_a_bad_event(shared: Bridge, sid: str, body: Any) -> None:
+    """Spec: type string, content string, metadata object; D9: 400 VALIDATION_ERROR."""
+    shared.accept(prompt(sid, 1))
+    assert_error(shared.https().post(f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=body), 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/v1/sessions"), ("GET", "/api/v1/sessions/x"), ("POST", "/api/v1/sessions/x/events")])
+def test_who_may(shared: Bridge, method: str, path: str) -> None:
+    """D14: device and admin tokens; the hook token 403; none 401, whether the session exists or not."""
+    body = MESSAGE if method == "POST" else ...
+    assert_error(shared.https().request(method, path, token=shared.hook_token, json_body=body), 403, "AUTH_INSUFFICIENT_SCOPE")
+    assert_error(shared.https().request(method, path, json_body=body), 401, "AUTH_INVALID_TOKEN")
+    for token in (shared.device_token(), shared.admin_token):
+        assert shared.https().request(method, path, token=token, json_body=body).status in (200, 404)
