@@ -37,7 +37,7 @@ def databases(conf: Conf) -> dict[str, Any]:
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
             "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": {"pool": {"min_size": 2, "max_size": 20, "timeout": 10}, **dict(parse_qsl(parts.query))},
+            "OPTIONS": {"pool": {"min_size": 2, "max_size": 20, "timeout": 3}, **dict(parse_qsl(parts.query))},
         }
     }
 

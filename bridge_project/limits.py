@@ -70,6 +70,8 @@ SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.5  # how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
+REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
+REDIS_RETRY_SECONDS: Final = 1.0
 CLIENT_MESSAGE_ID_MAX_CHARS: Final = 128  # D4
 CLOCK_SKEW_WARNING_SECONDS: Final = 300  # D25
 

@@ -23,7 +23,7 @@ from devices_app.models import Device
 from sessions_app import handlers, presence
 from sessions_app.connection import Conversation
 from sessions_app.delivery import Delivery
-from sessions_app.hub import group_of, hub
+from sessions_app.hub import hub
 from sessions_app.receipts import Receipts
 
 log = structlog.get_logger("bridge.socket")
@@ -35,6 +35,8 @@ LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and
 
 class BridgeConsumer(AsyncWebsocketConsumer):
     """One WebSocket. Handlers answer through ``reply``; ``delivery`` sends what the log holds."""
+
+    channel_layer_alias = "none"  # the process hears the bell for its sockets (bell.py); a socket must not need Redis to be opened
 
     async def connect(self) -> None:
         handlers.load()
@@ -203,23 +205,12 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         if self.receipts is not None:
             await self.receipts.flush()
 
-    async def join_group(self, feed_id: int) -> None:
-        """Hear the bell of a feed from other processes."""
-        if conf.redis_url:
-            await self.channel_layer.group_add(group_of(feed_id), self.channel_name)
-
-    async def leave_group(self, feed_id: int) -> None:
-        if conf.redis_url:
-            await self.channel_layer.group_discard(group_of(feed_id), self.channel_name)
-
-    async def log_grew(self, event: dict[str, Any]) -> None:
-        """The channel layer's bell: another process has appended to a feed of ours."""
-        hub.heard(event["upto"])
-
     async def disconnect(self, code: int) -> None:
         self.over = True
         hub.listeners.discard(self)
         await self._settle()
+        for feed_id in self.talk.joined.values():
+            await hub.bell.leave(feed_id)
         if self.connection_id is not None:
             try:
                 await writers.run(presence.close_connection, self.connection_id)

@@ -17,7 +17,7 @@ from bridge_project.conf import conf, write_private_file
 from bridge_project.database import background, readers, writers
 from sessions_app import lifecycle, log, presence
 from sessions_app.hub import Listener, hub
-from sessions_app.models import Connection, Join, Process, Session
+from sessions_app.models import Connection, Feed, Join, Process, Session
 
 logger = structlog.get_logger("bridge.housekeeping")
 
@@ -38,6 +38,8 @@ def instance() -> str:
 async def start() -> None:
     process_id = await writers.run(presence.start_process, instance())
     hub.open(process_id, await readers.run(log.head_seq))
+    await hub.bell.start()
+    await hub.bell.join(Feed.ALL)
     _tasks.extend((asyncio.create_task(_look()), asyncio.create_task(_prune())))
 
 
@@ -46,6 +48,7 @@ async def stop() -> None:
         task.cancel()
     await asyncio.gather(*_tasks, return_exceptions=True)
     _tasks.clear()
+    await hub.bell.stop()
     hub.close()
     with contextlib.suppress(DatabaseError):
         await writers.run(presence.stop_process, hub.process_id)

@@ -12,15 +12,10 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import structlog
-from channels.layers import get_channel_layer
-
-from bridge_project.conf import conf
+from sessions_app.bell import Bell
 
 if TYPE_CHECKING:
     from sessions_app.outbox import Row
-
-log = structlog.get_logger("bridge.hub")
 
 TAIL_ROWS = 4096
 TAIL_BYTES = 4 * 2**20
@@ -42,11 +37,6 @@ class Listener(Protocol):
     async def retire(self, code: str) -> None: ...
 
 
-def group_of(feed_id: int) -> str:
-    """The channel layer's group for a feed; one for each session, since each session has a feed."""
-    return f"feed.{feed_id}"
-
-
 class Hub:
     """One for each process. ``head`` is the newest row that this process knows of."""
 
@@ -57,6 +47,7 @@ class Hub:
         self._tail: deque[Row] = deque()
         self._tail_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.bell = Bell(self.heard)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, process_id: uuid.UUID, head: int) -> None:
@@ -82,21 +73,12 @@ class Hub:
     def _committed(self, rows: Sequence[Row]) -> None:
         self._keep(rows)
         self.heard(rows[-1].seq)
-        if conf.redis_url:
-            self._spawn(self._ring_others({row.feed_id for row in rows}, rows[-1].seq))
+        self.bell.ring({row.feed_id for row in rows}, rows[-1].seq)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _ring_others(self, feeds: set[int], upto: int) -> None:
-        layer: Any = get_channel_layer()
-        try:
-            for feed_id in feeds:
-                await layer.group_send(group_of(feed_id), {"type": "log.grew", "upto": upto})
-        except OSError as error:  # Redis is away: the others find the rows by reading the log (D46)
-            log.warning("bell_failed", error=str(error))
 
     def heard(self, upto: int) -> None:
         """The log has grown to ``upto``, whoever says so."""

@@ -28,7 +28,12 @@ class Row:
 
     @property
     def size(self) -> int:
-        return len(self.frame)
+        return size_of(self.frame)
+
+
+def size_of(text: str) -> int:
+    """Bytes of a frame on the wire."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 class Outbox:
@@ -49,7 +54,7 @@ class Outbox:
     def append(self, feed: Feed, message: Encoded) -> Row:
         """Add a message to a feed. Whatever instances of a feed are passed, the first one seen counts."""
         feed = self._feeds.setdefault(feed.pk, feed)
-        size = len(message.text)
+        size = size_of(message.text)
         self._head.seq += 1
         feed.rows += 1
         feed.last_seq = self._head.seq

@@ -147,6 +147,15 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     # -- out --
 
+    def sendMessage(self, *args: Any, **kwargs: Any) -> None:
+        """Whatever was accepted goes out: an event that just fitted comes with an envelope round it. The limit is for what comes in."""
+        limit: int = self.maxMessagePayloadSize
+        self.maxMessagePayloadSize = 0
+        try:
+            super().sendMessage(*args, **kwargs)
+        finally:
+            self.maxMessagePayloadSize = limit
+
     def sendData(self, data: bytes, *args: Any, **kwargs: Any) -> None:
         self.socket.sending()
         super().sendData(data, *args, **kwargs)
@@ -283,6 +292,7 @@ class Factory(WebSocketFactory):  # type: ignore[misc]
         self.setProtocolOptions(
             allowNullOrigin=True,
             webStatus=False,
+            versions=[13],  # RFC 6455; the drafts before it name the Origin otherwise
             failByDrop=False,  # a close code says why
             openHandshakeTimeout=limits.HANDSHAKE_SECONDS + 5,  # after daphne's own, which answers
             closeHandshakeTimeout=limits.CLOSE_WAIT_SECONDS,

@@ -137,4 +137,4 @@ def encode_raw(type: str, payload: dict[str, Any], *, id: str | None = None, tim
     if row.type in HEARTBEATS:
         return Encoded("", row.type, jsontext.dumps({"type": row.type, "timestamp": at}))
     own = id or str(uuid.uuid4())
-    return Encoded(own, row.type, jsontext.dumps({"type": row.type, "id": own, "timestamp": at, "payload": payload}))
+    return Encoded(own, row.type, jsontext.dumps_unicode({"type": row.type, "id": own, "timestamp": at, "payload": payload}))

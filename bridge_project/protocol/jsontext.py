@@ -11,6 +11,7 @@ from bridge_project.limits import JSON_MAX_DEPTH
 INT_MAX_DIGITS: Final = 4300  # what Python reads at most by default; more digits cost quadratic time
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+_UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class JsonError(ValueError):
@@ -42,6 +43,17 @@ def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
 def dumps(value: Any) -> str:
     """Compact ASCII JSON. Raises ValueError on NaN and infinities, TypeError on what JSON has no word for."""
     return _ENCODER.encode(value)
+
+
+def dumps_unicode(value: Any) -> str:
+    """The same with every character as itself, so that a text is not longer than it came; escaped only where a lone surrogate forces it."""
+    text = _UNICODE_ENCODER.encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return dumps(value)
+    return text
 
 
 def _text(data: bytes | str) -> str:

@@ -18,7 +18,9 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import parse_timestamp
 from sessions_app import lifecycle, log, presence, workdir
 from sessions_app.consumers import BridgeConsumer
+from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow, Session
+from sessions_app.outbox import size_of
 
 
 async def session_of(socket: BridgeConsumer, message: ClientMessage) -> Session:
@@ -40,8 +42,9 @@ async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
         raise agents.unavailable(payload.agent)
     assert socket.connection_id is not None and socket.delivery is not None
     await writers.run(presence.join, socket.connection_id, session)
-    socket.talk.joined[session.session_id] = session.feed_id
-    await socket.join_group(session.feed_id)
+    if session.session_id not in socket.talk.joined:
+        socket.talk.joined[session.session_id] = session.feed_id
+        await hub.bell.join(session.feed_id)
     branch = await readers.run(workdir.branch_of, session.working_directory)
     ready = s.SessionReady(session_id=session.session_id, agent=session.agent_type, working_directory=session.working_directory, branch=branch)
     await socket.reply(message, ready)
@@ -55,7 +58,7 @@ async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
     assert socket.connection_id is not None and socket.delivery is not None
     socket.delivery.leave(session.feed_id)
     socket.talk.joined.pop(session.session_id, None)
-    await socket.leave_group(session.feed_id)
+    await hub.bell.leave(session.feed_id)
     await writers.run(presence.leave, socket.connection_id, session)
     await socket.reply(message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason))
 
@@ -88,7 +91,7 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
         complete = after_id is None and log.gap(feed, 0, total, now) is None
     frames, size = [], 0
     for frame in rows.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
-        size += len(frame) + 1
+        size += size_of(frame) + 1
         if size > conf.max_message_bytes - 4096:
             complete = False
             break
