@@ -149,12 +149,11 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def sendMessage(self, *args: Any, **kwargs: Any) -> None:
         """Whatever was accepted goes out: an event that just fitted comes with an envelope round it. The limit is for what comes in."""
-        limit: int = self.maxMessagePayloadSize
         self.maxMessagePayloadSize = 0
         try:
             super().sendMessage(*args, **kwargs)
         finally:
-            self.maxMessagePayloadSize = limit
+            self.maxMessagePayloadSize = self.factory.maxMessagePayloadSize
 
     def sendData(self, data: bytes, *args: Any, **kwargs: Any) -> None:
         self.socket.sending()
