@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,13 +25,19 @@ from typing import Any
 import pytest
 
 DATABASES = ("sqlite", "postgresql")
+TEST_PORTS = (12_000, 32_000)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nothing listens on, outside the range from which the system takes ports for connections going out.
+
+    Those could take it in the time between this and the server's start; what other tests run beside this one is unlikely to choose the same.
+    """
+    for port in random.sample(range(*TEST_PORTS), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise AssertionError(f"no free port in {TEST_PORTS}")
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -19,13 +19,9 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.servers import free_port
+
 PROJECT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
