@@ -70,6 +70,7 @@ SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.5  # how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
+ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds
 REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
 REDIS_RETRY_SECONDS: Final = 1.0
 CLIENT_MESSAGE_ID_MAX_CHARS: Final = 128  # D4
@@ -78,6 +79,7 @@ CLOCK_SKEW_WARNING_SECONDS: Final = 300  # D25
 # -- devices and tokens (D15, D16, D43) ----------------------------------------------------------------------------------
 MIN_TOKEN_CHARS: Final = 32
 PAIRING_TTL_SECONDS: Final = 600
+VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # a device whose code nobody used is listed for a day after it became void
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
 # -- certificates (D19) --------------------------------------------------------------------------------------------------

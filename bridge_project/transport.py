@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -48,6 +49,7 @@ TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 FORWARDING_HEADERS: Final = frozenset(
     (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"forwarded", b"x-real-ip", b"cf-connecting-ip", b"true-client-ip")
 )
+_HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")  # nothing that a URL made of it would take for more than a host
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
@@ -209,11 +211,8 @@ def allowed_names(conf: Conf, certificates: Named, addresses: Iterable[str] = ()
 
 def host_allowed(names: frozenset[str], host_header: str) -> bool:
     """Whether a ``Host`` header (with or without a port) names this bridge."""
-    try:
-        host = urlsplit("//" + host_header).hostname
-    except ValueError:
-        return False
-    return host is not None and _named(names, _host(host))
+    found = _HOST_HEADER.fullmatch(host_header)
+    return found is not None and _named(names, _host(found[1]))
 
 
 def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, register_converter
+from django.urls.converters import PathConverter
 from django.views.generic import RedirectView
 
 from bridge_project import pages
-from bridge_project.views import HealthView, InfoView, SchemaView, WebSocketView
+from bridge_project.views import HealthView, InfoView, MetricsView, SchemaView, WebSocketView
 from devices_app import views as devices
 from files_app.views import ContentView, TreeView
 from hooks_app.config_views import ReloadHooksView
 from hooks_app.views import BatchView, EventView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
+
+
+class SessionIdConverter(PathConverter):
+    """An agent's own id may hold anything, a slash or a line break too."""
+
+    regex = r"[\s\S]+"
+
+
+register_converter(SessionIdConverter, "session")
 
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
 
@@ -21,8 +31,8 @@ API = {
     "info": InfoView,
     **HOOKS,
     "sessions": SessionListView,
-    "sessions/<path:session_id>/events": SessionEventsView,  # before the next: an id may hold a slash
-    "sessions/<path:session_id>": SessionView,
+    "sessions/<session:session_id>/events": SessionEventsView,  # before the next: an id may hold a slash
+    "sessions/<session:session_id>": SessionView,
     "ws": WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,
@@ -33,6 +43,7 @@ API = {
 urlpatterns: list[URLPattern | URLResolver] = [
     *(path(f"api/v1/{address}", view.as_view()) for address, view in API.items()),
     *(path(address, view.as_view()) for address, view in HOOKS.items()),
+    path("metrics", MetricsView.as_view()),
     path("", pages.home),
     path("docs", pages.overview),
     path("docs/errors", pages.errors),

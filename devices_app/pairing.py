@@ -44,6 +44,13 @@ def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Devic
     return device, token, plain
 
 
+def forget_void() -> int:
+    """Forget devices whose pairing codes nobody used and that have been void for a day; returns how many."""
+    since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
+    _, removed = Device.objects.filter(paired_at=None, created_at__lt=since).exclude(tokens__use_by__gt=since).delete()
+    return removed.get(Device._meta.label, 0)
+
+
 def use(principal: Principal, *, address: str) -> None:
     """A device's token came over HTTP: its first use claims it but binds nothing (D15); later ones only move "last seen".
 

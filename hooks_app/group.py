@@ -6,9 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError
 
-from bridge_project import limits
+from bridge_project import limits, metrics
 from bridge_project.database import ingestion
 from hooks_app import ingest
 from hooks_app.ingest import Posted, Receipt
@@ -35,6 +35,7 @@ class GroupWriter:
     async def _write(self) -> None:
         while self._waiting:
             group = [self._waiting.popleft() for _ in range(min(len(self._waiting), limits.BATCH_MAX_EVENTS))]
+            metrics.groups.observe(len(group))
             results = await ingestion.run(self._store_group, [posted for posted, _ in group])
             for (_, future), result in zip(group, results, strict=True):
                 if future.done():
@@ -45,12 +46,12 @@ class GroupWriter:
                     future.set_exception(result)
 
     def _store_group(self, group: Sequence[Posted]) -> Sequence[Receipt | Exception]:
-        """The result for each: one transaction for all, and if the database takes offence at one of them, one for each."""
+        """The result for each: one transaction for all, and if one of them cannot be stored, one for each."""
         try:
             return self._store(group)
         except (OperationalError, InterfaceError) as error:  # the database is away: it would be for each of them
             return [error] * len(group)
         except Exception as error:  # noqa: BLE001 - handed to those who wait; this task must live on for the others
-            if len(group) == 1 or not isinstance(error, DatabaseError):
-                return [error] * len(group)
+            if len(group) == 1:
+                return [error]
             return [result for posted in group for result in self._store_group([posted])]

@@ -6,6 +6,7 @@ answer's headers from the view, to which it hands the first event. ``tests/hooks
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,8 @@ from hooks_app.group import GroupWriter
 from hooks_app.ingest import Posted, Receipt
 from hooks_app.views import EventView
 
+LARGE = 64 * 1024  # bytes; a larger body is parsed in a thread, for it may take a second
+LARGE_AT_ONCE = 2  # a large event takes many times its size in memory until it is stored
 PATHS = frozenset({"/hooks/event", "/api/v1/hooks/event"})
 HOOK = Principal("hook")
 
@@ -45,6 +48,7 @@ class HotPath:
         self.application = application
         self.writer = writer or GroupWriter()
         self._headers: Headers | None = None
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
@@ -65,15 +69,22 @@ class HotPath:
     async def _store(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Receipt | BridgeError | None:
         """The receipt; what the view must answer instead; None where it must find that out itself."""
         try:
-            event = parse_hook_body(body, now=datetime.now(UTC))
-            await _count(scope["bridge"].client)
-            return await self.writer.store(Posted(event, headers.get(b"x-hook-source", b"").decode("latin-1")))
+            if len(body) > LARGE:
+                async with self._large:
+                    return await self._parse_and_store(scope, headers, body)
+            return await self._parse_and_store(scope, headers, body)
         except HookInvalid:
             return None
         except BridgeError as refusal:
             return refusal
         except (OperationalError, InterfaceError) as error:
             return rest.as_bridge_error(error)  # not tried again by the view: of a commit whose answer was lost nobody knows whether it happened
+
+    async def _parse_and_store(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Receipt:
+        now = datetime.now(UTC)
+        event = parse_hook_body(body, now=now) if len(body) <= LARGE else await asyncio.to_thread(parse_hook_body, body, now=now)
+        await _count(scope["bridge"].client)
+        return await self.writer.store(Posted(event, headers.get(b"x-hook-source", b"").decode("latin-1")))
 
     def _learning(self, send: Send) -> Send:
         """Passes the view's answer on, and remembers its headers if it was the good one."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from bridge_project import limits
+from bridge_project import limits, metrics
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app import projection
 from hooks_app.models import HookEvent as StoredEvent
@@ -63,6 +63,8 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
             touched[session.pk] = session
         statements.write(_WRITE_RECORD, records)
         statements.write_sessions(touched.values())
+    for record in records:
+        metrics.events[record[1]] += 1
     return receipts
 
 

@@ -10,10 +10,11 @@ class SessionsConfig(AppConfig):
     verbose_name = "Agent sessions"
 
     def ready(self) -> None:
-        from bridge_project import background, health
-        from sessions_app import housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
+        from bridge_project import background, health, metrics
+        from sessions_app import figures, housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
 
         background.register("sessions", housekeeping.start, housekeeping.stop)
         health.register_count("active_sessions", presence.active_sessions)
         health.register_count("active_websockets", presence.active_websockets)
         health.register_feature("websocket_sessions")
+        metrics.register("sessions", figures.collect)

@@ -86,7 +86,8 @@ class Bell:
             try:
                 await work()
             except AWAY as error:
-                self._channel = None
+                if work == self._listen:
+                    self._channel = None
                 if not self._away:
                     log.warning("redis_away", effect="processes find each other's rows by looking", error=str(error))
                 self._away = True

@@ -38,19 +38,30 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     channel_layer_alias = "none"  # the process hears the bell for its sockets (bell.py); a socket must not need Redis to be opened
 
-    async def connect(self) -> None:
-        handlers.load()
-        self.transport = self.scope["bridge"]
-        self.socket = self.scope["bridge.socket"]
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:  # also when the server ends us in the middle of something: nothing of a socket may outlive it
+            self.over = True
+            self._cancel_tasks()
+            hub.part(self)
+
+    def __init__(self) -> None:
+        super().__init__()
         self.talk = Conversation()
-        self.budget = ratelimit.MessageBudget()
         self.device: Device | None = None
         self.connection_id: int | None = None
         self.delivery: Delivery | None = None
         self.receipts: Receipts | None = None
         self.over = False
-        self._opened = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> None:
+        handlers.load()
+        self.transport = self.scope["bridge"]
+        self.socket = self.scope["bridge.socket"]
+        self.budget = ratelimit.MessageBudget()
+        self._opened = time.monotonic()
         await self.accept()
         self.spawn(self._watch())
 
@@ -102,6 +113,8 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     async def _act_on(self, message: ClientMessage) -> None:
         self.talk.admit(message.type)
         self._meter(message.type)
+        if message.type not in UNMETERED:
+            await self.socket.drain()  # who does not read the answers is not asked for more of them (D30)
         await handler_of(message)(self, message)
 
     def _meter(self, type_: str | None) -> None:
@@ -166,18 +179,21 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     def joined(self) -> dict[str, int]:
         return self.talk.joined
 
-    async def authenticated(self, device: Device) -> None:
+    async def authenticated(self, device: Device, token_digest: str) -> None:
         """Take the device's place: an older connection of it goes first (D23). Raises Refused RATE_LIMITED when there is none."""
         for older in [listener for listener in hub.listeners if listener.device_id == device.pk]:
             await older.retire("CONN_REPLACED")
         self.device = device
+        hub.opening += 1
         try:
-            self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, self.transport.client)
+            self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, token_digest, self.transport.client)
+            self.receipts = Receipts(device.pk)
+            self.delivery = Delivery(device, self._send_row, self.receipts, hub)
+            hub.listeners.add(self)
         except BridgeError as error:
             raise Refused(error.code, error.message) from None
-        self.receipts = Receipts(device.pk)
-        self.delivery = Delivery(device, self._send_row, self.receipts, hub)
-        hub.listeners.add(self)
+        finally:
+            hub.opening -= 1
 
     def deliver(self) -> None:
         """Start sending what the log holds for the device (D28)."""
@@ -198,10 +214,13 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             await self.refuse(error)
         await self._settle()
 
-    async def _settle(self) -> None:
+    def _cancel_tasks(self) -> None:
         for task in tuple(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
+
+    async def _settle(self) -> None:
+        self._cancel_tasks()
         if self.receipts is not None:
             await self.receipts.flush()
 
@@ -209,13 +228,6 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self.over = True
         hub.listeners.discard(self)
         await self._settle()
-        for feed_id in self.talk.joined.values():
-            await hub.bell.leave(feed_id)
-        if self.connection_id is not None:
-            try:
-                await writers.run(presence.close_connection, self.connection_id)
-            except DatabaseError as error:  # its lease runs out with the process's
-                log.warning("connection_not_removed", error=error.__class__.__name__)
 
     async def _watch(self) -> None:
         """The clocks: `auth` within 10 s, a frame every 45 s, and a socket that takes what it is sent."""

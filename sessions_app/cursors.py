@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping
 
 from django.db import transaction
 
+from bridge_project.protocol.types import is_uuid
 from devices_app.models import Device
-from sessions_app.models import Cursor, LogRow
+from sessions_app.models import Cursor, Feed, LogRow
 
+QUERY_IDS = 1_000  # a database takes only so many parameters at once
 AHEAD_MAX = 10_000  # acknowledgements remembered beyond a gap; as many as a feed keeps rows
 
 
@@ -24,16 +26,18 @@ def acknowledge(device_id: int, message_ids: Collection[str], discarded: Mapping
     ``message_ids`` are envelope ids of any message; unknown ones are ignored. A cursor moves over a row when it and all earlier
     rows of the feed are acknowledged. ``discarded`` (feed id → row) are gaps that the device has acknowledged to know of (D29).
     """
-    rows = LogRow.objects.filter(message_id__in=list(message_ids)).values_list("feed_id", "seq", "type")
     acked: dict[int, set[int]] = defaultdict(set)
     types = set()
-    for feed_id, seq, type_ in rows:
-        acked[feed_id].add(seq)
-        types.add(type_)
+    known = [message_id for message_id in message_ids if is_uuid(message_id)]  # a row's id is one; anything else is unknown
+    for start in range(0, len(known), QUERY_IDS):
+        rows = LogRow.objects.filter(message_id__in=known[start : start + QUERY_IDS]).values_list("feed_id", "seq", "type")
+        for feed_id, seq, type_ in rows:
+            acked[feed_id].add(seq)
+            types.add(type_)
     with transaction.atomic():
         device = Device.objects.select_for_update(no_key=True).get(pk=device_id)
         _learn_style(device, types)
-        for feed_id in acked.keys() | discarded.keys():
+        for feed_id in _existing(acked.keys() | discarded.keys()):
             cursor = _locked(device, feed_id)
             cursor.position = max(cursor.position, discarded.get(feed_id, 0))
             _advance(cursor, acked[feed_id])
@@ -49,14 +53,19 @@ def prove(device_id: int, sent: Mapping[int, int]) -> None:
         device = Device.objects.select_for_update(no_key=True).get(pk=device_id)
         if device.ack_style == Device.AckStyle.EVERYTHING:
             return
-        for feed_id, seq in sent.items():
-            cursor = _locked(device, feed_id)
+        for feed_id in _existing(sent):
+            seq, cursor = sent[feed_id], _locked(device, feed_id)
             if device.ack_style == Device.AckStyle.NOTIFICATIONS:
                 others = LogRow.objects.filter(feed_id=feed_id, seq__gt=cursor.position, seq__lte=seq).exclude(type="notification")
                 _advance(cursor, set(others.values_list("seq", flat=True)))
             elif seq > cursor.position:
                 cursor.position = seq
                 _advance(cursor, set())
+
+
+def _existing(feed_ids: Collection[int]) -> list[int]:
+    """Those whose session has not been forgotten."""
+    return list(Feed.objects.filter(pk__in=list(feed_ids)).values_list("pk", flat=True))
 
 
 def _learn_style(device: Device, types: Collection[str]) -> None:

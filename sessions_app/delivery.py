@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import structlog
 from django.db import Error as DatabaseError
-from django.utils import timezone
 
-from bridge_project import limits
+from bridge_project import limits, metrics
 from bridge_project.database import readers
 from bridge_project.protocol.catalogue import Encoded, encode
 from devices_app.models import Device
 from sessions_app import cursors, log, notices
 from sessions_app.hub import Hub
-from sessions_app.models import Feed, LogHead
+from sessions_app.models import Feed
 from sessions_app.outbox import Row
 from sessions_app.receipts import Receipts
 
@@ -25,11 +24,10 @@ logger = structlog.get_logger("bridge.delivery")
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits for a device: where to start in each feed, up to which row, and what is gone."""
+    """What waits for a device: where to start in each feed, and up to which row."""
 
     positions: dict[int, int]
     upto: int
-    gaps: list[tuple[log.Gap, str | None]]
 
 
 def backlog_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, int]) -> Backlog:
@@ -40,10 +38,7 @@ def backlog_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, 
     upto = log.head_seq()  # read first: what commits from here on is live
     positions = cursors.positions(device) | known
     feeds = log.has_news(positions, device.start_seq) if feed_ids is None else list(Feed.objects.filter(pk__in=list(feed_ids)))
-    start = {feed.pk: positions.get(feed.pk, device.start_seq) for feed in feeds}
-    now, total = timezone.now(), LogHead.objects.filter(pk=1).values_list("bytes", flat=True).first() or 0
-    gaps = [found for feed in feeds if (found := log.gap(feed, start[feed.pk], total, now))]
-    return Backlog(start, upto, [(found, notices.session_of(found.feed_id)) for found in gaps])
+    return Backlog({feed.pk: positions.get(feed.pk, device.start_seq) for feed in feeds}, upto)
 
 
 class Delivery:
@@ -103,36 +98,49 @@ class Delivery:
         """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
         if feed_id not in self.feeds:
             backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
-            await self._send_backlog(Backlog(backlog.positions, self.live, backlog.gaps))
+            await self._send_backlog(Backlog(backlog.positions, self.live))
         if feed_id in self._joins:  # it has not been left meanwhile
             self._joins.remove(feed_id)
             self.feeds.add(feed_id)
 
     async def _send_backlog(self, backlog: Backlog) -> None:
-        for found, session_id in backlog.gaps:
-            notice: Encoded = encode(notices.gap(session_id))
+        reader = log.Reader(backlog.positions, backlog.upto)
+        while page := await readers.run(reader.page):
+            await self._say(page.gaps)
+            for row in page.rows:
+                await self._send_row(row)
+
+    async def _say(self, gaps: Iterable[log.Gap]) -> None:
+        """Tell the device what it will never get, before anything that came later (D29)."""
+        for found in gaps:
+            if found.through <= self.sent.get(found.feed_id, 0):
+                continue  # said before
+            notice: Encoded = encode(notices.gap(await readers.run(notices.session_of, found.feed_id)))
             self._receipts.gap_said(notice.id, found.feed_id, found.through)
             await self._send(notice.text)
             self.sent[found.feed_id] = found.through
-        reader = log.Reader(backlog.positions, backlog.upto)
-        while page := await readers.run(reader.page):
-            for row in page:
-                await self._send_row(row)
 
     async def _send_live(self) -> None:
+        """Up to the head of the log, unless a session is joined meanwhile: it shall not wait for a socket that never catches up."""
         while self.live < self._hub.head:
+            if self._joins:
+                return self.wake()
             rows = self._hub.after(self.live)
             if rows is None:
                 upto = await readers.run(log.head_seq)
                 reader = log.Reader(dict.fromkeys(self.feeds, self.live), upto)
                 while page := await readers.run(reader.page):
-                    await self._send_live_rows(page)
+                    await self._say(gap for gap in page.gaps if gap.feed_id in self.feeds)
+                    await self._send_live_rows(page.rows)
+                    if self._joins:
+                        return self.wake()
                 self.live = max(self.live, upto)
             elif rows:
                 await self._send_live_rows(rows)
                 self.live = rows[-1].seq
             else:
-                return
+                return None
+        return None
 
     async def _send_live_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -143,3 +151,4 @@ class Delivery:
     async def _send_row(self, row: Row) -> None:
         await self._send(row.frame)
         self.sent[row.feed_id] = row.seq
+        metrics.deliveries[row.type] += 1

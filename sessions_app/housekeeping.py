@@ -15,6 +15,7 @@ from django.db import transaction
 from bridge_project import limits
 from bridge_project.conf import conf, write_private_file
 from bridge_project.database import background, readers, writers
+from devices_app import pairing
 from sessions_app import lifecycle, log, presence
 from sessions_app.hub import Listener, hub
 from sessions_app.models import Connection, Feed, Join, Process, Session
@@ -71,13 +72,25 @@ async def _look() -> None:
             if not away:
                 logger.error("database_unavailable", error=error.__class__.__name__)
             away = True
+        except Exception:
+            logger.exception("look_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
 
 
 async def _renew() -> None:
+    if hub.closing:
+        await hub.close_places()
+    await _forget_lost()
     if not await writers.run(presence.renew, hub.process_id):
         logger.warning("lease_lost", remedy="registering again")
         await writers.run(_register_again, tuple(hub.listeners))
+
+
+async def _forget_lost() -> None:
+    """Remove records of sockets that this process does not have: one was ended in the middle of taking its place."""
+    on_record = await readers.run(presence.held, hub.process_id) if not hub.opening else set()
+    if not hub.opening and (lost := on_record - {listener.connection_id for listener in hub.listeners}):
+        await writers.run(presence.close_connections, lost)
 
 
 def _register_again(listeners: tuple[Listener, ...]) -> None:
@@ -91,7 +104,7 @@ def _register_again(listeners: tuple[Listener, ...]) -> None:
                 Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
 
 
-chores: list[Callable[[], object]] = [log.prune, lifecycle.close_idle]
+chores: list[Callable[[], object]] = [log.prune, lifecycle.close_idle, lifecycle.forget_closed, pairing.forget_void]
 """What is done once a minute; rooms above add theirs."""
 
 
@@ -100,6 +113,6 @@ async def _prune() -> None:
         for chore in tuple(chores):
             try:
                 await background.run(chore)
-            except DatabaseError as error:
-                logger.warning("chore_failed", chore=chore.__name__, error=error.__class__.__name__)
+            except Exception:
+                logger.exception("chore_failed", chore=getattr(chore, "__name__", str(chore)))
         await asyncio.sleep(PRUNE_SECONDS)

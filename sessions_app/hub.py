@@ -12,10 +12,17 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import structlog
+from django.db import Error as DatabaseError
+
+from bridge_project.database import writers
+from sessions_app import presence
 from sessions_app.bell import Bell
 
 if TYPE_CHECKING:
     from sessions_app.outbox import Row
+
+log = structlog.get_logger("bridge.hub")
 
 TAIL_ROWS = 4096
 TAIL_BYTES = 4 * 2**20
@@ -48,6 +55,8 @@ class Hub:
         self._tail_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.bell = Bell(self.heard)
+        self.closing: set[int] = set()
+        self.opening = 0  # sockets that are taking a place at this moment
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, process_id: uuid.UUID, head: int) -> None:
@@ -92,15 +101,39 @@ class Hub:
     def revoked(self, device_id: int) -> None:
         """A device was revoked by this process; callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.retire, set(), {device_id})
+            self._loop.call_soon_threadsafe(self._revoked, device_id)
 
-    def retire(self, connection_ids: Collection[int], device_ids: Collection[int]) -> None:
-        """End the connections that were replaced, and those of devices that were revoked."""
+    def _revoked(self, device_id: int) -> None:
+        self.retire(set(), {listener.connection_id for listener in self.listeners if listener.device_id == device_id})
+
+    def retire(self, replaced: Collection[int | None], ended: Collection[int | None]) -> None:
+        """End the connections that were replaced, and those whose device or token is no longer good."""
         for listener in tuple(self.listeners):
-            if listener.device_id in device_ids:
+            if listener.connection_id in ended:
                 self._spawn(listener.retire("AUTH_FAILED"))
-            elif listener.connection_id in connection_ids:
+            elif listener.connection_id in replaced:
                 self._spawn(listener.retire("CONN_REPLACED"))
+
+    def part(self, listener: Listener) -> None:
+        """A socket is over, however that came; its place is given back, now or as soon as the database is there."""
+        self.listeners.discard(listener)
+        for feed_id in listener.joined.values():
+            self._spawn(self.bell.leave(feed_id))
+        listener.joined.clear()
+        if listener.connection_id is not None:
+            self.closing.add(listener.connection_id)
+            listener.connection_id = None
+            self._spawn(self.close_places())
+
+    async def close_places(self) -> None:
+        """Remove what is on record of sockets that are over; what fails is tried again by the housekeeping."""
+        closing = set(self.closing)
+        try:
+            await writers.run(presence.close_connections, closing)
+        except DatabaseError as error:
+            log.warning("places_not_given_back", count=len(closing), error=error.__class__.__name__)
+        else:
+            self.closing -= closing
 
     # -- the newest rows ---------------------------------------------------------------------------------------------------
 

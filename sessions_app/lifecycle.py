@@ -65,7 +65,7 @@ def printable(text: str) -> str:
 
 
 def close_idle() -> int:
-    """Close observed sessions without an event for 24 hours; forget closed ones after a week. Returns how many were closed."""
+    """Close observed sessions without an event for 24 hours; returns how many."""
     now = timezone.now()
     idle = Session.objects.filter(kind=Session.Kind.OBSERVED, last_activity_at__lt=now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS))
     closed = 0
@@ -75,6 +75,11 @@ def close_idle() -> int:
                 close(box, session, "timeout")
                 session.save(update_fields=["status", "closed_at"])
                 closed += 1
-    forgotten = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
-    Feed.objects.filter(session__status=Session.Status.CLOSED, session__last_activity_at__lt=forgotten).delete()
     return closed
+
+
+def forget_closed() -> int:
+    """Forget closed sessions, with their rows, a week after their last event; returns how many."""
+    before = timezone.now() - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
+    _, removed = Feed.objects.filter(session__status=Session.Status.CLOSED, session__last_activity_at__lt=before).delete()
+    return removed.get(Session._meta.label, 0)

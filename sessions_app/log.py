@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,54 +42,93 @@ class Gap:
     through: int
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows to send, in order, and what was discarded before they could be; the gaps are said first."""
+
+    rows: list[Row]
+    gaps: list[Gap]
+
+
 class Reader:
-    """Reads several feeds as one stream, oldest first, in pages of bounded size; keeps only numbers and sizes in memory."""
+    """Reads several feeds as one stream, oldest first, in pages of bounded size; keeps only numbers and sizes in memory.
+
+    What the bounds discard while it reads, or have discarded before, is a gap of the page in which it would have come: a row is never
+    left out in silence.
+    """
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
         """``positions``: feed id → the newest row not wanted; ``upto``: the newest row wanted."""
         self._after = dict(positions)
         self._upto = upto
+        self._heads: list[tuple[int, int]] | None = None  # a heap of (next row, feed)
         self._ahead: dict[int, deque[tuple[int, int]]] = {feed_id: deque() for feed_id in positions}
-        self._open = set(positions)
+        self._gaps: list[Gap] = []
 
-    def _fill(self) -> None:
-        """Every feed that has rows left has some at hand."""
-        empty = [feed_id for feed_id in self._open if not self._ahead[feed_id]]
-        if not empty:
-            return
-        now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
-        for feed in Feed.objects.filter(pk__in=empty):
-            rows = LogRow.objects.filter(kept(feed, total, now), feed=feed, seq__gt=self._after[feed.pk], seq__lte=self._upto)
-            found = list(rows.order_by("seq").values_list("seq", "size")[: limits.PAGE_ROWS])
-            self._ahead[feed.pk].extend(found)
-            if found:
-                self._after[feed.pk] = found[-1][0]
-        self._open = {feed_id for feed_id in self._open if self._ahead[feed_id]}
+    def _fill(self, feed_id: int) -> None:
+        """Look further along a feed, and put it into the heap if it has rows left."""
+        feed, after = Feed.objects.filter(pk=feed_id).first(), self._after[feed_id]
+        if feed is None:
+            return  # a session that was forgotten, with its rows
+        total = LogHead.objects.values_list("bytes", flat=True).get(pk=1)
+        wanted = LogRow.objects.filter(feed=feed, seq__gt=after, seq__lte=self._upto)
+        found = list(wanted.filter(kept(feed, total, timezone.now())).order_by("seq").values_list("seq", "size")[: limits.PAGE_ROWS])
+        # Read after the rows: a prune in between has made the rows fewer and the mark higher, never the one without the other.
+        dropped = Feed.objects.values_list("dropped_seq", flat=True).get(pk=feed_id)
+        before = found[0][0] if found else self._upto + 1
+        outside = wanted.filter(seq__lt=before).order_by("-seq").values_list("seq", flat=True).first()
+        gone = max(outside or 0, dropped if dropped < before else 0)
+        if gone > after:
+            self._gaps.append(Gap(feed_id, gone))
+        self._after[feed_id] = found[-1][0] if found else max(after, gone)
+        if found:
+            self._ahead[feed_id].extend(found)
+            heapq.heappush(self._heap, (found[0][0], feed_id))
 
-    def page(self) -> list[Row]:
-        """The next rows: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is larger; empty at the end."""
-        wanted: list[int] = []
+    @property
+    def _heap(self) -> list[tuple[int, int]]:
+        if self._heads is None:
+            self._heads = []
+        return self._heads
+
+    def page(self) -> Page | None:
+        """The next rows and gaps: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is larger; None at the end."""
+        if self._heads is None:
+            for feed_id in self._after:
+                self._fill(feed_id)
+        wanted = self._choose()
+        values = LogRow.objects.filter(seq__in=list(wanted)).order_by("seq").values_list("seq", "feed_id", "type", "message_id", "frame")
+        rows = [Row(*row) for row in values]
+        pruned: dict[int, int] = {}
+        for seq in wanted.keys() - {row.seq for row in rows}:
+            pruned[wanted[seq]] = max(seq, pruned.get(wanted[seq], 0))
+        gaps, self._gaps = [*self._gaps, *(Gap(feed_id, seq) for feed_id, seq in pruned.items())], []
+        return Page(rows, gaps) if wanted or gaps else None
+
+    def _choose(self) -> dict[int, int]:
+        """Row → feed of what comes next."""
+        wanted: dict[int, int] = {}
         size = 0
-        while len(wanted) < limits.PAGE_ROWS:
-            self._fill()
-            if not self._open:
+        while self._heap and len(wanted) < limits.PAGE_ROWS:
+            _, feed_id = self._heap[0]
+            ahead = self._ahead[feed_id]
+            if wanted and size + ahead[0][1] > limits.PAGE_BYTES:
                 break
-            feed_id = min(self._open, key=lambda f: self._ahead[f][0][0])
-            seq, row_size = self._ahead[feed_id][0]
-            if wanted and size + row_size > limits.PAGE_BYTES:
-                break
-            self._ahead[feed_id].popleft()
-            wanted.append(seq)
-            size += row_size
-        rows = LogRow.objects.filter(seq__in=wanted).order_by("seq").values_list("seq", "feed_id", "type", "message_id", "frame")
-        return [Row(*values) for values in rows]
+            heapq.heappop(self._heap)
+            seq, row_size = ahead.popleft()
+            wanted[seq], size = feed_id, size + row_size
+            if ahead:
+                heapq.heappush(self._heap, (ahead[0][0], feed_id))
+            else:
+                self._fill(feed_id)
+        return wanted
 
 
 def read_all(positions: Mapping[int, int], upto: int) -> Iterator[Row]:
     """All rows of a Reader, one after the other."""
     reader = Reader(positions, upto)
     while page := reader.page():
-        yield from page
+        yield from page.rows
 
 
 def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:

@@ -126,6 +126,7 @@ class Connection(models.Model):
 
     process = models.ForeignKey(Process, on_delete=models.CASCADE)
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    token = models.ForeignKey("devices_app.Token", on_delete=models.CASCADE, null=True, help_text="What it was opened with; when that ends, so does it.")
     opened_at = models.DateTimeField(default=timezone.now)
     address = models.CharField(max_length=45)
     replaced = models.BooleanField(default=False, help_text="A newer connection of the device took over; whoever holds this one closes it (D23).")

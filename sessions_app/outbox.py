@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
+from bridge_project import metrics
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app import statements
 from sessions_app.hub import hub
@@ -102,3 +104,6 @@ def outbox() -> Iterator[Outbox]:
         if box.rows:
             rows = tuple(box.rows)
             transaction.on_commit(lambda: hub.committed(rows))
+        written = time.perf_counter()
+    if box.rows:
+        metrics.commits.observe(time.perf_counter() - written)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -13,7 +13,7 @@ from django.utils import timezone
 from bridge_project import limits
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
-from devices_app.models import Device
+from devices_app.models import Device, Token
 from sessions_app.models import Connection, Join, LogHead, Process, Session
 
 
@@ -26,7 +26,8 @@ def start_process(instance: str) -> uuid.UUID:
 
 
 def stop_process(process_id: uuid.UUID) -> None:
-    Process.objects.filter(pk=process_id).delete()
+    """End the lease. The row stays for the sockets that are still closing; the next start removes it."""
+    Process.objects.filter(pk=process_id).update(lease_until=timezone.now())
 
 
 def renew(process_id: uuid.UUID) -> bool:
@@ -43,7 +44,7 @@ def live() -> QuerySet[Connection]:
     return Connection.objects.filter(replaced=False, process__lease_until__gt=timezone.now())
 
 
-def open_connection(process_id: uuid.UUID, device: Device, address: str) -> int:
+def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:
     """Take a place for a newly authenticated socket and return its id.
 
     An older connection of the device is marked replaced first, so it frees its place (D23). Raises BridgeError RATE_LIMITED when
@@ -55,11 +56,17 @@ def open_connection(process_id: uuid.UUID, device: Device, address: str) -> int:
         Connection.objects.filter(device=device).update(replaced=True)
         if live().count() >= conf.bridge_max_websockets:
             raise BridgeError("RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use.")
-        return Connection.objects.create(process_id=process_id, device=device, address=address).pk
+        token = Token.objects.filter(digest=token_digest).first()
+        return Connection.objects.create(process_id=process_id, device=device, token=token, address=address).pk
 
 
-def close_connection(connection_id: int) -> None:
-    Connection.objects.filter(pk=connection_id).delete()
+def close_connections(connection_ids: Collection[int]) -> None:
+    Connection.objects.filter(pk__in=list(connection_ids)).delete()
+
+
+def held(process_id: uuid.UUID) -> set[int]:
+    """The connections that are on record for a process."""
+    return set(Connection.objects.filter(process_id=process_id).values_list("pk", flat=True))
 
 
 def join(connection_id: int, session: Session) -> None:
@@ -77,11 +84,10 @@ def joined_counts(session_pks: Iterable[int]) -> dict[int, int]:
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
-    """What this process must close: (connections that were replaced, devices that were revoked)."""
-    held = Connection.objects.filter(process_id=process_id)
-    replaced = set(held.filter(replaced=True).values_list("pk", flat=True))
-    revoked = set(held.filter(device__revoked_at__isnull=False).values_list("device_id", flat=True))
-    return replaced, revoked
+    """The connections that this process must end: (those that were replaced, those whose device or token was revoked or has expired)."""
+    ours = Connection.objects.filter(process_id=process_id)
+    over = Q(device__revoked_at__isnull=False) | Q(token__revoked_at__isnull=False) | Q(token__expires_at__lte=timezone.now())
+    return set(ours.filter(replaced=True).values_list("pk", flat=True)), set(ours.filter(over).values_list("pk", flat=True))
 
 
 def active_websockets() -> int:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 import structlog
-from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError
 
 from bridge_project import limits
 from bridge_project.database import writers
@@ -17,6 +17,7 @@ from sessions_app import cursors
 log = structlog.get_logger("bridge.receipts")
 
 SNAPSHOT_EVERY_SECONDS = 1.0
+FLUSH_SECONDS = 3.0
 
 
 class Receipts:
@@ -71,10 +72,16 @@ class Receipts:
                     await writers.run(cursors.acknowledge, self._device_id, acked, gaps)
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
-            except DatabaseError as error:  # the device is sent these rows again: at least once is what is promised
-                log.warning("receipts_not_stored", device=self._device_id, error=error.__class__.__name__)
+            except (OperationalError, InterfaceError) as error:  # the database is away: nothing that was learnt is forgotten
+                log.warning("receipts_wait_for_database", device=self._device_id, error=error.__class__.__name__)
+                self._acked |= acked
+                self._proven = proven | self._proven
+                self._known_gaps = gaps | self._known_gaps
+                await asyncio.sleep(limits.POLL_SECONDS)
 
     async def flush(self) -> None:
-        """Return when everything learnt so far is stored."""
+        """Return when everything learnt so far is stored, or cannot be soon: then these rows are sent again, which is at least once."""
         if self._writer is not None:
-            await asyncio.shield(self._writer)
+            done, _ = await asyncio.wait({self._writer}, timeout=FLUSH_SECONDS)
+            if not done:
+                self._writer.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal
@@ -128,6 +128,13 @@ def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None =
             raise ValueError("a notification's id is its notification_id")
         return encode_raw(kind, payload.wire(), id=payload.notification_id, timestamp=timestamp)
     return encode_raw(kind, payload.wire(), id=id, timestamp=timestamp)
+
+
+def encode_replay(session_id: str, frames: Iterable[str], *, complete: bool, id: str) -> Encoded:
+    """A ``replay_buffer`` of messages that are text already, which is put in as it is; ``id``: the request's."""
+    empty = encode(s.ReplayBuffer(session_id=session_id, messages=[], complete=complete), id=id)
+    before, mark, after = empty.text.rpartition('"messages":[]')
+    return Encoded(empty.id, empty.type, f'{before}{mark[:-1]}{",".join(frames)}]{after}')
 
 
 def encode_raw(type: str, payload: dict[str, Any], *, id: str | None = None, timestamp: str | None = None) -> Encoded:

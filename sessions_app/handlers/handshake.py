@@ -42,7 +42,7 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
         )
     except BridgeError as error:
         raise await _failed(socket, error) from None
-    await socket.authenticated(device)
+    await socket.authenticated(device, tokens.digest(payload.token))
     socket.talk.phase = Phase.AUTHENTICATED
     await socket.reply(message, await _connection_ack(socket))
     if socket.transport.mode != "direct_public":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bridge_project import limits
 from bridge_project.dispatch import handles
+from bridge_project.errors import BridgeError
 from bridge_project.protocol import client as c
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app.consumers import BridgeConsumer
@@ -12,4 +14,7 @@ from sessions_app.consumers import BridgeConsumer
 async def notification_ack(socket: BridgeConsumer, message: ClientMessage) -> None:
     payload: c.NotificationAck = message.payload
     assert socket.receipts is not None
+    if len(payload.notification_ids) > limits.ACK_MAX_IDS:
+        violation = {"field": "payload.notification_ids", "constraint": f"at most {limits.ACK_MAX_IDS} ids", "received": str(len(payload.notification_ids))}
+        raise BridgeError("PROTO_INVALID_MESSAGE", "Too many ids at once.", violations=[violation])
     socket.receipts.acknowledged(payload.notification_ids)

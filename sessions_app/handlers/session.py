@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.utils import timezone
@@ -14,8 +13,9 @@ from bridge_project.dispatch import handles
 from bridge_project.errors import BridgeError
 from bridge_project.protocol import client as c
 from bridge_project.protocol import server as s
+from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import parse_timestamp
+from bridge_project.protocol.types import is_uuid, parse_timestamp
 from sessions_app import lifecycle, log, presence, workdir
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.hub import hub
@@ -66,11 +66,11 @@ async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
 @handles(c.ReplayRequest)
 async def replay_request(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    messages, complete = await readers.run(_replay, session.feed_id, message.payload.after_id, message.payload.since)
-    await socket.reply(message, s.ReplayBuffer(session_id=session.session_id, messages=messages, complete=complete))
+    frames, complete = await readers.run(_replay, session.feed_id, message.payload.after_id, message.payload.since)
+    await socket.send_frame(encode_replay(session.session_id, frames, complete=complete, id=message.id))
 
 
-def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[dict[str, Any]], bool]:
+def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
     """The feed's messages after one, or since a moment, or all; and whether none of those asked for has been discarded.
 
     As many of the newest as fit in one message. An ``after_id`` that is no longer known has been discarded, with what came before it.
@@ -78,7 +78,8 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     feed = Feed.objects.get(pk=feed_id)
     rows = LogRow.objects.filter(log.kept(feed, total, now), feed=feed)
-    after = LogRow.objects.filter(feed=feed, message_id=after_id).values_list("seq", flat=True).first() if after_id else None
+    known = LogRow.objects.filter(feed=feed, message_id=after_id) if after_id and is_uuid(after_id) else LogRow.objects.none()
+    after = known.values_list("seq", flat=True).first()
     if after is not None:
         rows = rows.filter(seq__gt=after)
         complete = log.gap(feed, after, total, now) is None
@@ -89,13 +90,14 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
         complete = newest_gone is None or _older_than(feed, moment)
     else:
         complete = after_id is None and log.gap(feed, 0, total, now) is None
-    frames, size = [], 0
+    frames: list[str] = []
+    size = 0
     for frame in rows.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
         size += size_of(frame) + 1
         if size > conf.max_message_bytes - 4096:
             complete = False
             break
-        frames.append(json.loads(frame))
+        frames.append(frame)
     return frames[::-1], complete
 
 

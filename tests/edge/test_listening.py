@@ -11,7 +11,7 @@ import pytest
 
 from bridge_project.conf import ConfError
 from bridge_project.edge import listening
-from tests.edge.edge import free_port
+from tests.servers import free_port
 
 bound = listening._bound
 

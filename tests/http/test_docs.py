@@ -58,8 +58,8 @@ def test_the_schema_is_made_without_warnings(capsys: pytest.CaptureFixture[str])
 
 def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
     patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
-    served = {"/" + re.sub(r"<path:(\w+)>", r"{\1}", one) for one in patterns if one.startswith(("api/v1/", "hooks/"))}
-    assert len(served) == 14
+    served = {"/" + re.sub(r"<\w+:(\w+)>", r"{\1}", one) for one in patterns if one.startswith(("api/v1/", "hooks/", "metrics"))}
+    assert len(served) == 15
     assert served == document["paths"].keys()
 
 

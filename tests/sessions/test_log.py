@@ -55,7 +55,7 @@ def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPa
     feed_id = helpers.post(count=20, filler="x" * 400).feed_id
     reader, pages = log.Reader({feed_id: 0}, log.head_seq()), []
     while page := reader.page():
-        pages.append([row.seq for row in page])
+        pages.append([row.seq for row in page.rows])
     assert all(len(page) == 1 for page in pages)
     assert [seq for page in pages for seq in page] == sorted(seq for page in pages for seq in page)
     assert len(pages) == 20

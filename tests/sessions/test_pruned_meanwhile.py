@@ -1,0 +1,105 @@
+"""What is discarded while it is being delivered is a said gap too, on every way to the device (D29)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from bridge_project import limits
+from devices_app.models import Device
+from sessions_app import cursors, log
+from sessions_app.hub import Hub
+from sessions_app.models import Feed, LogRow
+from sessions_app.receipts import Receipts
+from tests.sessions import helpers
+from tests.sessions.test_delivery import Phone, hub, phone, say
+
+__all__ = ["hub"]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def expire(*seqs: int) -> None:
+    LogRow.objects.filter(seq__in=seqs).update(created_at=timezone.now() - timedelta(days=9))
+
+
+def test_rows_pruned_between_choosing_and_reading_are_a_gap_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_BYTES", 1)  # a row a page
+    feed_id = helpers.post(count=4).feed_id
+    first = helpers.rows(feed_id)[0].seq
+    reader = log.Reader({feed_id: first - 1}, log.head_seq())
+    page = reader.page()
+    assert page is not None and [row.seq for row in page.rows] == [first]
+    LogRow.objects.filter(seq=first + 1).delete()
+    pages = list(iter(reader.page, None))
+    assert [gap.through for one in pages for gap in one.gaps] == [first + 1]
+    assert [row.seq for one in pages for row in one.rows] == [first + 2, first + 3]
+
+
+def test_two_feeds_of_which_one_was_pruned_lose_nothing_of_the_other() -> None:
+    old, new = helpers.post("old", 3), helpers.post("new", 5)
+    gone = [row.seq for row in helpers.rows(old.feed_id)]
+    expire(*gone)
+    log.prune()
+    reader = log.Reader({old.feed_id: 0, new.feed_id: 0}, log.head_seq())
+    pages = list(iter(reader.page, None))
+    assert [gap for one in pages for gap in one.gaps] == [log.Gap(old.feed_id, gone[-1])]
+    assert len([row for one in pages for row in one.rows]) == 5
+
+
+async def test_a_live_socket_that_fell_behind_is_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = await say("one")
+    client = await phone(hub)
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["one"])
+    monkeypatch.setattr(hub, "committed", lambda rows: None)  # the bell is lost, so the log is read
+    await say("lost", "kept")
+    newest = await sync_to_async(log.head_seq)()
+    await sync_to_async(expire)(newest - 1)
+    await sync_to_async(log.prune)()
+    hub.heard(newest)
+    await client.until(lambda: client.prompts == ["one", "kept"])
+    notices = [message["payload"] for message in client.messages if message["type"] == "notification"]
+    assert [(notice["notification_type"], notice["session_id"]) for notice in notices] == [("error", "s1")]
+    assert client.messages[-2]["type"] == "notification"  # before what came later
+
+
+async def test_a_forgotten_session_does_not_stop_the_receipts_of_others(hub: Hub) -> None:
+    feed, other = await say("one"), await say("two", session_id="other")
+    client: Phone = await phone(hub)
+    await client.until(lambda: len(client.prompts) == 2)
+    await sync_to_async(Feed.objects.filter(pk=other).delete)()
+    device = await sync_to_async(Device.objects.get)(pk=client.device_id)
+    await sync_to_async(cursors.prove)(device.pk, dict(client.delivery.sent))
+    assert (await sync_to_async(cursors.positions)(device))[feed] == client.delivery.sent[feed]
+
+
+async def test_acknowledgements_wait_for_a_database_that_is_away(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    feed = await say("one")
+    rows = await sync_to_async(helpers.rows)(feed)
+    device = await sync_to_async(helpers.device)()
+    real, failed = cursors.acknowledge, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def fail(*arguments: object) -> None:
+        monkeypatch.setattr(cursors, "acknowledge", real)
+        loop.call_soon_threadsafe(failed.set)
+        raise OperationalError
+
+    monkeypatch.setattr(cursors, "acknowledge", fail)
+    receipts = Receipts(device.pk)
+    receipts.acknowledged([rows[0].id])
+    await failed.wait()
+    await receipts.flush()
+    assert (await sync_to_async(cursors.positions)(device))[feed] == rows[0].seq
+
+
+def test_ids_that_no_database_would_take_are_unknown_ids() -> None:
+    device = helpers.device()
+    cursors.acknowledge(device.pk, ["a\x00b", "x" * 100_000, *(str(n) for n in range(3_000))], {})
+    assert cursors.positions(device) == {}
