@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks qr admin test lint setup clean
+.PHONY: help run watch hooks doctor qr admin test lint setup clean
 
 # Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
 bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
@@ -21,6 +21,9 @@ watch: ## a device in the terminal: see what arrives
 
 hooks: ## connect the coding agent on this machine
 	$(call bootstrap,manage install_hooks $(ARGS))
+
+doctor: ## what works, what does not, and the command that mends it
+	$(call bootstrap,manage doctor $(ARGS))
 
 qr: ## pair a phone: a new QR code, good for ten minutes
 	$(call bootstrap,manage mint_pairing_qr $(ARGS))

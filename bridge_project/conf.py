@@ -236,6 +236,7 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 
 def _stored_secret(data_dir: Path, name: str) -> str:
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # every command passes here first, and parents made on the way to "secrets" would be open
     path = make_private_dir(data_dir / "secrets") / name
     try:
         return path.read_text().strip()

@@ -16,11 +16,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
 
-from bridge_project import address, background, interfaces, tls, transport
+from bridge_project import address, background, interfaces, maintenance, tls, transport
 from bridge_project.address import Address
 from bridge_project.bootstrap import Progress
 from bridge_project.conf import PROJECT_DIR, Conf, make_private_dir
+from bridge_project.maintenance import MaintenanceError
 from bridge_project.tls import Certificates
 
 log = structlog.get_logger("bridge.startup")
@@ -72,17 +74,22 @@ def check_system() -> None:
         raise CommandError("\n".join(" ".join(f"{message.id}: {message.msg} {message.hint or ''}".split()) for message in serious))
 
 
-def migrate() -> None:
+def migrate(conf: Conf) -> None:
     """Bring the database's tables up to date. Nothing to do takes one query; of several processes that start together one does it.
 
-    Raises CommandError, one line, when the database does not answer.
+    A database that holds something is copied first (SQLite). Raises CommandError, one line, when the database does not answer, cannot be
+    copied, or was written by a newer version.
     """
     try:
         _answers()
         if not _pending():
             return
         with _migrations_locked(), Progress("Preparing the database", None):
-            call_command("migrate", interactive=False, verbosity=0)
+            if names := _pending():  # of those that waited for the lock only the first finds something to do
+                _copy_first(conf, names)
+                call_command("migrate", interactive=False, verbosity=0)
+    except MaintenanceError as error:
+        raise CommandError(str(error)) from None
     except OperationalError as error:
         setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
         raise CommandError(f"{setting}: the database cannot be used ({' '.join(str(error).split())}).") from None
@@ -101,15 +108,32 @@ def _answers() -> None:
             raise OperationalError(str(error).partition("\n")[0]) from None
 
 
-def _pending() -> bool:
+def _pending() -> list[str]:
+    """The migrations to be applied, ``application.name``. Raises MaintenanceError for a database that has some which this code does not know."""
     executor = MigrationExecutor(connection)
-    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    applied = [f"{app}.{name}" for app, name in executor.loader.applied_migrations]
+    if unknown := maintenance.unknown_migrations(applied, executor.loader):
+        raise maintenance.newer(unknown, "The database")
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+
+
+def _copy_first(conf: Conf, names: list[str]) -> None:
+    """There is no way back for a migrated database but a copy."""
+    if not MigrationRecorder(connection).applied_migrations():
+        return  # it is new
+    copy = maintenance.before_migrations(conf, names)
+    if copy is not None:
+        log.info("the database was copied before it is migrated", copy=str(copy), migrations=names)
+    else:
+        log.warning("a database server is migrated without a copy: dumping it (pg_dump) is its operator's business", migrations=names)
 
 
 @contextlib.contextmanager
 def _migrations_locked() -> Iterator[None]:
-    if connection.vendor != "postgresql":  # SQLite: the data directory is ours alone
-        yield
+    path = maintenance.sqlite_path()
+    if path is not None:
+        with maintenance.sqlite_locked(path):
+            yield
         return
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
@@ -207,14 +231,14 @@ def banner(conf: Conf, certificates: Certificates, here: Address) -> list[str]:
 
 def ending(conf: Conf) -> list[str]:
     """The last lines: the one next command, and how to stop."""
-    return [f"Next, in a second terminal: {_make(conf, 'hooks')}   (connects the coding agent on this machine)", "To stop: Ctrl-C"]
+    return [f"Next, in a second terminal: {make_command(conf, 'hooks')}   (connects the coding agent on this machine)", "To stop: Ctrl-C"]
 
 
 def pairing_note(conf: Conf) -> str:
-    return f"Another code: {_make(conf, 'qr')}"
+    return f"Another code: {make_command(conf, 'qr')}"
 
 
-def _make(conf: Conf, target: str) -> str:
+def make_command(conf: Conf, target: str) -> str:
     """The command as this bridge needs it: one with its own data directory must be told so."""
     own = "" if conf.bridge_data_dir == PROJECT_DIR / "var" else f"BRIDGE_DATA_DIR={shlex.quote(str(conf.bridge_data_dir))} "
     return f"{own}make {target}"

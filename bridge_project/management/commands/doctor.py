@@ -1,0 +1,35 @@
+"""``doctor``: what works, what does not, and the command that mends it (D43)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from bridge_project.conf import conf
+from bridge_project.doctor.checks import examine
+from bridge_project.doctor.findings import Level, as_json, as_lines, worst
+
+
+class Command(BaseCommand):
+    help = (
+        "Send an event the whole way, from the hook command to a device, and look at everything on it: what works, what does not, and the command "
+        "that mends it. Ends with 0 when nothing is broken, with 1 otherwise; it takes a few seconds, never more than about 15."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="for a machine: {status, checks: [{check, level, text, mend}]}")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            found = examine(conf)
+        except KeyboardInterrupt:
+            os._exit(130)
+        print(as_json(found) if options["json"] else "\n".join(as_lines(found)))
+        sys.stdout.flush()
+        # Not SystemExit: a check that hangs holds a thread, and the interpreter's end might wait for it.
+        os._exit(int(worst(found) is Level.BROKEN))
