@@ -7,6 +7,7 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
+from bridge_project import metrics
 from bridge_project.errors import ERRORS, documentation_path
 from bridge_project.protocol.types import now_text
 
@@ -22,6 +23,7 @@ def error_body(
     ``fields`` are added after the six. ``status`` is needed only where the row has none or another one is sent.
     """
     row = ERRORS[code]
+    metrics.http_errors[code] += 1  # here, because every error answer is written here, the edge's included
     return {
         "error": HTTPStatus(status or row.status or 500).phrase,
         "message": message or row.message,

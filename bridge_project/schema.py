@@ -28,6 +28,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),
     "schema": (),
+    "metrics": (),
 }
 WITHOUT_PREFIX: Final = "_without_prefix"  # ends the operation of a hook endpoint at its second address (D2)
 _EVERYWHERE: Final = ("HOST_NOT_ALLOWED", "INSECURE_TRANSPORT", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR")
@@ -47,7 +48,7 @@ class EndpointSchema(AutoSchema):
 
     def get_operation(self, path: str, *args: Any, **kwargs: Any) -> Schema | None:
         operation: Schema | None = super().get_operation(path, *args, **kwargs)
-        if operation is not None and not path.startswith("/api/"):
+        if operation is not None and path.startswith("/hooks/"):
             operation["operationId"] += WITHOUT_PREFIX
         return operation
 

@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project import PROTOCOL_VERSION, __version__, agents, health, limits
+from bridge_project import PROTOCOL_VERSION, __version__, agents, health, limits, metrics
 from bridge_project.api import BridgeAPIView
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
@@ -20,7 +20,7 @@ from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.types import HookEventName
 from bridge_project.rest import base_url, transport_of
 from bridge_project.transport import websocket_url
-from devices_app.authentication import AnyToken
+from devices_app.authentication import AdminOnly, AnyToken
 
 # SPEC GET /info lists seven; PreCompact and Notification are accepted all the same.
 SUPPORTED_HOOKS: list[HookEventName] = [name for name in get_args(HookEventName) if name not in ("PreCompact", "Notification")]
@@ -61,6 +61,18 @@ class InfoView(BridgeAPIView):
             ),
         )
         return Response(body.wire())
+
+
+class MetricsView(BridgeAPIView):
+    """This process's metrics, for Prometheus; it counts with health and info, since the limit of `/admin/*` would be too tight for a scrape every few seconds."""
+
+    rate_group = "status"
+    permission_classes = [AdminOnly]
+
+    @extend_schema(operation_id="metrics", responses={(200, "text/plain"): OpenApiTypes.STR})
+    def get(self, request: Request) -> HttpResponse:
+        text, content_type = metrics.exposition(request.headers.get("Accept", ""))
+        return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})
 
 
 class WebSocketView(BridgeAPIView):

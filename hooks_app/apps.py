@@ -10,12 +10,13 @@ class HooksConfig(AppConfig):
     verbose_name = "Hook events"
 
     def ready(self) -> None:
-        from bridge_project import background, health, logs
+        from bridge_project import background, health, logs, metrics
         from hooks_app import config, forwarding, ingest
         from sessions_app import housekeeping
 
         housekeeping.chores.append(ingest.forget_old)
         background.register("forwarder", forwarding.start, forwarding.stop)
         health.register_feature("hook_events")
+        metrics.register("hooks", forwarding.figures)
         if logs.is_serving():
             config.start()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from bridge_project import address, transport
+from prometheus_client import Metric
+
+from bridge_project import address, metrics, transport
 from bridge_project.conf import conf, make_private_dir
+from hooks_app import producer
 from hooks_app.producer import Forwarder, HttpsTransport
 
 JOIN_SECONDS = 5.0
@@ -25,6 +29,16 @@ def own_address() -> str:
     everywhere = conf.bridge_host in ("auto", "0.0.0.0", "::", "localhost")  # noqa: S104 - compared, not bound
     host = "127.0.0.1" if everywhere else conf.bridge_host
     return transport.local_url(host, conf.bridge_port)
+
+
+def figures() -> Iterator[Metric]:
+    """The spool, for GET /metrics."""
+    found = producer.spool_status(spool())
+    yield metrics.gauge("spool_waiting", "Hook events in the spool that the bridge has not accepted yet.", found["waiting"])
+    yield metrics.gauge("spool_oldest_age_seconds", "How long the oldest of them has waited; 0 when none waits.", found["oldest_age_seconds"] or 0.0)
+    yield metrics.gauge("spool_bytes", "Bytes of the disk that they take.", found["bytes"])
+    yield metrics.gauge("spool_rejected", "Hook events that were refused for good and set aside.", found["rejected"])
+    yield metrics.gauge("spool_full", "1 while the hook command writes nothing because the spool is full.", int(found["full"]))
 
 
 async def start() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from bridge_project import metrics
 from bridge_project.errors import ERRORS, documentation_path
 from bridge_project.protocol.types import now_text
 from bridge_project.rest_body import error_body
@@ -39,6 +40,7 @@ def error_response(code: str, request_id: str, *, base_url: str, status: int | N
 def connection_error(code: str, base_url: str) -> str:
     """The text of a ``connection_error`` message."""
     row = ERRORS[code]
+    metrics.socket_errors[code] += 1
     payload = {"code": code, "message": row.message, "documentation_url": base_url + documentation_path(code), "remediation": row.remedy}
     return json.dumps({"type": "connection_error", "id": str(uuid.uuid4()), "timestamp": now_text(), "payload": payload})
 

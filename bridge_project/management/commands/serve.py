@@ -27,7 +27,7 @@ class Command(BaseCommand):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
             self.certificates = tls.ensure(conf)
             startup.check_system()
-            startup.migrate()
+            startup.migrate(conf)
             self.here = startup.here(conf, self.certificates)
             address.record(conf, self.here)
             startup.register(conf)

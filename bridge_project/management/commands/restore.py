@@ -1,0 +1,36 @@
+"""``restore``: make the data directory what a backup holds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from bridge_project import archive, startup
+from bridge_project.conf import conf
+from bridge_project.maintenance import MaintenanceError
+
+
+class Command(BaseCommand):
+    help = (
+        "Put a backup in the place of the data directory (BRIDGE_DATA_DIR), which is kept beside it. The bridge must be stopped. "
+        "Nothing is touched unless the whole backup is sound and this version can use it."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", type=Path, help="a file that `backup` wrote")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with startup.only_server(conf):
+            try:
+                restored = archive.restore(conf, options["file"].expanduser().absolute())
+            except MaintenanceError as error:
+                raise CommandError(str(error)) from None
+        self.stdout.write(f"Restored {restored.files} files of {restored.created_at} to {restored.directory}")
+        if restored.aside is not None:
+            self.stdout.write(f"What was there is in {restored.aside}; remove it when all is well.")
+        if not restored.database:
+            self.stdout.write("The database is PostgreSQL's: load its dump with pg_restore before the bridge is started.")

@@ -1,0 +1,212 @@
+"""GET /metrics: who may read it, and that every figure is what it says (D46: each process counts for itself)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import time_machine
+from django.db import OperationalError
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from bridge_project import __version__, metrics
+from bridge_project.dispatch import connection_error_payload, error_payload
+from bridge_project.errors import BridgeError
+from bridge_project.protocol.types import now_text
+from devices_app.models import Device
+from hooks_app import forwarding
+from sessions_app import cursors, log
+from sessions_app.models import Feed, LogRow
+from tests.http.conftest import Api, check_error
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Samples = dict[tuple[str, ...], float]
+
+
+def scrape(admin: Api) -> Samples:
+    """(name, label value …) → value."""
+    answer = admin.get("/metrics")
+    assert answer.status_code == 200
+    return {(one.name, *one.labels.values()): one.value for family in parse(answer.content.decode()) for one in family.samples}
+
+
+def event(session_id: str, kind: str = "UserPromptSubmit", **payload: object) -> str:
+    return json.dumps({"event": kind, "session_id": session_id, "timestamp": now_text(), "payload": payload or {"prompt": "x"}})
+
+
+def accept(hook: Api, session_id: str, count: int = 1) -> None:
+    for _ in range(count):
+        assert hook.post("/hooks/event", event(session_id)).status_code == 200
+
+
+@pytest.fixture(autouse=True)
+def empty_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    monkeypatch.setattr(forwarding, "spool", lambda: spool)
+    return spool
+
+
+def test_only_the_admin_token_reads_them(stranger: Api, hook: Api, device: Api, admin: Api) -> None:
+    check_error(stranger.get("/metrics"), "AUTH_INVALID_TOKEN", 401)
+    check_error(hook.get("/metrics"), "AUTH_INSUFFICIENT_SCOPE", 403)
+    check_error(device.get("/metrics"), "AUTH_INSUFFICIENT_SCOPE", 403)
+    check_error(admin.post("/metrics"), "METHOD_NOT_ALLOWED", 405)
+    answer = admin.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_a_scrape_every_few_seconds_is_within_the_limit(admin: Api, limited: time_machine.Traveller) -> None:
+    for _ in range(60):
+        assert admin.get("/metrics").status_code == 200
+    check_error(admin.get("/metrics"), "RATE_LIMIT_EXCEEDED", 429)
+    limited.shift(60)
+    assert admin.get("/metrics").status_code == 200
+
+
+def test_openmetrics_for_whom_asks(admin: Api) -> None:
+    answer = admin.get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    families = parse_openmetrics(answer.content.decode())  # type: ignore[no-untyped-call]
+    assert {family.name for family in families} > {"bridge_events_accepted", "bridge_commit_seconds", "bridge_build"}
+
+
+def test_every_name_is_documented(admin: Api) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    names = {family.name for family in parse(admin.get("/metrics").content.decode())}
+    assert len(names) > 20
+    assert not sorted(name for name in names if not name.startswith(("process_", "bridge_")))
+    assert not sorted(name for name in names if name.startswith("bridge_") and f"`{name}" not in page)
+
+
+def test_what_runs_and_since_when(admin: Api) -> None:
+    found = scrape(admin)
+    assert any(key[0] == "bridge_build_info" and __version__ in key for key in found)
+    assert time.time() - 3600 < found["bridge_start_time_seconds",] < time.time()
+    assert found["bridge_collector_up", "sessions"] == found["bridge_collector_up", "hooks"] == 1
+
+
+def test_accepted_events_by_name_and_once(admin: Api, hook: Api) -> None:
+    before = scrape(admin)
+    accept(hook, "counted", 2)
+    assert hook.post("/hooks/event", event("counted", "SessionEnd", reason="x")).status_code == 200
+    again = json.loads(event("counted")) | {"event_id": "0b54b2c5-6c53-4c38-8a2d-5a8d0e3b9b11"}
+    for _ in range(2):
+        assert hook.post("/hooks/batch", json.dumps({"events": [again]})).status_code == 200
+    assert hook.post("/hooks/event", "{}").status_code == 400
+    after = scrape(admin)
+    grown = {
+        name: after["bridge_events_accepted_total", name] - before.get(("bridge_events_accepted_total", name), 0) for name in ("UserPromptSubmit", "SessionEnd")
+    }
+    assert grown == {"UserPromptSubmit": 3, "SessionEnd": 1}
+    commits = after["bridge_commit_seconds_count",] - before["bridge_commit_seconds_count",]
+    assert commits == 4, "a transaction that appended nothing is none of these"
+    assert after["bridge_commit_seconds_bucket", "+Inf"] == after["bridge_commit_seconds_count",]
+    assert after["bridge_commit_seconds_sum",] > before["bridge_commit_seconds_sum",]
+
+
+def test_errors_by_code(admin: Api, hook: Api, stranger: Api) -> None:
+    before = scrape(admin)
+    stranger.get("/api/v1/health")
+    hook.post("/hooks/event", "{}")
+    hook.get("/nowhere")
+    error_payload(BridgeError("GIT_ERROR"))
+    connection_error_payload(BridgeError("AUTH_FAILED"), "https://b")
+    after = scrape(admin)
+    expected = [
+        ("http", "AUTH_INVALID_TOKEN"),
+        ("http", "HOOK_INVALID_EVENT_TYPE"),
+        ("http", "NOT_FOUND"),
+        ("websocket", "GIT_ERROR"),
+        ("websocket", "AUTH_FAILED"),
+    ]
+    for over, code in expected:
+        name = f"bridge_{over}_errors_total"
+        assert after[name, code] == before.get((name, code), 0) + 1, code
+
+
+def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
+    accept(hook, "one", 3)
+    accept(hook, "two", 2)
+    LogRow.objects.filter(pk__in=list(LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)[:2])).delete()
+    found = scrape(admin)
+    rows = list(LogRow.objects.values_list("size", flat=True))
+    assert len(rows) == 5, "two announcements, one row of the first session, two of the second"
+    assert (found["bridge_queue_rows",], found["bridge_queue_bytes",]) == (5, sum(rows))
+    assert 0 <= found["bridge_queue_oldest_age_seconds",] < 60
+    assert found["bridge_log_head",] == log.head_seq() == 7
+    assert found["bridge_sessions_active",] == 2
+
+
+def test_an_empty_queue(admin: Api) -> None:
+    found = scrape(admin)
+    assert (found["bridge_queue_rows",], found["bridge_queue_bytes",], found["bridge_queue_oldest_age_seconds",]) == (0, 0, 0)
+    assert found["bridge_sockets_open",] == found["bridge_websockets_active",] == 0
+
+
+def test_a_devices_lag_shrinks_as_it_acknowledges(admin: Api, hook: Api, pair: Callable[..., Api]) -> None:
+    accept(hook, "before")
+    pair("early").get("/api/v1/health")
+    pair("unused")
+    phone = Device.objects.get(name="early")
+    assert phone.paired_at is not None
+    key = ("bridge_device_lag_rows", str(phone.pk), "early")
+    assert scrape(admin)[key] == 0, "it starts at the present (D28)"
+    accept(hook, "before", 2)
+    accept(hook, "new", 3)
+    assert scrape(admin)[key] == 6, "five events, and the new session's announcement"
+    newest = LogRow.objects.filter(feed__session__session_id="new").order_by("seq")
+    cursors.acknowledge(phone.pk, [newest[0].message_id, newest[1].message_id], {})
+    assert scrape(admin)[key] == 4
+    cursors.prove(phone.pk, {Feed.ALL: log.head_seq()})
+    assert scrape(admin)[key] == 4, "a device that acknowledges proves nothing by heartbeats (D27)"
+    cursors.acknowledge(phone.pk, list(LogRow.objects.values_list("message_id", flat=True)), {})
+    assert scrape(admin)[key] == 0
+    assert not [name for name in scrape(admin) if "unused" in name]
+    Device.objects.filter(pk=phone.pk).update(revoked_at=phone.paired_at)
+    assert key not in scrape(admin)
+
+
+def test_the_spool(admin: Api, empty_spool: Path) -> None:
+    assert scrape(admin)["bridge_spool_oldest_age_seconds",] == 0
+    (empty_spool / "17-1").write_text("{}")
+    (empty_spool / "full").touch()
+    (empty_spool / "rejected").mkdir()
+    (empty_spool / "rejected" / "x.why").write_text("{}")
+    found = scrape(admin)
+    assert (found["bridge_spool_waiting",], found["bridge_spool_rejected",], found["bridge_spool_full",]) == (1, 1, 1)
+    assert found["bridge_spool_bytes",] >= 2
+
+
+def test_without_the_database_the_rest_is_still_told(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> Iterator[Metric]:
+        yield metrics.gauge("half", "never seen", 1)
+        raise OperationalError("gone")
+
+    monkeypatch.setitem(metrics._rooms, "sessions", away)
+    found = scrape(admin)
+    assert found["bridge_collector_up", "sessions"] == 0
+    assert found["bridge_collector_up", "hooks"] == 1
+    assert ("bridge_half",) not in found
+    assert ("bridge_queue_rows",) not in found
+
+
+def test_a_distribution() -> None:
+    of = metrics.Distribution("test", "a test", (1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 9.0):
+        of.observe(value)
+    samples = {(one.name, *one.labels.values()): one.value for one in of.collect().samples}
+    assert samples == {
+        ("bridge_test_bucket", "1.0"): 2,
+        ("bridge_test_bucket", "2.0"): 3,
+        ("bridge_test_bucket", "+Inf"): 4,
+        ("bridge_test_count",): 4,
+        ("bridge_test_sum",): 12.0,
+    }

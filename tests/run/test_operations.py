@@ -1,0 +1,521 @@
+"""Backups, migrations and pruning: what an operator does to a bridge, done to real ones (issue: operations)."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from bridge_project import archive, maintenance, startup
+from bridge_project.conf import Conf, conf
+from bridge_project.maintenance import MaintenanceError
+from devices_app import pairing
+from devices_app.models import Device, Token
+from hooks_app.models import HookEvent
+from sessions_app.models import LogRow, Session
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_id, new_session, prompt
+from tests.servers import stop_process, wait_until
+
+POSTERS = 4
+MIGRATE = """
+import django
+django.setup()
+import sys
+from django.core.management import CommandError, call_command
+from bridge_project import startup
+from bridge_project.conf import conf
+if sys.argv[1:]:
+    call_command("migrate", *sys.argv[1:], verbosity=0)
+else:
+    try:
+        startup.migrate(conf)
+    except CommandError as error:
+        sys.exit(str(error))
+"""
+BACK = ("axes", "0008")  # any migration of another application that can be undone
+
+
+def environment(data: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))}
+    return kept | {"BRIDGE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "bridge_project.settings"} | settings
+
+
+def migrating(data: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", MIGRATE, *arguments]
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment(data), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+
+
+def migrate(data: Path, *arguments: str) -> str:
+    """What `serve` does first, or with arguments Django's own command; its words."""
+    process = migrating(data, *arguments)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    return out + err
+
+
+def manage(data: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=environment(data, **settings), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Exit 1 and one line that has these words."""
+    said = (done.stdout + done.stderr).strip()
+    assert done.returncode == 1, said
+    assert len(said.splitlines()) == 1, said
+    for word in words:
+        assert word in said
+
+
+def query(database: Path, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(database)) as opened:
+        found = opened.execute(statement).fetchall()
+        opened.commit()
+        return found
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with a migrated database, a certificate's key, settings, and an event that waits in the spool."""
+    data = tmp_path_factory.mktemp("template") / "data"
+    for part in ("tls", "logs", "spool/rejected"):
+        (data / part).mkdir(parents=True)
+    migrate(data)
+    for name, text in (
+        ("tls/kept.pem", "key"),
+        ("tls/lock", ""),
+        (".env", "BRIDGE_PORT=9443\n"),
+        ("instance", "me"),
+        ("watch.json", "{}"),
+        ("serve.lock", "1"),
+    ):
+        (data / name).write_text(text)
+    for name, text in (("spool/id", "spool-1"), ("spool/7-1", "{}"), ("spool/lock", ""), ("spool/.draft-1", "half"), ("logs/bridge.log", "{}")):
+        (data / name).write_text(text)
+    os.utime(data / "spool" / "7-1", ns=(1_700_000_000_123_456_789, 1_700_000_000_123_456_789))
+    return data
+
+
+@pytest.fixture
+def data(template: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(template, tmp_path / "data")
+    return tmp_path / "data"
+
+
+# -- the whole way ---------------------------------------------------------------------------------------------------------------
+
+
+class Poster(threading.Thread):
+    """Posts numbered events one after the other until told to stop; what was acknowledged is in `acknowledged`."""
+
+    def __init__(self, bridge: Bridge, session_id: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.bridge, self.session_id, self.stop = bridge, session_id, stop
+        self.acknowledged: list[str] = []
+
+    def run(self) -> None:
+        https = self.bridge.https()
+        with closing(https.open()) as connection:
+            while not self.stop.is_set():
+                event_id = new_id()
+                body = prompt(self.session_id, event_id, event_id=event_id)
+                if https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body, connection=connection).status == 200:
+                    self.acknowledged.append(event_id)
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[Bridge]:
+    """A bridge that makes its own tokens."""
+    made = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+    yield made
+    made.hang_up()
+    if made.process is not None:
+        stop_process(made.process)
+
+
+def started(bridge: Bridge) -> Bridge:
+    bridge.spawn()
+    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+    bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
+    bridge.admin_token = (bridge.data / "secrets" / "admin_token").read_text().strip()
+    return bridge
+
+
+def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_path: Path) -> None:
+    started(bridge)
+    pairing_ = bridge.mint("--name", "phone")
+    session_id, saved = new_session(), tmp_path / "saved.tar.gz"
+    be_seen(bridge, bridge.phone(pairing_, device_id="this phone"), session_id)
+    posters, before = backed_up_while_posting(bridge, session_id, saved)
+    refused(bridge.manage("restore", str(saved), check=False), "Another bridge serves", str(bridge.data))
+    bridge.kill()
+    old_tokens = (bridge.hook_token, bridge.admin_token)
+    shutil.rmtree(bridge.data)
+    bridge.log.unlink()
+
+    bridge.data = tmp_path / "a new place" / "data"
+    bridge.settings["BRIDGE_DATA_DIR"] = str(bridge.data)
+    bridge.manage("restore", str(saved))
+    assert [path.name for path in bridge.data.parent.iterdir()] == ["data"], "nothing was there that had to be kept"
+    started(bridge)
+    assert (bridge.hook_token, bridge.admin_token) == old_tokens
+    phone = bridge.phone(pairing_, device_id="this phone")
+    phone.ready()  # the same token, and the same pin
+    bridge.accept(prompt(session_id, "after"))
+    phone.join(session_id)
+    phone.collect(lambda: "after" in phone.numbers(session_id), "everything")
+    got = phone.numbers(session_id)
+    assert "seen" not in got, "what was acknowledged stays acknowledged"
+    assert len(got) == len(set(got))
+    for count, poster in zip(before, posters, strict=True):
+        received = [number for number in got if number in set(poster.acknowledged)]
+        assert received == poster.acknowledged[: len(received)], "in order, without a hole"
+        assert len(received) >= count, "every event that was acknowledged before the backup began"
+
+
+def be_seen(bridge: Bridge, phone: Phone, session_id: str) -> None:
+    """The phone is there for an event, which the metrics say, and acknowledges it."""
+    phone.ready()
+    bridge.watch(phone, session_id)
+    bridge.accept(prompt(session_id, "seen"))
+    phone.wait_numbers(session_id, ["seen"])
+    figures = bridge.https().get("/metrics", token=bridge.admin_token).body.decode()
+    for line in ("bridge_sockets_open 1.0", "bridge_websockets_active 1.0", 'bridge_deliveries_total{type="agent_event"} 2.0', "process_start_time_seconds"):
+        assert line in figures, figures
+    assert "bridge_commit_group_events_count 0.0" not in figures
+    phone.ack(*phone.events(session_id))
+    phone.close()
+
+
+def backed_up_while_posting(bridge: Bridge, session_id: str, saved: Path) -> tuple[list[Poster], list[int]]:
+    """The posters, and how many events of each had been acknowledged when the backup began."""
+    stop = threading.Event()
+    posters = [Poster(bridge, session_id, stop) for _ in range(POSTERS)]
+    for poster in posters:
+        poster.start()
+    wait_until(lambda: all(len(poster.acknowledged) > 20 for poster in posters), 30, "events are being posted")
+    before = [len(poster.acknowledged) for poster in posters]
+    said = bridge.manage("backup", str(saved)).stdout
+    during = sum(len(poster.acknowledged) for poster in posters) - sum(before)
+    stop.set()
+    for poster in posters:
+        poster.join(10)
+    assert during > 20, "nobody waited for the backup"
+    assert str(saved) in said
+    assert saved.stat().st_mode & 0o777 == 0o600
+    return posters, before
+
+
+# -- the archive -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(template: Path) -> Path:
+    """A backup of the template."""
+    done = manage(template, "backup")
+    assert done.returncode == 0, done.stderr
+    (made,) = (template / "backups").iterdir()
+    assert str(made) in done.stdout
+    moved = made.rename(template.with_name(made.name))
+    (template / "backups").rmdir()  # it was the only file: nothing half is left
+    return moved
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conf:
+    """Settings with a data directory that is in use."""
+    for name in ("DATABASE_URL", "DATABASE_URL_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "in use").mkdir()
+    (tmp_path / "in use" / "bridge.sqlite3").write_text("precious")
+    return conf.model_copy(update={"bridge_data_dir": tmp_path / "in use"})
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as opened:
+        return {member.name: opened.extractfile(member).read() for member in opened}  # type: ignore[union-attr]
+
+
+def test_what_a_backup_holds(saved: Path, template: Path) -> None:
+    found = members(saved)
+    manifest = json.loads(found["manifest.json"])
+    secrets = {f"secrets/{path.name}" for path in (template / "secrets").iterdir()}
+    assert secrets
+    assert set(found) == {"manifest.json", "bridge.sqlite3", ".env", "instance", "watch.json", "tls/kept.pem", "spool/id", "spool/7-1", *secrets}
+    assert set(manifest["files"]) == set(found) - {"manifest.json"}
+    assert "sessions_app.0001_initial" in manifest["migrations"]
+
+
+def test_a_file_that_is_there_is_not_replaced(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "sqlite_path", lambda: template / "bridge.sqlite3")
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(MaintenanceError, match="is there already"):
+        archive.back_up(conf.model_copy(update={"bridge_data_dir": template}), tmp_path / "mine")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine", "mine")]
+
+
+def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, template: Path) -> None:
+    restored = archive.restore(target, saved)
+    directory = target.bridge_data_dir
+    assert restored.aside is not None
+    assert restored.aside.name.startswith("in use.before-restore-")
+    assert (restored.aside / "bridge.sqlite3").read_text() == "precious"
+    assert query(directory / "bridge.sqlite3", "SELECT count(*) FROM django_migrations") == query(
+        template / "bridge.sqlite3", "SELECT count(*) FROM django_migrations"
+    )
+    waiting = (directory / "spool" / "7-1").stat()
+    assert waiting.st_mtime_ns == 1_700_000_000_123_456_789, "the time is a part of the id of a spooled event"
+    assert not [path for path in directory.rglob("*") if path.stat().st_mode & 0o077]
+    assert not list(directory.parent.glob(".*"))
+
+
+def test_a_directory_that_cannot_be_renamed(saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume of a container, or a directory in one that belongs to root."""
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == target.bridge_data_dir)
+    directory = target.bridge_data_dir
+    restored = archive.restore(target, saved)
+    assert restored.aside is not None and restored.aside.parent == directory
+    assert (restored.aside / "bridge.sqlite3").read_text() == "precious"
+    assert query(directory / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+    monkeypatch.setattr(archive, "now_name", lambda: "second")
+    second = archive.restore(target, saved).aside
+    assert second is not None
+    assert (second / "instance").read_text() == "me"
+    assert not [path for path in directory.iterdir() if "restoring" in path.name]
+
+    present = sorted(path.name for path in directory.iterdir())
+    monkeypatch.setattr(archive, "now_name", lambda: "later")
+    rename = os.rename
+    monkeypatch.setattr(
+        os, "rename", lambda old, new: rename(old, new) if Path(new).name != "tls" or Path(new).parent != directory else broken(old, new, rename)
+    )
+    with pytest.raises(MaintenanceError, match="half-way"):
+        archive.restore(target, saved)
+    assert sorted(path.name for path in directory.iterdir()) == present, "what had been moved is back"
+    assert (directory / "tls" / "kept.pem").read_text() == "key"
+
+
+def broken(old: Any, new: Any, rename: Callable[[Any, Any], None]) -> None:
+    """Fails for what comes from the backup, not for what is moved back."""
+    if "restoring" in str(old):
+        raise OSError("half-way")
+    rename(old, new)
+
+
+def test_a_database_that_the_settings_want_elsewhere(saved: Path, target: Conf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere.sqlite3"
+    elsewhere.write_text("the old one")
+    monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
+    archive.restore(target, saved)
+    assert query(elsewhere, "SELECT count(*) FROM django_migrations")[0][0] > 5
+    assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
+    assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == ["the old one"]
+
+
+def entry(name: str, data: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    made = tarfile.TarInfo(name)
+    made.size = len(data)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made, data
+
+
+def rewritten(saved: Path, path: Path, change: Callable[[dict[str, bytes]], None], *extra: tuple[tarfile.TarInfo, bytes]) -> Path:
+    """The backup with other contents, and with entries of an attacker before its own."""
+    found = members(saved)
+    change(found)
+    with tarfile.open(path, "w:gz") as made:
+        for info, data in [*extra, *(entry(name, data) for name, data in found.items())]:
+            made.addfile(info, io.BytesIO(data))
+    return path
+
+
+def manifest_with(**changes: Any) -> Callable[[dict[str, bytes]], None]:
+    def change(found: dict[str, bytes]) -> None:
+        found["manifest.json"] = json.dumps(json.loads(found["manifest.json"]) | changes).encode()
+
+    return change
+
+
+def without(name: str) -> Callable[[dict[str, bytes]], None]:
+    def change(found: dict[str, bytes]) -> None:
+        del found[name]
+
+    return change
+
+
+def nothing(_found: dict[str, bytes]) -> None:
+    pass
+
+
+BAD: dict[str, tuple[Callable[[dict[str, bytes]], None], tuple[tuple[tarfile.TarInfo, bytes], ...], str]] = {
+    "another checksum": (lambda found: found.update({"secrets/hook_token": b"mine"}), (), "checksum of 'secrets/hook_token'"),
+    "a file more": (lambda found: found.update({"secrets/more": b"x"}), (), "checksum of 'secrets/more'"),
+    "a file less": (without("instance"), (), "checksum of 'instance'"),
+    "no manifest": (without("manifest.json"), (), "damaged"),
+    "no sense": (manifest_with(files=7), (), "damaged"),
+    "newer": (manifest_with(version="99.0.0"), (), "newer version"),
+    "newer tables": (manifest_with(migrations=["sessions_app.9999_future"]), (), "sessions_app.9999_future"),
+    "another format": (manifest_with(format=2), (), "newer version"),
+    "upwards": (nothing, (entry("../evil"),), "'../evil'"),
+    "upwards inside": (nothing, (entry("secrets/.."),), "'secrets/..'"),
+    "upwards and down": (nothing, (entry("spool/../../evil"),), "evil"),
+    "absolute": (nothing, (entry("/tmp/bridge-test-evil"),), "evil"),
+    "a link": (nothing, (entry("secrets", b"", type=tarfile.SYMTYPE, linkname="/tmp"),), "'secrets'"),
+    "a link with a name of ours": (nothing, (entry("secrets/a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),), "'secrets/a'"),
+    "a hard link": (nothing, (entry("secrets/a", b"", type=tarfile.LNKTYPE, linkname="/etc/passwd"),), "'secrets/a'"),
+    "a device": (nothing, (entry("instance", b"", type=tarfile.FIFOTYPE),), "'instance'"),
+    "twice": (nothing, (entry("instance"),), "'instance'"),
+    "something else": (nothing, (entry("serve.lock"),), "'serve.lock'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_backup_is_refused_and_nothing_touched(case: str, saved: Path, target: Conf, tmp_path: Path) -> None:
+    change, extra, words = BAD[case]
+    bad = rewritten(saved, tmp_path / "bad.tar.gz", change, *extra)
+    with pytest.raises(MaintenanceError, match=words.replace(".", r"\.")) as caught:
+        archive.restore(target, bad)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
+    assert [path.read_text() for path in target.bridge_data_dir.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("cut", [0, 100, 2000, -20])
+def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path: Path) -> None:
+    (tmp_path / "bad.tar.gz").write_bytes(saved.read_bytes()[:cut])
+    with pytest.raises(MaintenanceError, match="damaged"):
+        archive.restore(target, tmp_path / "bad.tar.gz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
+
+
+def test_the_commands_say_it_in_a_line(saved: Path, data: Path, tmp_path: Path) -> None:
+    refused(manage(tmp_path / "fresh", "backup"), "no database yet")
+    refused(manage(data, "restore", str(tmp_path / "nowhere.tar.gz")), "nowhere.tar.gz")
+    assert query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+
+
+def test_postgresql_is_the_operators_to_dump(data: Path, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgres://bridge:hushhush@db.invalid/bridge"
+    done = manage(data, "backup", str(data.parent / "rest.tar.gz"), DATABASE_URL=url)
+    assert done.returncode == 0
+    assert "NOT in this backup" in done.stderr and "pg_dump" in done.stderr
+    assert "hushhush" not in done.stdout + done.stderr
+    assert "bridge.sqlite3" not in members(data.parent / "rest.tar.gz")
+    with pytest.raises(MaintenanceError, match="holds no database"):
+        archive.restore(target, data.parent / "rest.tar.gz")
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(MaintenanceError, match="SQLite"):
+        archive.restore(target, saved)
+    assert archive.restore(target, data.parent / "rest.tar.gz").database is False
+
+
+# -- migrations ------------------------------------------------------------------------------------------------------------------
+
+
+def copies(data: Path) -> list[Path]:
+    return sorted((data / "backups").glob("before-*.sqlite3"))
+
+
+def test_a_new_database_needs_no_copy(template: Path) -> None:
+    assert query(template / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+    assert not copies(template)
+
+
+def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
+    migrate(data, *BACK)
+    (data / "backups").mkdir()
+    for year in range(2001, 2008):
+        (data / "backups" / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
+    database = data / "bridge.sqlite3"
+    with maintenance.sqlite_locked(database):
+        both = [migrating(data) for _ in range(2)]
+        wait_until(lambda: all(waits_for_lock(one.pid) for one in both), 30, "both have found something to do")
+        assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+    for one in both:
+        out, err = one.communicate(timeout=60)
+        assert one.returncode == 0, out + err
+    assert query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+    kept = copies(data)
+    assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], "one new, the last five kept"
+    assert "-axes.0009" in kept[-1].name
+    assert kept[-1].stat().st_mode & 0o777 == 0o600
+    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'axes'") == [(8,)], "it is the database as it was before"
+    assert len(list((data / "backups").iterdir())) == 5
+
+
+def waits_for_lock(pid: int) -> bool:
+    return any("->" in line and "FLOCK" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_no_copy_no_migration(data: Path) -> None:
+    migrate(data, *BACK)
+    (data / "backups").write_text("a file where the directory should be")
+    process = migrating(data)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "cannot be copied before it is migrated" in err and len(err.strip().splitlines()) == 1
+    assert not query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+
+
+def test_a_newer_database_is_refused(data: Path) -> None:
+    query(data / "bridge.sqlite3", "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')")
+    refused(manage(data, "serve", BRIDGE_PORT="1"), "newer version", "sessions_app.0099_from_the_future")
+    assert not copies(data)
+
+
+@pytest.mark.django_db
+def test_a_database_server_is_migrated_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(maintenance, "sqlite_path", lambda: None)
+    startup._copy_first(conf, ["sessions_app.0002_more"])
+    assert "pg_dump" in caplog.text
+
+
+# -- pruning ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_prune_says_what_it_removed() -> None:
+    from bridge_project.protocol.parse import parse_hook_body
+    from hooks_app.ingest import Posted, store
+
+    for session_id in ("old", "old", "gone", "young"):
+        store([Posted(parse_hook_body(json.dumps(prompt(session_id, 1)).encode(), now=timezone.now()))])
+    long_ago = timezone.now() - timedelta(days=8)
+    LogRow.objects.filter(feed__session__session_id="old").update(created_at=long_ago)
+    HookEvent.objects.filter(session_id="old").update(received_at=long_ago)
+    Session.objects.filter(session_id="old").update(last_activity_at=timezone.now() - timedelta(days=2))
+    Session.objects.filter(session_id="gone").update(last_activity_at=long_ago, status="closed")
+    for name in ("unused", "just void", "paired"):
+        pairing.mint(name, ttl=timedelta(minutes=10), lifetime=None)
+    Device.objects.exclude(name="just void").update(created_at=long_ago)
+    Token.objects.exclude(device__name="just void").update(use_by=long_ago)
+    Token.objects.filter(device__name="just void").update(use_by=timezone.now())
+    Device.objects.filter(name="paired").update(paired_at=long_ago)
+    out = io.StringIO()
+    call_command("prune", stdout=out)
+    said = "Removed 2 rows of the log, 1 sessions, 1 devices that never paired, 2 memories of events; closed 1 idle sessions."
+    assert out.getvalue().strip() == said
+    assert set(Session.objects.values_list("session_id", flat=True)) == {"old", "young"}
+    assert set(Device.objects.values_list("name", flat=True)) == {"just void", "paired"}
+    out = io.StringIO()
+    call_command("prune", stdout=out)
+    assert out.getvalue().startswith("Removed 0 rows of the log, 0 sessions, 0 devices that never paired, 0 memories of events; closed 0 ")
