@@ -134,7 +134,7 @@ def encode_replay(session_id: str, frames: Iterable[str], *, complete: bool, id:
     """A ``replay_buffer`` of messages that are text already, which is put in as it is; ``id``: the request's."""
     empty = encode(s.ReplayBuffer(session_id=session_id, messages=[], complete=complete), id=id)
     before, mark, after = empty.text.rpartition('"messages":[]')
-    return Encoded(empty.id, empty.type, f'{before}{mark[:-1]}{",".join(frames)}]{after}')
+    return Encoded(empty.id, empty.type, f"{before}{mark[:-1]}{','.join(frames)}]{after}")
 
 
 def encode_raw(type: str, payload: dict[str, Any], *, id: str | None = None, timestamp: str | None = None) -> Encoded:
