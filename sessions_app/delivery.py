@@ -16,8 +16,8 @@ from devices_app.models import Device
 from sessions_app import cursors, log, notices
 from sessions_app.hub import Hub
 from sessions_app.models import Feed
-from sessions_app.outbox import Row
 from sessions_app.receipts import Receipts
+from sessions_app.rows import Row
 
 logger = structlog.get_logger("bridge.delivery")
 

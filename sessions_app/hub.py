@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import structlog
 from django.db import Error as DatabaseError
@@ -18,9 +18,7 @@ from django.db import Error as DatabaseError
 from bridge_project.database import writers
 from sessions_app import presence
 from sessions_app.bell import Bell
-
-if TYPE_CHECKING:
-    from sessions_app.outbox import Row
+from sessions_app.rows import Row
 
 log = structlog.get_logger("bridge.hub")
 

@@ -14,7 +14,8 @@ from django.utils import timezone
 from bridge_project import limits
 from bridge_project.conf import conf
 from sessions_app.models import Feed, LogHead, LogRow
-from sessions_app.outbox import Row, outbox
+from sessions_app.outbox import outbox
+from sessions_app.rows import Row
 
 PRUNE_ROWS = 500
 

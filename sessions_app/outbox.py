@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
@@ -16,26 +15,7 @@ from bridge_project.protocol.catalogue import Encoded
 from sessions_app import statements
 from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the log as sockets send it: ``frame`` is the whole envelope, serialised once."""
-
-    seq: int
-    feed_id: int
-    type: str
-    id: str
-    frame: str
-
-    @property
-    def size(self) -> int:
-        return size_of(self.frame)
-
-
-def size_of(text: str) -> int:
-    """Bytes of a frame on the wire."""
-    return len(text) if text.isascii() else len(text.encode())
+from sessions_app.rows import Row, size_of
 
 
 class Outbox:

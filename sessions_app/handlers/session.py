@@ -20,7 +20,7 @@ from sessions_app import lifecycle, log, presence, workdir
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow, Session
-from sessions_app.outbox import size_of
+from sessions_app.rows import size_of
 
 
 async def session_of(socket: BridgeConsumer, message: ClientMessage) -> Session:

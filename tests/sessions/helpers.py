@@ -12,7 +12,7 @@ from devices_app.models import Device
 from hooks_app import ingest
 from sessions_app import lifecycle, log
 from sessions_app.models import Feed, Session
-from sessions_app.outbox import Row
+from sessions_app.rows import Row
 
 
 def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: str | None = None, **payload: Any) -> HookEvent:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from devices_app.models import Device
 from sessions_app import cursors
 from sessions_app.models import Cursor, Feed
-from sessions_app.outbox import Row
+from sessions_app.rows import Row
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
