@@ -82,22 +82,22 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.over:
             return
-        message_id, type_ = None, None
+        message_id, type_, session_id = None, None, None
         try:
             message = await self._parse(text_data if text_data is not None else bytes_data or b"")
-            message_id, type_ = message.id, message.type
+            message_id, type_, session_id = message.id, message.type, _session_id(message)
             await self._act_on(message)
         except ProtocolInvalid as invalid:
             await self._invalid(invalid)
         except Refused as refused:
             await self.refuse(refused, message_id)
         except BridgeError as error:
-            await self.send_payload(error_payload(error, _session_id(message)), id=message_id)
+            await self.send_payload(error_payload(error, session_id), id=message_id)
         except DatabaseError as error:
             log.error("database_unavailable", type=type_, error=error.__class__.__name__)
             await self.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message_id)
         except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
-            log.exception("handler_failed", type=type_, id=message_id, device=self.device_id)
+            log.exception("handler_failed", type=type_, id=message_id, device=self.device_id, session=session_id)
             await self.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message_id)
 
     async def _parse(self, data: str | bytes) -> ClientMessage:
@@ -115,7 +115,8 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self._meter(message.type)
         if message.type not in UNMETERED:
             await self.socket.drain()  # who does not read the answers is not asked for more of them (D30)
-        await handler_of(message)(self, message)
+        with structlog.contextvars.bound_contextvars(device=self.device_id, session=_session_id(message), message=message.id):
+            await handler_of(message)(self, message)
 
     def _meter(self, type_: str | None) -> None:
         if type_ not in UNMETERED and (wait := self.budget.take()) is not None:

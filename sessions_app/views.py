@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import structlog
 from django.db.models import Exists, OuterRef, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -26,6 +27,7 @@ def _sessions() -> QuerySet[Session]:
 
 
 def _find(session_id: str) -> Session:
+    structlog.contextvars.bind_contextvars(session=session_id)
     session = _sessions().filter(session_id=session_id).first() if "\x00" not in session_id else None
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")

@@ -7,7 +7,9 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ SECONDS_FOR_AGAIN = 10  # a shared machine included; alone it is well under two
 
 
 @pytest.fixture
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a clone, and nothing that was made here."""
-    top = tmp_path_factory.mktemp("clone")
+def clone() -> Iterator[Path]:
+    """The files of a clone, and nothing that was made here, where another user can reach them (pytest's own directories are private)."""
+    top = Path(tempfile.mkdtemp(prefix="bridge-clone-"))
+    top.chmod(0o755)
     project = top / "a bridge"
     for path in tracked():
         target = project / path.relative_to(REPOSITORY)
@@ -36,12 +39,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if identity:
         for path in (top, *top.rglob("*")):
             os.chown(path, identity.pw_uid, identity.pw_gid, follow_symlinks=False)
-        for parent in (top, *top.parents):
-            if parent.owner() == "root" and parent.stat().st_mode & 0o005 != 0o005:
-                if not str(parent).startswith(str(tmp_path_factory.getbasetemp().parent)):
-                    pytest.skip(f"another user cannot reach {parent}")
-                parent.chmod(parent.stat().st_mode | 0o055)
-    return project
+    yield project
+    shutil.rmtree(top, ignore_errors=True)
 
 
 def _nobody() -> pwd.struct_passwd | None:

@@ -59,7 +59,11 @@ def placed(name: str, directory: Path) -> Path:
     text = (DEPLOY / name).read_text()
     assert UNITS[name] in text
     path = directory / name.replace("@.", f"@{getpass.getuser()}.")
-    path.write_text(text.replace(f"{UNITS[name]}/.venv/bin/python", sys.executable).replace(UNITS[name], str(REPOSITORY)))
+    here = directory / "bridge"  # a unit's words end at a space, which the checkout's own path may have
+    here.symlink_to(REPOSITORY)
+    python = directory / "python"
+    python.symlink_to(sys.executable)
+    path.write_text(text.replace(f"{UNITS[name]}/.venv/bin/python", str(python)).replace(UNITS[name], str(here)))
     return path
 
 
