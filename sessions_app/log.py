@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -62,7 +62,8 @@ class Reader:
         """``positions``: feed id → the newest row not wanted; ``upto``: the newest row wanted."""
         self._after = dict(positions)
         self._upto = upto
-        self._heads: list[tuple[int, int]] | None = None  # a heap of (next row, feed)
+        self._started = False
+        self._heap: list[tuple[int, int]] = []  # (next row, feed)
         self._ahead: dict[int, deque[tuple[int, int]]] = {feed_id: deque() for feed_id in positions}
         self._gaps: list[Gap] = []
 
@@ -86,24 +87,20 @@ class Reader:
             self._ahead[feed_id].extend(found)
             heapq.heappush(self._heap, (found[0][0], feed_id))
 
-    @property
-    def _heap(self) -> list[tuple[int, int]]:
-        if self._heads is None:
-            self._heads = []
-        return self._heads
-
     def page(self) -> Page | None:
         """The next rows and gaps: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is larger; None at the end."""
-        if self._heads is None:
+        if not self._started:
+            self._started = True
             for feed_id in self._after:
                 self._fill(feed_id)
+        gaps, self._gaps = self._gaps, []
         wanted = self._choose()
         values = LogRow.objects.filter(seq__in=list(wanted)).order_by("seq").values_list("seq", "feed_id", "type", "message_id", "frame")
         rows = [Row(*row) for row in values]
         pruned: dict[int, int] = {}
         for seq in wanted.keys() - {row.seq for row in rows}:
             pruned[wanted[seq]] = max(seq, pruned.get(wanted[seq], 0))
-        gaps, self._gaps = [*self._gaps, *(Gap(feed_id, seq) for feed_id, seq in pruned.items())], []
+        gaps += [Gap(feed_id, seq) for feed_id, seq in pruned.items()]
         return Page(rows, gaps) if wanted or gaps else None
 
     def _choose(self) -> dict[int, int]:
@@ -122,14 +119,9 @@ class Reader:
                 heapq.heappush(self._heap, (ahead[0][0], feed_id))
             else:
                 self._fill(feed_id)
+                if self._gaps:
+                    break  # it lies behind what was chosen: it is said with the next page, when this one has been sent
         return wanted
-
-
-def read_all(positions: Mapping[int, int], upto: int) -> Iterator[Row]:
-    """All rows of a Reader, one after the other."""
-    reader = Reader(positions, upto)
-    while page := reader.page():
-        yield from page.rows
 
 
 def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:

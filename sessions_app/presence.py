@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from bridge_project import limits
@@ -75,12 +75,6 @@ def join(connection_id: int, session: Session) -> None:
 
 def leave(connection_id: int, session: Session) -> None:
     Join.objects.filter(connection_id=connection_id, session=session).delete()
-
-
-def joined_counts(session_pks: Iterable[int]) -> dict[int, int]:
-    """Session key → connections, on all processes, that have joined it."""
-    rows = Join.objects.filter(session__in=list(session_pks), connection__in=live()).values_list("session_id")
-    return dict(rows.annotate(Count("id")))
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:

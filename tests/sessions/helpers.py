@@ -39,7 +39,13 @@ def session(session_id: str) -> Session:
 
 
 def rows(*feed_ids: int, after: int = 0) -> list[Row]:
-    return list(log.read_all(dict.fromkeys(feed_ids or (Feed.ALL,), after), log.head_seq()))
+    return read_all(dict.fromkeys(feed_ids or (Feed.ALL,), after))
+
+
+def read_all(positions: dict[int, int]) -> list[Row]:
+    """What a reader gives after these positions, to the head of the log."""
+    reader = log.Reader(positions, log.head_seq())
+    return [row for page in iter(reader.page, None) for row in page.rows]
 
 
 def device(name: str = "phone", start_seq: int = 0) -> Device:

@@ -103,3 +103,21 @@ def test_ids_that_no_database_would_take_are_unknown_ids() -> None:
     device = helpers.device()
     cursors.acknowledge(device.pk, ["a\x00b", "x" * 100_000, *(str(n) for n in range(3_000))], {})
     assert cursors.positions(device) == {}
+
+
+def test_a_gap_further_along_a_feed_is_said_after_what_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page never marks a feed as sent beyond rows that it still holds: a heartbeat between the two would prove them (D27)."""
+    monkeypatch.setattr(limits, "PAGE_ROWS", 2)  # two rows are looked up at once
+    feed_id = helpers.post(count=6).feed_id
+    seqs = [row.seq for row in helpers.rows(feed_id)]
+    reader = log.Reader({feed_id: seqs[0] - 1}, log.head_seq())
+    reader._started = True
+    reader._fill(feed_id)
+    expire(*seqs[2:4])
+    Feed.objects.filter(pk=feed_id).update(dropped_seq=seqs[3])
+    LogRow.objects.filter(seq__in=seqs[2:4]).delete()
+    told: list[int] = []
+    for page in iter(reader.page, None):
+        told += [gap.through for gap in page.gaps]
+        told += [row.seq for row in page.rows]
+    assert told == [seqs[0], seqs[1], seqs[3], seqs[4], seqs[5]]
