@@ -13,6 +13,10 @@ if "BRIDGE_DATA_DIR" not in os.environ:
     _owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(_directory, ignore_errors=True) if os.getpid() == _owner else None)
 
+if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(os.environ["BRIDGE_DATA_DIR"]) != _worker:
+    # Workers inherit the environment: with one data directory they would write each other's recorded address.
+    os.environ["BRIDGE_DATA_DIR"] = os.path.join(os.environ["BRIDGE_DATA_DIR"], _worker)
+
 from bridge_project.conf import conf
 from bridge_project.settings import *  # noqa: F403
 from bridge_project.settings import DATABASES
