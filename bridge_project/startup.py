@@ -30,7 +30,6 @@ log = structlog.get_logger("bridge.startup")
 MIGRATION_LOCK = 0x42524944  # any number that all processes of this bridge take, and nothing else in its database does
 DATABASE_SECONDS = 5  # a database server that takes longer to answer is not there
 ADDRESS_SECONDS = 30.0  # a laptop that changes networks is found again by the commands after this
-EVERYWHERE = ("auto", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 MODE_WORDS = {
     transport.ConnectionMode.LOCAL_ONLY: "this machine only; no phone can reach it",
     transport.ConnectionMode.PRIVATE_NETWORK: "devices in the same private network",
@@ -154,18 +153,12 @@ def here(conf: Conf, certificates: Certificates) -> Address:
         ws_url=transport.websocket_url(base),
         pin=certificates.pin,
         fingerprint=certificates.fingerprint,
-        local_ws_url=transport.websocket_url(_local_url(conf)),
+        local_ws_url=transport.websocket_url(transport.local_url(conf)),
     )
 
 
-def _local_url(conf: Conf) -> str:
-    """The bridge as this machine reaches it, whatever the network and BRIDGE_PUBLIC_URL are."""
-    host = "127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else transport.normalise(conf.bridge_host)
-    return f"https://{f'[{host}]' if ':' in host else host}:{conf.bridge_port}"
-
-
 def _own_host(conf: Conf) -> str:
-    if conf.bridge_host not in EVERYWHERE:
+    if conf.bridge_host not in transport.EVERYWHERE:
         return conf.bridge_host
     others = [text for text in interfaces.local_addresses() if transport.mode_of_address(text) is not transport.ConnectionMode.LOCAL_ONLY]
     own = [text for text in (interfaces.primary_address(), *sorted(others, key=lambda text: ":" in text)) if text]
@@ -251,7 +244,7 @@ def _token_place(conf: Conf, name: str) -> str:
 
 def _other_addresses(conf: Conf, here: Address) -> list[str]:
     """The bridge's address on every other interface that it listens on; link-local and container networks included, for the eye to choose."""
-    if conf.bridge_host not in EVERYWHERE:
+    if conf.bridge_host not in transport.EVERYWHERE:
         return []
     wanted = ["localhost", *(text for text in interfaces.local_addresses() if transport.accepts_on(conf.bridge_host, text))]
     urls = [transport.base_url(conf, host) for host in wanted if host not in ("127.0.0.1", "::1")]

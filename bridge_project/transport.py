@@ -49,6 +49,7 @@ TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 FORWARDING_HEADERS: Final = frozenset(
     (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"forwarded", b"x-real-ip", b"cf-connecting-ip", b"true-client-ip")
 )
+EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104 - the values of BRIDGE_HOST that name no one address; compared with, not listened on
 _HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")  # nothing that a URL made of it would take for more than a host
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
@@ -258,12 +259,15 @@ def base_url(conf: Conf, host: str = "") -> str:
     """The bridge's address without a path: BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
-    everywhere = conf.bridge_host in ("auto", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-    return local_url(host or ("localhost" if everywhere else conf.bridge_host), conf.bridge_port)
+    return _url(host or ("localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host), conf.bridge_port)
 
 
-def local_url(host: str, port: int) -> str:
-    """The https address of a host, which may be an IPv6 address."""
+def local_url(conf: Conf) -> str:
+    """The bridge as this machine reaches it, whatever the network and BRIDGE_PUBLIC_URL are."""
+    return _url("127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host, conf.bridge_port)
+
+
+def _url(host: str, port: int) -> str:
     host = normalise(host)
     netloc = f"[{host}]" if ":" in host else host
     return f"https://{netloc}" if port == 443 else f"https://{netloc}:{port}"

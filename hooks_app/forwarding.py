@@ -24,13 +24,6 @@ def spool() -> Path:
     return conf.bridge_data_dir / "spool"
 
 
-def own_address() -> str:
-    """Where this machine reaches its own bridge, whatever the public address is."""
-    everywhere = conf.bridge_host in ("auto", "0.0.0.0", "::", "localhost")  # noqa: S104 - compared, not bound
-    host = "127.0.0.1" if everywhere else conf.bridge_host
-    return transport.local_url(host, conf.bridge_port)
-
-
 def figures() -> Iterator[Metric]:
     """The spool, for GET /metrics."""
     found = producer.spool_status(spool())
@@ -44,7 +37,7 @@ def figures() -> Iterator[Metric]:
 async def start() -> None:
     where = address.recorded(conf)
     make_private_dir(spool())
-    send = HttpsTransport(own_address(), lambda: conf.secret("hook_token"), where.pin if where else "")
+    send = HttpsTransport(transport.local_url(conf), lambda: conf.secret("hook_token"), where.pin if where else "")
     _stop.clear()
     thread = threading.Thread(target=Forwarder(spool(), send).run_forever, args=(_stop,), name="forwarder", daemon=True)
     thread.start()
