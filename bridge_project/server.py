@@ -22,6 +22,7 @@ from bridge_project import limits, tls
 from bridge_project.conf import Conf, ConfError
 from bridge_project.edge import http, websocket
 from bridge_project.edge.answers import Inbox, RefusedWebSocket
+from bridge_project.edge.bodies import Bodies
 from bridge_project.edge.connection import Connection, Contexts, TLSConnection, TLSFactory, adopt
 from bridge_project.edge.listening import bind, cannot_listen
 from bridge_project.tls import Certificates
@@ -69,6 +70,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self.certificate_check_seconds = certificate_check_seconds
         self.connections: dict[Any, dict[str, Any]] = {}
         self.channels: set[http.Channel] = set()
+        self.bodies = Bodies(limits.BODIES_IN_FLIGHT_BYTES)
         self.loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop  # type: ignore[attr-defined]
         self.stopping = False
         self._ports: list[Any] = []
@@ -183,6 +185,9 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             await asyncio.sleep(1)
             for protocol in list(self.connections):
                 protocol.check_timeouts()
+            for channel in list(self.channels):
+                channel.check_deadline()
+            self.bodies.hurry()
 
     # -- connections --
 
@@ -216,7 +221,13 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         task = self.loop.create_task(application(scope=scope, receive=inbox.get, send=partial(self.handle_reply, protocol)))
         self.connections[protocol]["task"] = task
         task.add_done_callback(partial(self._application_done, protocol))
+        if not sockets:
+            task.add_done_callback(lambda _: protocol.leave())
         return inbox
+
+    def is_being_answered(self, protocol: Any) -> bool:
+        """Whether the application runs for it; it does so to its end, whether or not the client is still there."""
+        return "task" in self.connections.get(protocol, ())
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         entry = self.connections.get(protocol)

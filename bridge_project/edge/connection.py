@@ -6,7 +6,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor, which must come before anything else of twisted's
@@ -16,7 +16,7 @@ from OpenSSL import SSL, crypto
 from twisted.internet import reactor, tcp
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
-from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -32,7 +32,41 @@ _PLAIN_RESPONSE = raw_response(400, [(b"Content-Type", b"text/plain; charset=utf
 UNSENT_BYTES = 128 * 1024  # in the kernel, for one connection
 
 
-class Connection(tcp.Server):
+class Corked:
+    """A transport on which an answer that is written in parts can be held back until it is whole."""
+
+    _held: list[bytes] | None = None
+
+    def cork(self) -> None:
+        self._held = []
+
+    def uncork(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self.write(b"".join(held))
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            super().write(data)  # type: ignore[misc]
+        else:
+            self._held.append(data)
+
+    def writeSequence(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
+
+
+class Direct(tcp.Server):
+    """A TCP connection that writes at once what the kernel takes at once; twisted would ask first whether it may, in another turn of the loop."""
+
+    def write(self, data: bytes) -> None:
+        if data and self.connected and not (self.dataBuffer or self._tempDataBuffer or self.disconnecting):
+            sent = self.writeSomeData(data)
+            if isinstance(sent, int):
+                data = data[sent:]  # a failure is found again, and told, when the rest is written
+        super().write(data)
+
+
+class Connection(Corked, Direct):
     """A TCP connection that says what waits in it, when bytes last left it, and that ends when it was told to (D30)."""
 
     on_progress: Callable[[], None] | None = None
@@ -44,12 +78,13 @@ class Connection(tcp.Server):
         self.bytes_left = 0
         self.last_progress = time.monotonic()
         self.setTcpKeepAlive(True)
+        self.setTcpNoDelay(True)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # or the kernel takes megabytes, and a heartbeat's answer waits behind them
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
     def waiting(self) -> int:
         """Bytes accepted and not yet handed to the kernel."""
-        return int(len(self.dataBuffer) - self.offset + self._tempDataLen)
+        return int(len(self.dataBuffer) - self.offset + self._tempDataLen) + sum(map(len, self._held or ()))
 
     def writeSomeData(self, data: bytes) -> int | BaseException:
         written: int | BaseException = super().writeSomeData(data)
@@ -61,6 +96,7 @@ class Connection(tcp.Server):
         return written
 
     def loseConnection(self, *args: Any, **kwargs: Any) -> None:
+        self.uncork()
         self.linger()
         super().loseConnection(*args, **kwargs)
 
@@ -85,7 +121,7 @@ class Connection(tcp.Server):
         self.on_progress = None
 
 
-class TLSConnection(BufferingTLSTransport):
+class TLSConnection(Corked, TLSMemoryBIOProtocol):
     """TLS on an admitted connection. One on a forbidden local address is reset before a byte is read, one that does not speak TLS is told so."""
 
     _admitted = True
@@ -114,14 +150,14 @@ class TLSConnection(BufferingTLSTransport):
             super().connectionLost(reason)
 
     def loseConnection(self) -> None:
+        self.uncork()
         if self.connected:
             self.transport.linger()  # TLS waits for the peer's close_notify, which may never come
         super().loseConnection()
 
     def waiting(self) -> int:
         """Bytes accepted and not yet handed to the kernel, in every layer that keeps some (TLS's own few bytes for each record aside)."""
-        gathered = getattr(self._aggregator, "_buffer", ())
-        return sum(map(len, gathered)) + sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
+        return sum(map(len, self._held or ())) + sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
 
 
 @implementer(IOpenSSLServerConnectionCreator)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import daphne.server  # noqa: F401  # isort: skip  installs the reactor, so it comes first
@@ -12,7 +13,8 @@ from twisted.web import http
 
 from bridge_project import limits, rest_body
 from bridge_project.edge.answers import error_response
-from bridge_project.transport import Transport
+from bridge_project.edge.bodies import Place
+from bridge_project.transport import FORWARDING_HEADERS, Transport, network_of
 
 
 def asgi_headers(headers: http.Headers) -> list[tuple[bytes, bytes]]:
@@ -23,6 +25,7 @@ class Request(WebRequest):  # type: ignore[misc]
     """A request whose body is dropped once it was refused, and whose failures are answered as JSON."""
 
     refused = False
+    place: Place | None = None
     bridge: Transport
 
     def __init__(self, channel: Channel, queued: object = False) -> None:
@@ -36,6 +39,7 @@ class Request(WebRequest):  # type: ignore[misc]
                 return self.basic_error(400, b"", "Sec-WebSocket-Protocol is not ASCII.")
             if self.server.stopping:
                 return self.basic_error(503, b"", "")
+            self.leave()
             self.server.channels.discard(self.channel)
         return super().process()
 
@@ -43,14 +47,32 @@ class Request(WebRequest):  # type: ignore[misc]
         self.received += len(data)
         if not self.refused and self.received > self.server.conf.max_message_bytes:
             self.channel.refuse("PAYLOAD_TOO_LARGE")
-        if not self.refused:
-            super().handleContentChunk(data)
+        if self.refused:
+            return
+        super().handleContentChunk(data)
+        if self.place is not None:
+            self.place.received = self.received
+        elif self.received > limits.SMALL_BODY_BYTES:  # no length was given
+            self.channel.take_place(self.server.conf.max_message_bytes)
+
+    def leave(self) -> None:
+        """Give the place back, if the body had one: the request is over, or is to have no body."""
+        place, self.place = self.place, None
+        if place is not None:
+            self.server.bodies.leave(place)
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         if message.get("type") == "http.response.start" and not self.finished and self.channel is not None and self.server.stopping:
             self.channel.persistent = False
             self.setHeader(b"connection", b"close")
-        super().handle_reply(message)
+        if self.channel is None:
+            return
+        transport = self.channel.transport
+        transport.cork()
+        try:
+            super().handle_reply(message)
+        finally:
+            transport.uncork()
 
     def handle_exception(self, exception: BaseException) -> None:
         """The application failed; half an answer is cut, so that nobody takes it for a whole one."""
@@ -87,7 +109,12 @@ class Channel(http.HTTPChannel):
 
     requestFactory = Request
     server: Any
+    timeOut: float | None
+    _bridge: Transport
+    _deadline: float | None = None
+    _forwarded: list[tuple[bytes, bytes]] | None = None
     _receiving = False
+    _waiting = False
     _refused = False
     _discarding = False
     _drained = 0
@@ -106,23 +133,66 @@ class Channel(http.HTTPChannel):
     def resetTimeout(self) -> None:
         """Not at each byte: a client that drips would never be timed out."""
 
+    def setTimeout(self, period: float | None) -> float | None:
+        """Only a note of when, for the server looks each second: twisted's timers would be set and cancelled three times for each request."""
+        before: float | None = self.timeOut
+        self.timeOut = period
+        self._deadline = None if period is None else time.monotonic() + period
+        return before
+
+    def check_deadline(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            self.timeoutConnection()
+
     def dataReceived(self, data: bytes) -> None:
         if not self._receiving and not self._handlingRequest:
             self._receiving = True
             self.setTimeout(self.timeOut)
         super().dataReceived(data)
 
+    # -- turns --
+
+    def take_place(self, size: int) -> None:
+        """Read on only when there is room for so large a body; while it waits, its clock stands."""
+        request = self.requests[-1]
+        request.place = Place(network_of(request.bridge.client), size, self._enter, self.transport.abortConnection, received=request.received)
+        if not self.server.bodies.ask(request.place):
+            self._waiting = True
+            self.setTimeout(None)
+            self.transport.pauseProducing()
+
+    def _enter(self) -> None:
+        self._waiting = False
+        self.setTimeout(self.factory.timeOut)
+        self.transport.resumeProducing()
+
+    def resumeProducing(self) -> None:
+        """twisted's: what was to be sent is sent. Reading may have another reason to pause."""
+        super().resumeProducing()
+        if self._waiting:
+            self.transport.pauseProducing()
+
     # -- refusing --
 
     def allHeadersReceived(self) -> None:
         request = self.requests[-1]
-        request.bridge = self.server.transport_of(self.transport, asgi_headers(request.requestHeaders))
+        request.bridge = self._transport(request)
         if not request.bridge.secure and not request.is_upgrade():
             self.refuse("INSECURE_TRANSPORT")
         elif self.length is not None and self.length > self.server.conf.max_message_bytes:
             self.refuse("PAYLOAD_TOO_LARGE")
         else:
             super().allHeadersReceived()
+            if self.length is not None and self.length > limits.SMALL_BODY_BYTES:
+                self.take_place(self.length)
+
+    def _transport(self, request: Request) -> Transport:
+        """The same for all requests of a connection, unless a proxy says something else of one."""
+        forwarded = [pair for pair in asgi_headers(request.requestHeaders) if pair[0] in FORWARDING_HEADERS]
+        if forwarded != self._forwarded:
+            self._bridge, self._forwarded = self.server.transport_of(self.transport, forwarded), forwarded
+        return self._bridge
 
     def refuse(self, code: str, *, status: int | None = None, message: str = "") -> None:
         """Answer now and read on for a while without keeping anything: a client that is still sending must be able to read why (D9)."""
@@ -131,6 +201,7 @@ class Channel(http.HTTPChannel):
         self._refused = True
         if self.requests:
             self.requests[-1].refused = True
+            self.requests[-1].leave()
         self._write_error(code, status, message)
         self.setTimeout(limits.DRAIN_SECONDS)
 
@@ -166,6 +237,9 @@ class Channel(http.HTTPChannel):
             self._discard()
             self.loseConnection()
         else:
+            place = self.requests[-1].place
+            if place is not None:
+                self.server.bodies.arrived(place)
             super().allContentReceived()
 
     def lineLengthExceeded(self, line: bytes) -> None:
@@ -186,6 +260,9 @@ class Channel(http.HTTPChannel):
 
     def connectionLost(self, reason: Failure) -> None:
         self.server.channels.discard(self)
+        for request in self.requests:
+            if not self.server.is_being_answered(request):  # or it is in memory until then
+                request.leave()
         super().connectionLost(reason)
 
 

@@ -17,8 +17,9 @@ from bridge_project import limits, server, tls
 from bridge_project.conf import ConfError, load
 from bridge_project.edge import http as http_edge
 
-stats: dict[str, Any] = {"connected": 0, "disconnects": [], "received": 0, "started": 0, "stopped": 0, "drains": 0}
+stats: dict[str, Any] = {"connected": 0, "disconnects": [], "received": 0, "started": 0, "stopped": 0, "drains": 0, "held": 0}
 sockets: list[Any] = []
+let_go = asyncio.Event()
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -60,6 +61,11 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if path == "/slow":
         stats["slow"] = "waiting"
         await asyncio.sleep(0.7)
+    if path == "/hold":
+        stats["held"] += 1
+        await let_go.wait()
+    if path == "/let-go":
+        let_go.set()
     answer: dict[str, Any] = {"/scope": told(scope), "/stats": stats | wire()}.get(path, {"size": size})
     body = json.dumps(answer).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]})
@@ -168,6 +174,8 @@ def main() -> None:
     if "hasty" in sys.argv:
         vars(limits).update(STOP_SECONDS=1, LINGER_SECONDS=1, PING_SECONDS=0.5, HANDSHAKE_SECONDS=1)
         http_edge.Factory.timeOut = 1
+    if "impatient" in sys.argv:
+        vars(limits).update(BODY_PATIENCE_SECONDS=1)
     try:
         conf = load()
         server.run(
