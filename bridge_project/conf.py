@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bridge_project import limits
@@ -47,6 +47,8 @@ class Conf(BaseSettings):
     """All settings. Field names are the environment variables' names in lower case."""
 
     model_config = SettingsConfigDict(extra="ignore", hide_input_in_errors=True, env_ignore_empty=True, frozen=True)
+
+    _named_files: tuple[Path, ...] = PrivateAttr(())
 
     bridge_data_dir: Path = Field(Path("var"), description="Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700.")
     bridge_host: str = Field(
@@ -204,6 +206,11 @@ class Conf(BaseSettings):
     def rate_limits_on(self) -> bool:
         return self.bridge_rate_limits == "on"
 
+    @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """Files that settings name and that hold secrets: the private key and what an `X_FILE` points to, whether it was read or not (D45)."""
+        return self._named_files if self.bridge_tls_key is None else (*self._named_files, self.bridge_tls_key)
+
     def secret(self, name: Literal["hook_token", "admin_token", "django_secret"]) -> str:
         """A secret from the settings, else from the data directory, made there on first use (0600)."""
         given = getattr(self, f"bridge_{name}", "")
@@ -253,19 +260,25 @@ def _stored_secret(data_dir: Path, name: str) -> str:
         return path.read_text().strip()
 
 
-def _from_files(environ: dict[str, str]) -> dict[str, str]:
-    """`X_FILE` reads the value of the secret setting X from a file (D44)."""
-    found: dict[str, str] = {}
+def _files_named(environ: dict[str, str]) -> dict[str, Path]:
+    """The files that hold the values of secret settings: `X_FILE` for the setting X (D44)."""
+    named: dict[str, Path] = {}
     for name, field in Conf.model_fields.items():
         extra = field.json_schema_extra
-        variable = f"{name.upper()}_FILE"
-        if isinstance(extra, dict) and extra.get("secret") and environ.get(variable) and not environ.get(name.upper()):
-            try:
-                found[name] = Path(environ[variable]).expanduser().read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfError(f"{variable}: cannot be read ({error.__class__.__name__})") from None
-            if not found[name]:
-                raise ConfError(f"{variable}: the file is empty")
+        path = environ.get(f"{name.upper()}_FILE")
+        if path and isinstance(extra, dict) and extra.get("secret"):
+            named[name] = Path(os.path.abspath(os.path.expanduser(path)))
+    return named
+
+
+def _read_secret(name: str, path: Path) -> str:
+    variable = f"{name.upper()}_FILE"
+    try:
+        found = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfError(f"{variable}: cannot be read ({error.__class__.__name__})") from None
+    if not found:
+        raise ConfError(f"{variable}: the file is empty")
     return found
 
 
@@ -281,12 +294,16 @@ def load() -> Conf:
         from dotenv import dotenv_values
 
         merged = {k: v for k, v in dotenv_values(env_file).items() if v is not None} | merged
+    named = _files_named(merged)
+    given: dict[str, Any] = {name: _read_secret(name, path) for name, path in named.items() if not merged.get(name.upper())}
     try:
-        return Conf(_env_file=env_file, **_from_files(merged))  # type: ignore[arg-type]
+        loaded = Conf(_env_file=env_file, **given)
     except ValidationError as error:
         raise ConfError(_one_line(error)) from None
     except OSError as error:
         raise ConfError(f"BRIDGE_DATA_DIR: {data_dir} cannot be used ({error.strerror})") from None
+    loaded._named_files = tuple(named.values())
+    return loaded
 
 
 def _one_line(error: ValidationError) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bridge_project import limits
 from bridge_project.conf import conf
+from bridge_project.database import sqlite_file
 from bridge_project.errors import BridgeError
 from bridge_project.walk import Identity, Names, Opened, Walk, Want, answering, identity, join, split
 
@@ -103,12 +104,12 @@ class Jail:
 def default_jail() -> Jail:
     """The jail of the settings: ``BRIDGE_ALLOWED_ROOTS`` without what holds the bridge's secrets (D45).
 
+    Those are the data directory, the files of secrets that settings name, and an SQLite database that lies elsewhere with its journals.
     /proc is closed because it shows the bridge's environment and memory when a root is as wide as /.
     """
-    forbidden = [str(conf.bridge_data_dir), "/proc"]
-    if conf.bridge_tls_key is not None:
-        forbidden.append(str(conf.bridge_tls_key))
-    return Jail(conf.allowed_roots, forbidden)
+    database = sqlite_file(conf) if conf.database_url else None
+    journals = [] if database is None else [os.path.realpath(database) + suffix for suffix in ("", "-wal", "-shm", "-journal")]
+    return Jail(conf.allowed_roots, [str(conf.bridge_data_dir), "/proc", *map(str, conf.secret_files), *journals])
 
 
 def shown(text: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from types import SimpleNamespace
 
 import pytest
 
 from bridge_project import jail as jail_module
+from bridge_project.conf import load
 from bridge_project.jail import Jail, default_jail
+from files_app.tree import tree
 from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
 
 # -- what is no file ---------------------------------------------------------------------------------------------------------
@@ -226,12 +227,61 @@ def test_a_jail_needs_a_root() -> None:
         Jail([])
 
 
+def settings(monkeypatch: pytest.MonkeyPatch, house: House, **more: object) -> None:
+    """The jail's settings, read as they are at a start."""
+    for name in [name for name in os.environ if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL"))]:
+        monkeypatch.delenv(name)
+    roots: dict[str, object] = {"BRIDGE_DATA_DIR": house.data, "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/"}
+    for name, value in (roots | more).items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(jail_module, "conf", load())
+
+
 def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = house.root / "key.pem"
-    key.write_bytes(SECRET)
-    conf = SimpleNamespace(allowed_roots=("/", str(house.root)), bridge_data_dir=house.data, bridge_tls_key=key)
-    monkeypatch.setattr(jail_module, "conf", conf)
-    for path in (f"{house.data}/secrets/hook_token", "/proc/self/environ", "/proc", str(key)):
+    settings(monkeypatch, house)
+    for path in (f"{house.data}/secrets/hook_token", "/proc/self/environ", "/proc"):
         with refused("FILE_ACCESS_DENIED"):
             default_jail().open_file(path)
-    assert read(default_jail(), str(house.root / "a.txt").lstrip("/")) == b"inside\n"
+    assert read(default_jail(), "a.txt") == b"inside\n"
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+@pytest.mark.parametrize("setting", ["BRIDGE_HOOK_TOKEN_FILE", "BRIDGE_ADMIN_TOKEN_FILE", "DATABASE_URL_FILE", "REDIS_URL_FILE", "BRIDGE_TLS_KEY"])
+def test_files_of_secrets_are_closed_wherever_they_are(house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool) -> None:
+    """D45: what a setting names as the place of a secret is served as little as the data directory, under whatever name."""
+    kept = house.root / "docs" / "kept"
+    kept.mkdir()
+    secret, alias = kept / "secret", house.root / "alias"
+    secret.write_text({"DATABASE_URL_FILE": "postgres://me:word@db/bridge", "REDIS_URL_FILE": "redis://:word@db/0"}.get(setting, "t" * 40))
+    alias.symlink_to(secret)
+    (house.root / "rooms").symlink_to("docs/kept")
+    os.link(secret, house.root / "second name")
+    certificate = {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
+    settings(monkeypatch, house, **{setting: alias if by_link else secret}, **certificate)
+    jail = default_jail()
+    for path in ("docs/kept/secret", str(secret), "alias", "rooms/secret", "second name", "docs//kept/./../kept/secret", f"//{secret}"):
+        with no_leak(), refused("FILE_ACCESS_DENIED"):
+            jail.open_file(path)
+    assert [entry["name"] for entry in tree(jail, "docs")["entries"][0]["children"]] == []
+    assert {entry["name"] for entry in tree(jail, ".")["entries"]} == {"docs", "rooms", "a.txt"}
+    assert read(jail, "docs/b.txt") == b"inside too\n"
+
+
+def test_a_file_of_a_secret_that_is_not_read_is_closed_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting itself wins over its file; what is in the file is a token all the same."""
+    secret = house.root / "token"
+    secret.write_text("t" * 40)
+    settings(monkeypatch, house, BRIDGE_HOOK_TOKEN="u" * 40, BRIDGE_HOOK_TOKEN_FILE=secret)
+    with refused("FILE_ACCESS_DENIED"):
+        default_jail().open_file("token")
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
+def test_a_database_outside_the_data_directory_is_closed(house: House, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """D45: it holds every message, and what tokens are checked against."""
+    (house.root / "link.sqlite3").symlink_to("docs/bridge.sqlite3")
+    (house.root / "docs" / f"bridge.sqlite3{suffix}").write_bytes(SECRET)
+    settings(monkeypatch, house, DATABASE_URL=f"sqlite://{house.root}/link.sqlite3")
+    with refused("FILE_ACCESS_DENIED"):
+        default_jail().open_file(f"docs/bridge.sqlite3{suffix}")
+    assert read(default_jail(), "docs/b.txt") == b"inside too\n"
