@@ -16,7 +16,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.db import Error as DatabaseError  # noqa: E402
 from django.urls import path  # noqa: E402
 
-from bridge_project import ratelimit, rest, transport  # noqa: E402
+from bridge_project import limits, ratelimit, rest, transport  # noqa: E402
 from bridge_project.conf import conf  # noqa: E402
 from bridge_project.database import readers  # noqa: E402
 from bridge_project.errors import BridgeError  # noqa: E402
@@ -70,7 +70,7 @@ async def _check_token(header: str, client: str) -> None:
     try:
         principal = await readers.run(tokens.identify, bearer) if bearer else None
     except DatabaseError:
-        raise BridgeError("STORAGE_UNAVAILABLE") from None
+        raise BridgeError("STORAGE_UNAVAILABLE", headers={"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}) from None
     if principal is None or principal.device is None:
         await readers.run(ratelimit.failed_authentication, client)
         raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})

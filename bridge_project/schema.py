@@ -22,7 +22,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
     "sessions": (),
     "session": ("SESSION_NOT_FOUND",),
-    "session_event": ("VALIDATION_ERROR", "SESSION_NOT_FOUND", "SESSION_CLOSED"),
+    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED"),
     "websocket": ("WS_UPGRADE_REQUIRED", "AUTH_INVALID_TOKEN", "ORIGIN_NOT_ALLOWED", "STORAGE_UNAVAILABLE"),
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
@@ -31,8 +31,25 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "metrics": (),
 }
 WITHOUT_PREFIX: Final = "_without_prefix"  # ends the operation of a hook endpoint at its second address (D2)
-_EVERYWHERE: Final = ("HOST_NOT_ALLOWED", "INSECURE_TRANSPORT", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR")
-_WITH_BODY: Final = ("PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")
+# The first two are of the edge: what is not HTTP, and a body that is too large where none is expected.
+_EVERYWHERE: Final = ("VALIDATION_ERROR", "PAYLOAD_TOO_LARGE", "HOST_NOT_ALLOWED", "INSECURE_TRANSPORT", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR")
+_WITH_BODY: Final = ("UNSUPPORTED_MEDIA_TYPE",)
+_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}  # of an upgrade while the bridge stops
+
+# Operation → status of the answer, name, the operation that it leads to, and the parameter with its value (OpenAPI's Link Object).
+LINKS: Final[dict[str, tuple[tuple[str, str, str, dict[str, str]], ...]]] = {
+    "hook_event": (
+        ("200", "session", "session", {"session_id": "$request.body#/session_id"}),
+        ("200", "say", "session_event", {"session_id": "$request.body#/session_id"}),
+    ),
+    "sessions": (("200", "session", "session", {"session_id": "$response.body#/sessions/0/id"}),),
+    "session": (("200", "say", "session_event", {"session_id": "$response.body#/id"}),),
+    "session_event": (("202", "session", "session", {"session_id": "$response.body#/session_id"}),),
+    "file_tree": (
+        ("200", "content", "file_content", {"path": "{$response.body#/path}/{$response.body#/entries/0/name}"}),
+        ("200", "below", "file_tree", {"path": "{$response.body#/path}/{$response.body#/entries/0/name}"}),
+    ),
+}
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),
     "hook": ("hookToken", "BRIDGE_HOOK_TOKEN."),
@@ -41,6 +58,13 @@ _KINDS: Final = {
 _BODIES: Final[tuple[type[BaseModel], ...]] = (ErrorBody, ValidationFailure, HealthDegraded)
 
 Schema = dict[str, Any]
+
+_REQUEST_ID: Final[Schema] = {
+    "in": "header",
+    "name": "X-Request-ID",
+    "schema": {"type": "string"},
+    "description": "An id for this request: 1 to 128 of letters, digits and `._:-`. Otherwise the bridge makes one.",
+}
 
 
 class EndpointSchema(AutoSchema):
@@ -58,7 +82,7 @@ class EndpointSchema(AutoSchema):
 
 
 def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """Postprocessing hook of drf-spectacular: security schemes, error bodies, and every operation's error answers."""
+    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request may send, and every operation's links and error answers."""
     components = result.setdefault("components", {})
     components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer", "description": text} for name, text in _KINDS.values()}
     schemas = components.setdefault("schemas", {})
@@ -68,6 +92,8 @@ def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Sc
         schemas[model.__name__] = schema
     for methods in result["paths"].values():
         for operation in methods.values():
+            operation.setdefault("parameters", []).append(_REQUEST_ID)
+            _add_links(operation)
             _add_to(operation)
     return result
 
@@ -89,6 +115,8 @@ def _add_to(operation: Schema) -> None:
     by_status: dict[int, list[str]] = {}
     for code in codes_of(operation):
         by_status.setdefault(ERRORS[code].status or 500, []).append(code)
+        if more := _MORE_STATUSES.get((operation["operationId"], code)):
+            by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
     for status, codes in sorted(by_status.items()):
         own = responses.get(str(status), {}).get("content", {}).get("application/json", {}).get("schema")
@@ -97,9 +125,17 @@ def _add_to(operation: Schema) -> None:
         responses[str(status)] = {
             "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
             "content": {"application/json": {"schema": bodies[0] if len(bodies) == 1 else {"anyOf": bodies}}},
-            "headers": _headers(status),
+            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
         }
+    for status, answer in responses.items():
+        if status.startswith("2"):
+            answer["headers"] = _headers(int(status))
     operation["responses"] = dict(sorted(responses.items()))
+
+
+def _add_links(operation: Schema) -> None:
+    for status, name, target, parameters in LINKS.get(operation["operationId"].removesuffix(WITHOUT_PREFIX), ()):
+        operation["responses"][status].setdefault("links", {})[name] = {"operationId": target, "parameters": parameters}
 
 
 def _body_schemas(codes: Iterable[str], *, validation: bool) -> Iterable[Schema]:
@@ -110,8 +146,12 @@ def _body_schemas(codes: Iterable[str], *, validation: bool) -> Iterable[Schema]
             yield {"allOf": [{"$ref": f"#/components/schemas/{name}"}, {"type": "object", "properties": {"code": {"enum": some}}}]}
 
 
-def _headers(status: int) -> Schema:
-    texts = {"X-Request-ID": "The request's id, for the bridge's log."}
-    texts |= {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    texts |= {"Retry-After": "Whole seconds to wait."} if status in (429, 503) else {}
-    return {name: {"description": text, "schema": {"type": "string"}} for name, text in texts.items()}
+def _headers(status: int, *, sure: bool = True) -> Schema:
+    """``sure``: every answer of this status has them all; a degraded health, for one, names no time to wait."""
+    headers: Schema = {"X-Request-ID": {"description": "The request's id, for the bridge's log.", "schema": {"type": "string"}, "required": True}}
+    if status == 401:
+        headers["WWW-Authenticate"] = {"description": "The kind of token.", "schema": {"const": "Bearer"}, "required": True}
+    if status in (429, 503):
+        wait = {"type": "integer", "minimum": 1}
+        headers["Retry-After"] = {"description": "Whole seconds to wait.", "schema": wait, "required": sure}
+    return headers

@@ -31,7 +31,7 @@ API = {
     "info": InfoView,
     **HOOKS,
     "sessions": SessionListView,
-    "sessions/<session:session_id>/events": SessionEventsView,  # before the next: an id may hold a slash
+    "sessions/<session:session_id>/events": SessionEventsView,  # before the next, whose ids may hold a slash and end like this
     "sessions/<session:session_id>": SessionView,
     "ws": WebSocketView,
     "files/tree": TreeView,

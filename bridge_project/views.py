@@ -69,7 +69,7 @@ class MetricsView(BridgeAPIView):
     rate_group = "status"
     permission_classes = [AdminOnly]
 
-    @extend_schema(operation_id="metrics", responses={(200, "text/plain"): OpenApiTypes.STR})
+    @extend_schema(operation_id="metrics", responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/openmetrics-text"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:
         text, content_type = metrics.exposition(request.headers.get("Accept", ""))
         return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,8 +14,20 @@ from devices_app.authentication import DeviceOrAdmin
 from files_app.content import content
 from files_app.tree import tree
 
-PATH = OpenApiParameter("path", str, required=True, description="Absolute, or relative to the first allowed root.")
-DEPTH = OpenApiParameter("depth", int, default=limits.FILE_TREE_DEPTH, description=f"Levels to show, from 1 to {limits.FILE_TREE_MAX_DEPTH}.")
+
+def _path(name: str, example: str) -> OpenApiParameter:
+    return OpenApiParameter(
+        "path",
+        {"type": "string", "minLength": 1, "maxLength": limits.FILE_PATH_MAX_BYTES, "pattern": "^[^\\u0000]+$"},
+        required=True,
+        description="Absolute, or relative to the first allowed root.",
+        examples=[OpenApiExample(name, example)],
+    )
+
+
+DEPTH = OpenApiParameter(
+    "depth", {"type": "integer", "minimum": 1, "maximum": limits.FILE_TREE_MAX_DEPTH}, default=limits.FILE_TREE_DEPTH, description="Levels to show."
+)
 
 
 class TreeView(BridgeAPIView):
@@ -24,7 +36,7 @@ class TreeView(BridgeAPIView):
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="file_tree", parameters=[PATH, DEPTH], responses=http.FileTree)
+    @extend_schema(operation_id="file_tree", parameters=[_path("the first root", "."), DEPTH], responses=http.FileTree)
     def get(self, request: Request) -> Response:
         return Response(tree(default_jail(), request.query_params.get("path"), request.query_params.get("depth", limits.FILE_TREE_DEPTH)))
 
@@ -35,6 +47,6 @@ class ContentView(BridgeAPIView):
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="file_content", parameters=[PATH], responses=http.FileContent)
+    @extend_schema(operation_id="file_content", parameters=[_path("a file in the first root", "README.md")], responses=http.FileContent)
     def get(self, request: Request) -> Response:
         return Response(content(default_jail(), request.query_params.get("path")))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.api import BridgeAPIView
-from bridge_project.protocol import http
+from bridge_project.protocol import examples, http
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body
 from bridge_project.rest_json import json_bytes
@@ -18,6 +18,13 @@ from devices_app.authentication import HookOnly
 from hooks_app import ingest
 from hooks_app.bodies import ingestion_result, validation_failure, violation_body
 from hooks_app.ingest import Posted
+
+SOURCE = [
+    OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description="What sends: the `agent_type` of a session that this event creates."),
+    OpenApiParameter("X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."),
+]
+EVENTS = [OpenApiExample(event, body, request_only=True) for event, body in examples.HOOK_EVENTS.items()]
+BATCH = [OpenApiExample("All nine", {"events": list(examples.HOOK_EVENTS.values())}, request_only=True)]
 
 
 class HookView(BridgeAPIView):
@@ -40,7 +47,7 @@ class EventView(HookView):
 
     rate_group = "hooks.event"
 
-    @extend_schema(operation_id="hook_event", request=http.HookEventBody, responses=http.IngestionResult)
+    @extend_schema(operation_id="hook_event", parameters=SOURCE, examples=EVENTS, request=http.HookEventBody, responses=http.IngestionResult)
     def post(self, request: Request) -> Response:
         event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
         [receipt] = ingest.store([Posted(event, self.source)])
@@ -52,7 +59,7 @@ class BatchView(HookView):
 
     rate_group = "hooks.batch"
 
-    @extend_schema(operation_id="hook_batch", request=http.HookBatchBody, responses=http.BatchResult)
+    @extend_schema(operation_id="hook_batch", parameters=SOURCE, examples=BATCH, request=http.HookBatchBody, responses=http.BatchResult)
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]

@@ -7,13 +7,13 @@ from typing import Any
 
 import structlog
 from django.db.models import Exists, OuterRef, QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.api import BridgeAPIView
 from bridge_project.errors import BridgeError
-from bridge_project.protocol import http
+from bridge_project.protocol import examples, http
 from bridge_project.protocol.types import now_text
 from bridge_project.rest_json import json_model
 from devices_app.authentication import DeviceOrAdmin
@@ -26,12 +26,21 @@ def _sessions() -> QuerySet[Session]:
     return Session.objects.annotate(websocket_connected=Exists(joined))
 
 
-def _find(session_id: str) -> Session:
+def _session(session_id: str) -> Session | None:
     structlog.contextvars.bind_contextvars(session=session_id)
-    session = _sessions().filter(session_id=session_id).first() if "\x00" not in session_id else None
+    return _sessions().filter(session_id=session_id).first() if "\x00" not in session_id else None
+
+
+def _find(session_id: str) -> Session:
+    session = _session(session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return session
+
+
+def _view_of(session: Session) -> dict[str, Any]:
+    """The session as /sessions/:id shows it."""
+    return body_of(session) | {"recent_events": session.recent_events}
 
 
 def body_of(session: Session) -> dict[str, Any]:
@@ -57,8 +66,7 @@ class SessionView(BridgeAPIView):
 
     @extend_schema(operation_id="session", responses=http.Session)
     def get(self, request: Request, session_id: str) -> Response:
-        session = _find(session_id)
-        return Response(body_of(session) | {"recent_events": session.recent_events})
+        return Response(_view_of(_find(session_id)))
 
 
 class SessionListView(BridgeAPIView):
@@ -69,7 +77,7 @@ class SessionListView(BridgeAPIView):
 
     @extend_schema(operation_id="sessions", responses=http.SessionList)
     def get(self, request: Request) -> Response:
-        sessions = [body_of(session) for session in _sessions()]
+        sessions = [body_of(session) for session in _sessions().defer("recent_events")]  # not shown in a list, and the larger part of a session
         return Response({"sessions": sessions, "total": len(sessions)})
 
 
@@ -79,7 +87,19 @@ class SessionEventsView(BridgeAPIView):
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="session_event", request=http.UserEvent, responses={202: http.UserEventAccepted})
+    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]  # as DRF calls it
+        """The address of a session whose own id ends in ``/events`` is this one too: read, it is that session's."""
+        if request.method in ("GET", "HEAD") and (session := _session(f"{kwargs['session_id']}/events")) is not None:
+            self.headers["Allow"] = "GET, POST, HEAD, OPTIONS"
+            return Response(_view_of(session))
+        return super().http_method_not_allowed(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="session_event",
+        examples=[OpenApiExample("user_message", examples.USER_EVENT, request_only=True)],
+        request=http.UserEvent,
+        responses={202: http.UserEventAccepted},
+    )
     def post(self, request: Request, session_id: str) -> Response:
         json_model(request, http.UserEvent)
         session = _find(session_id)

@@ -6,8 +6,22 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from bridge_project import limits
 from bridge_project.protocol.base import Received, Sent
-from bridge_project.protocol.types import ConnectionMode, Count, EntryType, HealthWord, HookEventName, Number, SessionStatus, Timestamp
+from bridge_project.protocol.hooks import ENFORCED
+from bridge_project.protocol.types import (
+    HOOK_EVENTS,
+    ConnectionMode,
+    Count,
+    EntryType,
+    FileEncoding,
+    HealthWord,
+    HookEventName,
+    Number,
+    SessionId,
+    SessionStatus,
+    Timestamp,
+)
 
 # -- sessions ------------------------------------------------------------------------------------------------------------
 
@@ -114,20 +128,29 @@ class Info(Sent):
 # -- hooks ---------------------------------------------------------------------------------------------------------------
 
 
+def _payloads_by_event(schema: dict[str, Any]) -> None:
+    """The payload belongs to the event: those that are enforced with their fields, the others as any object (D5)."""
+    others = [event for event in HOOK_EVENTS if event not in ENFORCED]
+    kinds = [{"event": {"const": event}, "payload": model.model_json_schema()} for event, model in ENFORCED.items()]
+    schema["oneOf"] = [{"properties": kind} for kind in (*kinds, {"event": {"enum": others}, "payload": {"type": "object"}})]
+
+
 class HookEventBody(Received):
     """The body of POST /hooks/event, as the OpenAPI document shows it; ``parse.parse_hook_event`` is what checks it."""
 
-    event: HookEventName
-    timestamp: Timestamp
-    session_id: str
+    model_config = ConfigDict(json_schema_extra=_payloads_by_event)
+
+    event: HookEventName = Field(description="A body that has only `event_type` is read as if that were `event`.")
+    timestamp: Timestamp = Field(description=f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock, either way.")
+    session_id: SessionId
     payload: dict[str, Any]
-    event_id: str | None = None
+    event_id: Any = Field(None, description="A UUID that the producer made once for this event, so that sending it again stores nothing twice. Else ignored.")
 
 
 class HookBatchBody(Received):
     """The body of POST /hooks/batch: at most 500 events (D32)."""
 
-    events: list[HookEventBody]
+    events: list[HookEventBody] = Field(max_length=limits.BATCH_MAX_EVENTS, description="Each is judged by itself: a wrong one is told in `errors`.")
 
 
 class IngestionResult(Sent):
@@ -184,15 +207,18 @@ class TreeEntry(Sent):
 
 
 class FileTree(Sent):
+    """``truncated`` only when something was cut, because there is more than one answer shows."""
+
     path: str
     entries: list[TreeEntry]
+    truncated: Literal[True] | None = None
 
 
 class FileContent(Sent):
     path: str
     content: str
     size: Count
-    encoding: str
+    encoding: FileEncoding
     modified_at: Timestamp
 
 

@@ -273,10 +273,13 @@ class GitDiffResponse(ServerPayload):
 
 
 class FileListResponse(ServerPayload):
+    """``truncated`` only when something was cut, because there is more than one answer shows."""
+
     type: ClassVar[str] = "file_list_response"
     session_id: str
     path: str
     entries: list[DirectoryEntry]
+    truncated: Literal[True] | None = None
 
 
 class FileReadResponse(ServerPayload):

@@ -118,7 +118,14 @@ def _checked_session_id(text: str) -> str:
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp), WithJsonSchema({"type": "string", "format": "date-time"})]
 """An ISO 8601 date and time, kept as it was sent. Not pydantic's own type, which takes ``"1700000000"`` even when strict."""
 
-SessionId = Annotated[str, AfterValidator(_checked_session_id), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limits.SESSION_ID_MAX_CHARS})]
+_SESSION_ID_SCHEMA: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": limits.SESSION_ID_MAX_CHARS,
+    "pattern": r"^[^\u0000]*[^\s\u0000\u001c-\u001f\u0085][^\u0000]*$",  # no NUL, and not white space alone
+}
+
+SessionId = Annotated[str, AfterValidator(_checked_session_id), WithJsonSchema(_SESSION_ID_SCHEMA)]
 
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

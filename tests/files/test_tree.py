@@ -14,6 +14,7 @@ import pytest
 
 from bridge_project import limits
 from bridge_project.jail import Jail
+from bridge_project.protocol.server import FileListResponse
 from files_app import tree as tree_module
 from files_app.tree import listing, tree
 from tests.files.conftest import House, as_nobody, no_leak, refused
@@ -279,8 +280,10 @@ def test_a_listing_has_one_level_and_no_times(house: House) -> None:
 
 def test_a_long_listing_is_cut(house: House) -> None:
     make(house.second, "1", "2", "3")
-    assert listing(house.jail, str(house.second), max_entries=2) == {
+    answer = listing(house.jail, str(house.second), max_entries=2)
+    assert answer == {
         "path": str(house.second),
         "entries": [{"name": "1", "type": "file", "size": 5}, {"name": "2", "type": "file", "size": 5}],
         "truncated": True,
     }
+    assert FileListResponse(session_id="s", **answer).wire() == answer | {"session_id": "s"}

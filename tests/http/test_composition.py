@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from asgiref.sync import AsyncToSync, SyncToAsync
+from django.db import OperationalError
 
 from bridge_project import health, rest
+from bridge_project.asgi import Gate
 from bridge_project.conf import conf
 from bridge_project.handler import Handler
 from bridge_project.transport import ConnectionMode, Transport
+from devices_app import tokens
 from tests.http.conftest import SIX, Api
 
 ORIGIN = "https://app.example"
@@ -120,6 +123,33 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(AsyncToSync, "__call__", None)
     assert (await ask("/api/v1/info"))[0] == 200
     assert len(seen) == 2 and len(set(seen)) == 1
+
+
+async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D46: 503 STORAGE_UNAVAILABLE with Retry-After, as everywhere."""
+
+    async def never(*_: Any) -> None:
+        raise AssertionError("the upgrade was let through")
+
+    def away(bearer: str) -> None:
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(tokens, "identify", away)
+    local = Transport(secure=True, client="127.0.0.1", mode=ConnectionMode.LOCAL_ONLY, via_proxy=False, base_url="https://127.0.0.1:8443")
+    headers = [(b"host", b"localhost:8443"), (b"authorization", b"Bearer " + b"x" * 40)]
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await Gate(never)({"path": "/api/v1/ws", "server": ["127.0.0.1", 8443], "headers": headers, "bridge": local}, connecting, send)
+    start, answer = sent
+    assert start["status"] == 503 and dict(start["headers"])[b"retry-after"] == b"5"
+    assert json.loads(answer["body"])["code"] == "STORAGE_UNAVAILABLE"
+
+
+async def connecting() -> dict[str, Any]:
+    return {"type": "websocket.connect"}
 
 
 def cors(response: Any) -> dict[str, str]:

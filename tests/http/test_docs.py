@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import warnings
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from bridge_project import reference, schema, urls, views
 from bridge_project.conf import PROJECT_DIR, Conf
 from bridge_project.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
+from bridge_project.protocol.http import UserEvent
+from bridge_project.protocol.parse import parse_hook_event
+from bridge_project.protocol.types import HOOK_EVENTS
 from tests.http.conftest import Api
 
 PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", *(f"/docs/errors/{code}" for code in ERRORS)]
@@ -92,6 +96,25 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert references <= document["components"]["schemas"].keys()
     assert {"ErrorBody", "ValidationFailure", "HealthDegraded", "Session", "HookEventBody"} <= references
+
+
+def test_every_example_is_what_the_bridge_takes(document: dict[str, Any]) -> None:
+    now = datetime.now(UTC)
+    examples = document["paths"]["/api/v1/hooks/event"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    assert examples.keys() == set(HOOK_EVENTS)
+    for event, example in examples.items():
+        assert parse_hook_event(example["value"] | {"timestamp": now.isoformat()}, now=now).event == event
+    said = document["paths"]["/api/v1/sessions/{session_id}/events"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    for example in said.values():
+        UserEvent.model_validate(example["value"])
+
+
+def test_every_link_leads_to_an_operation_with_that_parameter(document: dict[str, Any]) -> None:
+    by_id = {one["operationId"]: one for one in operations(document)}
+    links = [link for one in by_id.values() for answer in one["responses"].values() for link in answer.get("links", {}).values()]
+    assert len(links) == sum(map(len, schema.LINKS.values())) + len(schema.LINKS["hook_event"])  # at two addresses
+    for link in links:
+        assert link["parameters"].keys() <= {parameter["name"] for parameter in by_id[link["operationId"]]["parameters"]}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,7 +12,9 @@ import pytest
 
 from bridge_project.jail import Jail
 from bridge_project.protocol.http import FileContent, FileTree
+from bridge_project.views import document
 from files_app import views
+from files_app.tree import tree
 from tests.http.conftest import Api, check_error
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +41,15 @@ def test_tree(device: Api, root: Path) -> None:
     assert body["path"] == os.path.realpath(root)
     assert [entry["name"] for entry in body["entries"]] == ["a", "naïve 名.txt", "note.txt"]
     assert body["entries"][0]["children"][0]["children"] == [{"name": "c", "type": "directory"}], "three levels by default"
+
+
+def test_a_tree_that_is_cut_says_so(device: Api, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the code answers, the model of the OpenAPI document has."""
+    monkeypatch.setattr(views, "tree", partial(tree, max_entries=2))
+    body = device.get("/api/v1/files/tree?path=.").json()
+    assert body["truncated"] is True and len(body["entries"]) == 2
+    assert FileTree.model_validate(body).wire() == body
+    assert "truncated" in json.loads(document())["components"]["schemas"]["FileTree"]["properties"]
 
 
 def test_depth(device: Api, root: Path) -> None:

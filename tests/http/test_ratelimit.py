@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from bridge_project import limits, ratelimit
 from bridge_project.errors import BridgeError
-from bridge_project.transport import Transport
+from bridge_project.transport import Transport, network_of
 from tests.http.conftest import Api, check_error
 from tests.servers import Redis
 
@@ -90,7 +90,7 @@ def test_a_token_named_like_an_address_is_another(limited: Clock) -> None:
     ],
 )
 def test_what_is_one_address(one: str, other: str, same: bool) -> None:
-    assert (ratelimit.network_of(one) == ratelimit.network_of(other)) is same
+    assert (network_of(one) == network_of(other)) is same
 
 
 def test_failed_authentications(limited: Clock) -> None:
