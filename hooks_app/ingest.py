@@ -44,8 +44,8 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     """
     with outbox() as box:
         known = _known([event.event_id for event, _ in posted if event.event_id])
-        sessions = statements.read_sessions({event.session_id for event, _ in posted})
-        listening = statements.count_joins([session.pk for session in sessions.values()], box.now)
+        sessions = statements.read_sessions(box.cursor, {event.session_id for event, _ in posted})
+        listening = statements.count_joins(box.cursor, [session.pk for session in sessions.values()], box.now)
         receipts, records, touched = [], [], {}
         for event, source in posted:
             if event.event_id and event.event_id in known:
@@ -59,10 +59,10 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
             seq = _store_one(box, session, event, receipt.event_id, new=new)
             known[receipt.event_id] = receipt
             receipts.append(receipt)
-            records.append((receipt.event_id, event.event, event.session_id, _tool(event), seq, receipt.broadcast_count, statements.moment(box.now)))
+            records.append((receipt.event_id, event.event, event.session_id, _tool(event), seq, receipt.broadcast_count, box.moment))
             touched[session.pk] = session
-        statements.write(_WRITE_RECORD, records)
-        statements.write_sessions(touched.values())
+        statements.write(box.cursor, _WRITE_RECORD, records)
+        statements.write_sessions(box.cursor, touched.values())
     for record in records:
         metrics.events[record[1]] += 1
     return receipts

@@ -13,14 +13,12 @@ from typing import Any
 
 import structlog
 from channels.layers import get_channel_layer
-from redis.exceptions import RedisError
 
 from bridge_project import limits
+from bridge_project.away import redis_errors
 from bridge_project.conf import conf
 
 log = structlog.get_logger("bridge.bell")
-
-AWAY = (OSError, RedisError, TimeoutError)
 
 
 def group_of(feed_id: int) -> str:
@@ -77,7 +75,7 @@ class Bell:
         try:
             async with asyncio.timeout(limits.REDIS_SECONDS):
                 await getattr(layer, change)(group_of(feed_id), self._channel)
-        except AWAY as error:
+        except redis_errors() as error:
             log.warning("group_not_changed", change=change, error=str(error))
 
     async def _steadily(self, work: Callable[[], Any]) -> None:
@@ -85,7 +83,7 @@ class Bell:
         while True:
             try:
                 await work()
-            except AWAY as error:
+            except redis_errors() as error:
                 if work == self._listen:
                     self._channel = None
                 if not self._away:

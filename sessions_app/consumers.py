@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import structlog
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import Error as DatabaseError
 from pydantic import BaseModel
 
 from bridge_project import limits, ratelimit
-from bridge_project.conf import conf
 from bridge_project.database import writers
-from bridge_project.dispatch import Refused, connection_error_payload, error_payload, handler_of
+from bridge_project.dispatch import Refused, connection_error_payload, error_payload
 from bridge_project.errors import BridgeError
-from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
-from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
-from sessions_app import handlers, presence
+from sessions_app import handlers, incoming, presence
 from sessions_app.connection import Conversation
 from sessions_app.delivery import Delivery
 from sessions_app.hub import hub
 from sessions_app.receipts import Receipts
+from sessions_app.rows import Row
 
 log = structlog.get_logger("bridge.socket")
 
-UNMETERED = {"heartbeat_ping", "notification_ack"}  # D17
 WATCH_SECONDS = 1.0
-LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and not at all for a stranger
 
 
 class BridgeConsumer(AsyncWebsocketConsumer):
@@ -80,58 +77,8 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     # -- in --------------------------------------------------------------------------------------------------------------
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if self.over:
-            return
-        message_id, type_, session_id = None, None, None
-        try:
-            message = await self._parse(text_data if text_data is not None else bytes_data or b"")
-            message_id, type_, session_id = message.id, message.type, _session_id(message)
-            await self._act_on(message)
-        except ProtocolInvalid as invalid:
-            await self._invalid(invalid)
-        except Refused as refused:
-            await self.refuse(refused, message_id)
-        except BridgeError as error:
-            await self.send_payload(error_payload(error, session_id), id=message_id)
-        except DatabaseError as error:
-            log.error("database_unavailable", type=type_, error=error.__class__.__name__)
-            await self.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message_id)
-        except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
-            log.exception("handler_failed", type=type_, id=message_id, device=self.device_id, session=session_id)
-            await self.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message_id)
-
-    async def _parse(self, data: str | bytes) -> ClientMessage:
-        if len(data) > LARGE_MESSAGE:
-            if self.device is None:
-                raise ProtocolInvalid(
-                    "A message this large is not read before auth.",
-                    [{"field": "message", "constraint": f"at most {LARGE_MESSAGE} characters", "received": str(len(data))}],
-                )
-            return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)  # seconds, at worst
-        return parse_client(data, strict_ids=conf.bridge_strict_protocol)
-
-    async def _act_on(self, message: ClientMessage) -> None:
-        self.talk.admit(message.type)
-        self._meter(message.type)
-        if message.type not in UNMETERED:
-            await self.socket.drain()  # who does not read the answers is not asked for more of them (D30)
-        with structlog.contextvars.bound_contextvars(device=self.device_id, session=_session_id(message), message=message.id):
-            await handler_of(message)(self, message)
-
-    def _meter(self, type_: str | None) -> None:
-        if type_ not in UNMETERED and (wait := self.budget.take()) is not None:
-            raise BridgeError("RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait})
-
-    async def _invalid(self, invalid: ProtocolInvalid) -> None:
-        """A message that cannot be parsed; one that may not come now is told that first, whatever else is wrong with it."""
-        error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
-        try:
-            if invalid.type is not None and invalid.type in CATALOGUE and CATALOGUE[invalid.type].client is not None:
-                self.talk.admit(invalid.type)
-            self._meter(invalid.type)
-        except BridgeError as earlier:
-            error = earlier
-        await self.send_payload(error_payload(error), id=invalid.id)
+        if not self.over:
+            await incoming.take(self, text_data if text_data is not None else bytes_data or b"")
 
     # -- out -------------------------------------------------------------------------------------------------------------
 
@@ -149,10 +96,14 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         if not self.over:
             await self.send(text_data=text)
 
-    async def _send_row(self, text: str) -> None:
-        """Send a row of the log at the pace of the socket: what waits in memory stays bounded (D30)."""
+    async def send_in_turn(self, text: str) -> None:
+        """Send at the pace of the socket: what waits in memory stays bounded (D30)."""
         await self.socket.drain()
         await self._send_text(text)
+
+    def send_at_once(self, rows: Sequence[Row]) -> int:
+        """Send the first rows, as many as fit into what may wait in memory; how many those are."""
+        return 0 if self.over else self.socket.send_frames([row.wire for row in rows])
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """``connection_error`` and a close."""
@@ -189,7 +140,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         try:
             self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, token_digest, self.transport.client)
             self.receipts = Receipts(device.pk)
-            self.delivery = Delivery(device, self._send_row, self.receipts, hub)
+            self.delivery = Delivery(device, self, self.receipts, hub)
             hub.listeners.add(self)
         except BridgeError as error:
             raise Refused(error.code, error.message) from None
@@ -243,7 +194,3 @@ class BridgeConsumer(AsyncWebsocketConsumer):
                 self.socket.abort()  # the close frame waits behind what the peer does not read
             elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
                 await self.refuse(Refused("CONN_TIMEOUT"))
-
-
-def _session_id(message: ClientMessage) -> str | None:
-    return getattr(message.payload, "session_id", None)

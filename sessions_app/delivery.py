@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 from django.db import Error as DatabaseError
@@ -37,8 +38,21 @@ def backlog_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, 
     """
     upto = log.head_seq()  # read first: what commits from here on is live
     positions = cursors.positions(device) | known
-    feeds = log.has_news(positions, device.start_seq) if feed_ids is None else list(Feed.objects.filter(pk__in=list(feed_ids)))
-    return Backlog({feed.pk: positions.get(feed.pk, device.start_seq) for feed in feeds}, upto)
+    if feed_ids is None:
+        return Backlog(log.news(positions, device.start_seq), upto)
+    return Backlog({feed_id: positions.get(feed_id, device.start_seq) for feed_id in feed_ids}, upto)
+
+
+class Outlet(Protocol):
+    """Where rows leave: the socket, as delivery sees it."""
+
+    def send_at_once(self, rows: Sequence[Row]) -> int:
+        """Send the first rows, as many as fit into what may wait in memory (D30); how many those are."""
+        ...
+
+    async def send_in_turn(self, text: str) -> None:
+        """Send a message as soon as the socket has room for it."""
+        ...
 
 
 class Delivery:
@@ -48,19 +62,22 @@ class Delivery:
     there on one number stands for all of them, and rows go out in the order of the log.
     """
 
-    def __init__(self, device: Device, send: Callable[[str], Awaitable[None]], receipts: Receipts, hub: Hub) -> None:
+    def __init__(self, device: Device, outlet: Outlet, receipts: Receipts, hub: Hub) -> None:
         self._device = device
-        self._send = send
+        self._outlet = outlet
         self._receipts = receipts
         self._hub = hub
         self._wake = asyncio.Event()
+        self._idle = False
         self._joins: list[int] = []
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
         self.live = 0
 
     def wake(self) -> None:
-        self._wake.set()
+        """There are new rows. A socket that keeps up has them in this very turn of the loop, without a switch to its task and back."""
+        if not (self._idle and self._keep_up()):
+            self._wake.set()
 
     def join(self, feed_id: int) -> None:
         """Send the feed's backlog, then its live rows."""
@@ -88,7 +105,11 @@ class Delivery:
             self.feeds.add(Feed.ALL)
         self.wake()
         while True:
-            await self._wake.wait()
+            self._idle = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._idle = False
             self._wake.clear()
             while self._joins:
                 await self._join(self._joins[0])
@@ -117,30 +138,46 @@ class Delivery:
                 continue  # said before
             notice: Encoded = encode(notices.gap(await readers.run(notices.session_of, found.feed_id)))
             self._receipts.gap_said(notice.id, found.feed_id, found.through)
-            await self._send(notice.text)
+            await self._outlet.send_in_turn(notice.text)
             self.sent[found.feed_id] = found.through
+
+    def _keep_up(self) -> bool:
+        """Send the live rows that are at hand and fit; False where the task must go on, which can wait for the socket and read the log."""
+        rows = None if self._joins else self._hub.after(self.live)
+        if rows is None:
+            return False
+        wanted = [row for row in rows if row.feed_id in self.feeds]
+        count = self._outlet.send_at_once(wanted) if wanted else 0
+        for row in wanted[:count]:
+            self._has_sent(row)
+        if count < len(wanted):
+            self.live = wanted[count].seq - 1
+        elif rows:
+            self.live = rows[-1].seq
+        return self.live >= self._hub.head
 
     async def _send_live(self) -> None:
         """Up to the head of the log, unless a session is joined meanwhile: it shall not wait for a socket that never catches up."""
-        while self.live < self._hub.head:
+        while not self._keep_up():
             if self._joins:
                 return self.wake()
             rows = self._hub.after(self.live)
             if rows is None:
-                upto = await readers.run(log.head_seq)
-                reader = log.Reader(dict.fromkeys(self.feeds, self.live), upto)
-                while page := await readers.run(reader.page):
-                    await self._say(gap for gap in page.gaps if gap.feed_id in self.feeds)
-                    await self._send_live_rows(page.rows)
-                    if self._joins:
-                        return self.wake()
-                self.live = max(self.live, upto)
-            elif rows:
-                await self._send_live_rows(rows)
-                self.live = rows[-1].seq
+                await self._read_live()
             else:
-                return None
+                await self._send_live_rows(rows[:1])
         return None
+
+    async def _read_live(self) -> None:
+        """What is not at hand, from the log; a join ends it."""
+        upto = await readers.run(log.head_seq)
+        reader = log.Reader(dict.fromkeys(self.feeds, self.live), upto)
+        while page := await readers.run(reader.page):
+            await self._say(gap for gap in page.gaps if gap.feed_id in self.feeds)
+            await self._send_live_rows(page.rows)
+            if self._joins:
+                return
+        self.live = max(self.live, upto)
 
     async def _send_live_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -149,6 +186,9 @@ class Delivery:
             self.live = row.seq
 
     async def _send_row(self, row: Row) -> None:
-        await self._send(row.frame)
+        await self._outlet.send_in_turn(row.frame)
+        self._has_sent(row)
+
+    def _has_sent(self, row: Row) -> None:
         self.sent[row.feed_id] = row.seq
         metrics.deliveries[row.type] += 1

@@ -24,6 +24,7 @@ log = structlog.get_logger("bridge.hub")
 
 TAIL_ROWS = 4096
 TAIL_BYTES = 4 * 2**20
+AT_ONCE_ROWS = 256  # a socket that is behind is given so many at a time
 
 
 class Listener(Protocol):
@@ -148,11 +149,11 @@ class Hub:
             self._tail_bytes -= self._tail.popleft().size
 
     def after(self, seq: int) -> list[Row] | None:
-        """All rows after ``seq`` that are at hand, or None when the log must be read because one in between is not."""
+        """The next rows after ``seq``, if they are at hand; None when the log must be read because one of them is not."""
         if not self._tail or self._tail[0].seq > seq + 1 or self._tail[-1].seq < self.head:
             return None
         first = seq + 1 - self._tail[0].seq
-        return [self._tail[i] for i in range(first, len(self._tail))] if first < len(self._tail) else []
+        return [self._tail[i] for i in range(first, min(first + AT_ONCE_ROWS, len(self._tail)))]
 
 
 hub = Hub()

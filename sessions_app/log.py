@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.db.models import Q
 from django.utils import timezone
 
 from bridge_project import limits
-from bridge_project.conf import conf
+from sessions_app import reading
 from sessions_app.models import Feed, LogHead, LogRow
 from sessions_app.outbox import outbox
 from sessions_app.rows import Row
 
 PRUNE_ROWS = 500
+AHEAD_FEEDS = 250  # feeds looked along at once
 
 
 def head_seq() -> int:
     """The newest row's number."""
     return LogHead.objects.filter(pk=1).values_list("seq", flat=True).first() or 0
-
-
-def kept(feed: Feed, total_bytes: int, now: datetime) -> Q:
-    """The rows of a feed that D30's bounds keep. Each condition holds for a feed's newest rows only, so what is kept is its end."""
-    return Q(
-        created_at__gt=now - timedelta(seconds=conf.bridge_queue_ttl_seconds),
-        ordinal__gt=feed.rows - conf.bridge_queue_max,
-        feed_bytes__gte=feed.bytes - limits.QUEUE_MAX_SESSION_BYTES,
-        total_bytes__gte=total_bytes - limits.QUEUE_MAX_TOTAL_BYTES,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +43,27 @@ class Page:
 class Reader:
     """Reads several feeds as one stream, oldest first, in pages of bounded size; keeps only numbers and sizes in memory.
 
-    What the bounds discard while it reads, or have discarded before, is a gap of the page in which it would have come: a row is never
-    left out in silence.
+    Of each feed that has rows left its next row is in the heap; a few more of them are known ahead, in all about two pages full, however
+    many feeds and rows there are. What the bounds discard while it reads, or have discarded before, is a gap of the page in which it would
+    have come: a row is never left out in silence.
     """
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
         """``positions``: feed id → the newest row not wanted; ``upto``: the newest row wanted."""
-        self._after = dict(positions)
+        self._new: Mapping[int, int] | None = positions
         self._upto = upto
-        self._started = False
-        self._heap: list[tuple[int, int]] = []  # (next row, feed)
-        self._ahead: dict[int, deque[tuple[int, int]]] = {feed_id: deque() for feed_id in positions}
+        self._heap: list[tuple[int, int, int]] = []  # (next row, feed, its size)
+        self._ahead: dict[int, list[tuple[int, int]]] = {}  # feed → (row, size) after that, newest first; of a feed with none there is no entry
+        self._held = 0
+        self._lost: dict[int, int] = {}  # feed → newest row that was discarded between its row in the heap and those after that
+        self._more: set[int] = set()  # feeds that may have rows beyond those known
         self._gaps: list[Gap] = []
-
-    def _fill(self, feed_id: int) -> None:
-        """Look further along a feed, and put it into the heap if it has rows left."""
-        feed, after = Feed.objects.filter(pk=feed_id).first(), self._after[feed_id]
-        if feed is None:
-            return  # a session that was forgotten, with its rows
-        total = LogHead.objects.values_list("bytes", flat=True).get(pk=1)
-        wanted = LogRow.objects.filter(feed=feed, seq__gt=after, seq__lte=self._upto)
-        found = list(wanted.filter(kept(feed, total, timezone.now())).order_by("seq").values_list("seq", "size")[: limits.PAGE_ROWS])
-        # Read after the rows: a prune in between has made the rows fewer and the mark higher, never the one without the other.
-        dropped = Feed.objects.values_list("dropped_seq", flat=True).get(pk=feed_id)
-        before = found[0][0] if found else self._upto + 1
-        outside = wanted.filter(seq__lt=before).order_by("-seq").values_list("seq", flat=True).first()
-        gone = max(outside or 0, dropped if dropped < before else 0)
-        if gone > after:
-            self._gaps.append(Gap(feed_id, gone))
-        self._after[feed_id] = found[-1][0] if found else max(after, gone)
-        if found:
-            self._ahead[feed_id].extend(found)
-            heapq.heappush(self._heap, (found[0][0], feed_id))
 
     def page(self) -> Page | None:
         """The next rows and gaps: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is larger; None at the end."""
-        if not self._started:
-            self._started = True
-            for feed_id in self._after:
-                self._fill(feed_id)
+        if self._new is not None:
+            self._begin(self._new)
+            self._new = None
         gaps, self._gaps = self._gaps, []
         wanted = self._choose()
         values = LogRow.objects.filter(seq__in=list(wanted)).order_by("seq").values_list("seq", "feed_id", "type", "message_id", "frame")
@@ -103,30 +74,69 @@ class Reader:
         gaps += [Gap(feed_id, seq) for feed_id, seq in pruned.items()]
         return Page(rows, gaps) if wanted or gaps else None
 
+    def _begin(self, positions: Mapping[int, int]) -> None:
+        """Find the first rows of all feeds."""
+        depth = max(1, limits.PAGE_ROWS // max(1, len(positions)))
+        for feed_id, found in reading.ahead(positions, self._upto, depth, timezone.now()).items():
+            if found.gone:
+                self._gaps.append(Gap(feed_id, found.gone))
+            if found.rows:
+                self._know(feed_id, found.rows[1:], more=found.more)
+                self._heap.append((found.rows[0][0], feed_id, found.rows[0][1]))
+        heapq.heapify(self._heap)
+
+    def _know(self, feed_id: int, rows: list[tuple[int, int]], *, more: bool) -> None:
+        if rows:
+            self._ahead[feed_id] = rows[::-1]
+            self._held += len(rows)
+        if more:
+            self._more.add(feed_id)
+        else:
+            self._more.discard(feed_id)
+
     def _choose(self) -> dict[int, int]:
         """Row → feed of what comes next."""
         wanted: dict[int, int] = {}
         size = 0
         while self._heap and len(wanted) < limits.PAGE_ROWS:
-            _, feed_id = self._heap[0]
-            ahead = self._ahead[feed_id]
-            if wanted and size + ahead[0][1] > limits.PAGE_BYTES:
+            seq, feed_id, row_size = self._heap[0]
+            if wanted and size + row_size > limits.PAGE_BYTES:
                 break
-            heapq.heappop(self._heap)
-            seq, row_size = ahead.popleft()
+            if feed_id not in self._ahead and feed_id in self._more:
+                self._look()
             wanted[seq], size = feed_id, size + row_size
-            if ahead:
-                heapq.heappush(self._heap, (ahead[0][0], feed_id))
+            if feed_id in self._ahead:
+                heapq.heapreplace(self._heap, self._following(feed_id))
             else:
-                self._fill(feed_id)
-                if self._gaps:
-                    break  # it lies behind what was chosen: it is said with the next page, when this one has been sent
+                heapq.heappop(self._heap)
+            if lost := self._lost.pop(feed_id, 0):
+                self._gaps.append(Gap(feed_id, lost))
+                break  # it lies behind what was chosen: it is said with the next page, when this one has been sent
         return wanted
+
+    def _following(self, feed_id: int) -> tuple[int, int, int]:
+        rows = self._ahead[feed_id]
+        seq, size = rows.pop()
+        self._held -= 1
+        if not rows:
+            del self._ahead[feed_id]
+        return (seq, feed_id, size)
+
+    def _look(self) -> None:
+        """Look further along the feeds whose turn comes next and of which nothing is known beyond their row in the heap."""
+        front = heapq.nsmallest(AHEAD_FEEDS, ((seq, feed_id) for seq, feed_id, _ in self._heap if feed_id in self._more and feed_id not in self._ahead))
+        depth = max(1, (2 * limits.PAGE_ROWS - self._held) // len(front))
+        found = reading.ahead({feed_id: seq for seq, feed_id in front}, self._upto, depth, timezone.now())
+        for _, feed_id in front:
+            beyond = found.get(feed_id, reading.Ahead())  # a session that was forgotten, with its rows
+            if beyond.gone:
+                self._lost[feed_id] = beyond.gone
+            self._know(feed_id, beyond.rows, more=beyond.more)
 
 
 def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:
     """What a device at ``after`` can no longer get of a feed, pruned or not yet (D29)."""
-    oldest_kept = LogRow.objects.filter(kept(feed, total_bytes, now), feed=feed).order_by("seq").values_list("seq", flat=True).first()
+    oldest_kept = LogRow.objects.filter(reading.kept(feed, total_bytes, now), feed=feed).order_by("seq").values_list("seq", flat=True).first()
     gone = LogRow.objects.filter(feed=feed, seq__gt=after)
     if oldest_kept is not None:
         gone = gone.filter(seq__lt=oldest_kept)
@@ -136,27 +146,49 @@ def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:
 
 
 def prune() -> int:
-    """Delete what the bounds no longer keep, remembering for each feed how far; returns the number of rows deleted."""
+    """Delete what the bounds no longer keep, remembering for each feed how far; returns the number of rows deleted.
+
+    It costs what it deletes, and a look at the oldest row of each feed.
+    """
     deleted = 0
-    for feed_id in list(Feed.objects.values_list("pk", flat=True)):
-        while count := _prune_some(feed_id):
+    while count := _prune_expired():
+        deleted += count
+    for feed_id in reading.overfull():
+        while count := _prune_overfull(feed_id):
             deleted += count
     return deleted
 
 
-def _prune_some(feed_id: int) -> int:
-    """Delete some of a feed's discarded rows, few enough that nobody waits long for the head of the log."""
-    with outbox():  # holding the head: no reader may find the rows gone before the feed says so
-        feed, total = Feed.objects.get(pk=feed_id), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
-        gone = LogRow.objects.filter(~kept(feed, total, timezone.now()), feed=feed).order_by("seq").values_list("seq", flat=True)[:PRUNE_ROWS]
-        seqs = list(gone)
-        if seqs:
-            Feed.objects.filter(pk=feed_id).update(dropped_seq=max(feed.dropped_seq, seqs[-1]))
-            LogRow.objects.filter(seq__in=seqs).delete()
-        return len(seqs)
+def _prune_expired() -> int:
+    """Delete some of the rows that are too old, few enough that nobody waits long for the head of the log."""
+    before = reading.oldest_kept_at(timezone.now())
+    oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
+    if oldest is None or oldest > before:
+        return 0
+    with outbox():
+        expired = LogRow.objects.filter(created_at__lte=before).order_by("created_at")
+        return _discard(list(expired.values_list("seq", "feed_id")[:PRUNE_ROWS]))
 
 
-def has_news(positions: Mapping[int, int], default: int) -> list[Feed]:
-    """The observed feeds and the one for all that have, or had, rows after a device's positions."""
-    feeds = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED]).filter(Q(last_seq__gt=default) | Q(pk__in=list(positions)))
-    return [feed for feed in feeds if feed.last_seq > positions.get(feed.pk, default)]
+def _prune_overfull(feed_id: int) -> int:
+    with outbox():
+        return _discard([(seq, feed_id) for seq in reading.oldest_outside(feed_id, PRUNE_ROWS)])
+
+
+def _discard(rows: list[tuple[int, int]]) -> int:
+    """Delete (seq, feed) rows, holding the head: no reader may find them gone before their feed says so."""
+    newest: dict[int, int] = {}
+    for seq, feed_id in rows:
+        newest[feed_id] = max(seq, newest.get(feed_id, 0))
+    for feed_id, seq in newest.items():
+        Feed.objects.filter(pk=feed_id, dropped_seq__lt=seq).update(dropped_seq=seq)
+    return LogRow.objects.filter(seq__in=[seq for seq, _ in rows]).delete()[0]
+
+
+def news(positions: Mapping[int, int], default: int) -> dict[int, int]:
+    """The observed feeds and the one for all that have, or had, rows after a device's positions, each with its position.
+
+    A feed without a position stands at ``default``, and none stands before it.
+    """
+    feeds = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED], last_seq__gt=default).values_list("pk", "last_seq")
+    return {feed_id: at for feed_id, last in feeds.iterator() if last > (at := positions.get(feed_id, default))}

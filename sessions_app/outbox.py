@@ -6,58 +6,43 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from bridge_project import metrics
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app import statements
 from sessions_app.hub import hub
-from sessions_app.models import Feed, LogHead, LogRow
+from sessions_app.models import Feed
 from sessions_app.rows import Row, size_of
 
 
 class Outbox:
-    """Collects rows while its transaction holds the head of the log, so that their numbers are the order of commits."""
+    """Collects rows while its transaction holds the head of the log, so that their numbers are the order of commits. ``seq``: the newest so far."""
 
-    def __init__(self, head: LogHead) -> None:
-        self._head = head
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        self.seq, self._bytes = statements.lock_head(cursor)
         self._feeds: dict[int, Feed] = {}
-        self._stored: list[LogRow] = []
+        self._stored: list[tuple[Any, ...]] = []
         self.now: datetime = timezone.now()
+        self.moment: Any = statements.moment(self.now)
         self.rows: list[Row] = []
-
-    @property
-    def seq(self) -> int:
-        """The newest row so far."""
-        return self._head.seq
 
     def append(self, feed: Feed, message: Encoded) -> Row:
         """Add a message to a feed. Whatever instances of a feed are passed, the first one seen counts."""
         feed = self._feeds.setdefault(feed.pk, feed)
         size = size_of(message.text)
-        self._head.seq += 1
+        self.seq += 1
         feed.rows += 1
-        feed.last_seq = self._head.seq
-        row = Row(self._head.seq, feed.pk, message.type, message.id, message.text)
+        feed.last_seq = self.seq
+        row = Row(self.seq, feed.pk, message.type, message.id, message.text)
         self.rows.append(row)
-        self._stored.append(
-            LogRow(
-                seq=row.seq,
-                feed_id=feed.pk,
-                type=row.type,
-                message_id=row.id,
-                frame=row.frame,
-                size=size,
-                ordinal=feed.rows,
-                feed_bytes=feed.bytes,
-                total_bytes=self._head.bytes,
-                created_at=self.now,
-            )
-        )
+        self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, feed.rows, feed.bytes, self._bytes, self.moment))
         feed.bytes += size
-        self._head.bytes += size
+        self._bytes += size
         return row
 
     def append_to_all(self, message: Encoded) -> Row:
@@ -67,7 +52,7 @@ class Outbox:
 
     def flush(self) -> None:
         if self._stored:
-            statements.write_log(self._stored, self._feeds.values(), self._head)
+            statements.write_log(self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes)
 
 
 @contextmanager
@@ -77,8 +62,8 @@ def outbox() -> Iterator[Outbox]:
     Everything written inside it commits with the rows or not at all. It takes the log's head first, so two of them never wait for
     each other crosswise; read feeds and sessions inside it, not before, or their counters are stale.
     """
-    with transaction.atomic():
-        box = Outbox(statements.lock_head())
+    with transaction.atomic(), connection.cursor() as cursor:
+        box = Outbox(cursor)
         yield box
         box.flush()
         if box.rows:

@@ -30,12 +30,15 @@ class Receipts:
         self._proven: dict[int, int] = {}
         self._known_gaps: dict[int, int] = {}
         self._gap_notices: dict[str, tuple[int, int]] = {}
-        self._pongs: deque[tuple[float, dict[int, int]]] = deque()
+        self._said: dict[int, int] = {}  # feed → the newest row that a notice on this connection said to be gone
+        self._pongs: deque[tuple[float, dict[int, int]]] = deque()  # when, and what had been sent since the one before
+        self._noted: dict[int, int] = {}
         self._writer: asyncio.Task[None] | None = None
 
     def gap_said(self, message_id: str, feed_id: int, through: int) -> None:
         """A notice about rows that are gone was sent; its acknowledgement moves the feed's cursor past them."""
         self._gap_notices[message_id] = (feed_id, through)
+        self._said[feed_id] = through
 
     def acknowledged(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
@@ -46,17 +49,18 @@ class Receipts:
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """A heartbeat came and is answered now; ``sent``: feed → newest row sent so far.
+        """A heartbeat came and is answered now; ``sent``: feed → newest row sent so far, a dict of the caller's that stays as it is.
 
         It proves what was sent before the pong of a ping at least PONG_WAIT_SECONDS older.
         """
-        now, proven = self._clock(), None
+        now, proven = self._clock(), False
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
-            proven = self._pongs.popleft()[1]
+            self._proven.update(self._pongs.popleft()[1])
+            proven = True
         if not self._pongs or self._pongs[-1][0] <= now - SNAPSHOT_EVERY_SECONDS:
-            self._pongs.append((now, dict(sent)))
+            self._pongs.append((now, {feed_id: seq for feed_id, seq in sent.items() if self._noted.get(feed_id) != seq}))
+            self._noted = sent
         if proven:
-            self._proven.update(proven)
             self._write()
 
     def _write(self) -> None:
@@ -69,7 +73,7 @@ class Receipts:
             self._acked, self._proven, self._known_gaps = set(), {}, {}
             try:
                 if acked or gaps:
-                    await writers.run(cursors.acknowledge, self._device_id, acked, gaps)
+                    await writers.run(cursors.acknowledge, self._device_id, acked, gaps, dict(self._said))
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
             except (OperationalError, InterfaceError) as error:  # the database is away: nothing that was learnt is forgotten

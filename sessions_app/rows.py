@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from bridge_project.protocol.framing import text_frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """A row of the log as sockets send it: ``frame`` is the whole envelope, serialised once."""
 
@@ -14,6 +17,11 @@ class Row:
     type: str
     id: str
     frame: str
+
+    @cached_property
+    def wire(self) -> bytes:
+        """The frame as it goes into a socket: made when the first one takes it, for all."""
+        return text_frame(self.frame)
 
     @property
     def size(self) -> int:

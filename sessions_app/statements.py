@@ -1,6 +1,6 @@
 """The SQL of the hot path, written out: what the ORM would compile anew for each event costs more than the database does.
 
-Portable between SQLite and PostgreSQL. Every function runs inside an outbox; what it reads and writes are the models' own columns.
+Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox; what it reads and writes are the models' own columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SESSION_READ = (
     "recent_events",
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
-_ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
+ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
 _SESSION_WRITTEN = ("agent_type", "title", "titled", "working_directory", "status", "closed_at", "last_activity_at", "hook_count", "recent_events")
 
 
@@ -55,70 +55,72 @@ _COUNT_JOINS = (
     f'SELECT j.session_id, COUNT(*) FROM "{_JOIN}" j JOIN "{_CONNECTION}" c ON c.id = j.connection_id '  # noqa: S608
     f'JOIN "{_PROCESS}" p ON p.id = c.process_id WHERE NOT c.replaced AND p.lease_until > %s AND j.session_id IN ('
 )
-_WRITE_ROWS = insert_into(LogRow, _ROW_WRITTEN)
+_COUNT_JOINS_SHARED = _COUNT_JOINS.replace("%s", "STATEMENT_TIMESTAMP()")  # leases go by the database's clock: see presence
+_WRITE_ROWS = insert_into(LogRow, ROW_WRITTEN)
 _WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'  # noqa: S608
+_READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'  # noqa: S608
+_LOCK_HEAD = f"{_READ_HEAD} FOR UPDATE"
 _WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'  # noqa: S608
 _WRITE_SESSION = f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
 
 
-def lock_head() -> LogHead:
-    """The head of the log, held until the transaction ends; made if this is the first row ever."""
-    with connection.cursor() as cursor:
-        lock = " FOR UPDATE" if connection.features.has_select_for_update else ""  # SQLite: BEGIN IMMEDIATE has locked everything
-        cursor.execute(f'SELECT id, seq, bytes FROM "{_HEAD}" WHERE id = 1{lock}')  # noqa: S608
-        found = cursor.fetchone()
+def lock_head(cursor: Any) -> tuple[int, int]:
+    """The newest row and the bytes of the log, held until the transaction ends; made if this is the first row ever."""
+    cursor.execute(_LOCK_HEAD if cursor.db.features.has_select_for_update else _READ_HEAD)  # SQLite: BEGIN IMMEDIATE has locked everything
+    found: tuple[int, int] | None = cursor.fetchone()
     if found is None:
-        return LogHead.objects.select_for_update().get_or_create(pk=1)[0]
-    return LogHead.from_db(connection.alias, ["id", "seq", "bytes"], found)
+        head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]
+        return head.seq, head.bytes
+    return found
 
 
-def read_sessions(session_ids: Collection[str]) -> dict[str, Session]:
+def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Session]:
     """Session id → session with its feed; fields that storing an event does not need are deferred."""
     if not session_ids:
         return {}
     found = {}
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_READ_SESSIONS}{_marks(len(session_ids))})", list(session_ids))
-        for values in cursor.fetchall():
-            own, feed = list(values[: len(_SESSION_READ)]), values[len(_SESSION_READ) :]
-            own[-1] = json.loads(own[-1]) if isinstance(own[-1], str) else own[-1]
-            own[-3] = own[-3].replace(tzinfo=UTC) if own[-3] is not None else None
-            session = Session.from_db(connection.alias, _SESSION_READ, own)
-            session.feed = Feed.from_db(connection.alias, _FEED_READ, feed)
-            found[session.session_id] = session
+    cursor.execute(f"{_READ_SESSIONS}{_marks(len(session_ids))})", list(session_ids))
+    for values in cursor.fetchall():
+        own, feed = list(values[: len(_SESSION_READ)]), values[len(_SESSION_READ) :]
+        own[-1] = json.loads(own[-1]) if isinstance(own[-1], str) else own[-1]
+        own[-3] = own[-3].replace(tzinfo=UTC) if own[-3] is not None else None
+        session = Session.from_db(cursor.db.alias, _SESSION_READ, own)
+        session.feed = Feed.from_db(cursor.db.alias, _FEED_READ, feed)
+        found[session.session_id] = session
     return found
 
 
-def count_joins(session_keys: Collection[int], now: datetime) -> dict[int, int]:
+def count_joins(cursor: Any, session_keys: Collection[int], now: datetime) -> dict[int, int]:
     """Session key → live connections, on all processes, that have joined it (D33)."""
     if not session_keys:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_COUNT_JOINS}{_marks(len(session_keys))}) GROUP BY j.session_id", [moment(now), *session_keys])
-        return dict(cursor.fetchall())
+    counting, clock = (_COUNT_JOINS_SHARED, []) if cursor.db.vendor == "postgresql" else (_COUNT_JOINS, [moment(now)])
+    cursor.execute(f"{counting}{_marks(len(session_keys))}) GROUP BY j.session_id", [*clock, *session_keys])
+    return dict(cursor.fetchall())
 
 
-def write_sessions(sessions: Iterable[Session]) -> None:
+def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
     values = []
     for s in sessions:
-        closed, recent = moment(s.closed_at), connection.ops.adapt_json_value(s.recent_events, None)
-        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, moment(s.last_activity_at), s.hook_count, recent, s.pk))
-    write(_WRITE_SESSION, values)
+        closed, recent = moment(s.closed_at), cursor.db.ops.adapt_json_value(s.recent_events, None)
+        active = moment(s.last_activity_at)
+        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, active, s.hook_count, recent, s.pk))
+    write(cursor, _WRITE_SESSION, values)
 
 
-def write_log(rows: Iterable[LogRow], feeds: Iterable[Feed], head: LogHead) -> None:
-    """Append rows, and bring the counters of their feeds and of the head up to them."""
-    stored = [(r.seq, r.feed_id, r.type, r.message_id, r.frame, r.size, r.ordinal, r.feed_bytes, r.total_bytes, moment(r.created_at)) for r in rows]
-    write(_WRITE_ROWS, stored)
-    write(_WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
-    write(_WRITE_HEAD, [(head.seq, head.bytes)])
+def write_log(cursor: Any, rows: Sequence[Sequence[Any]], feeds: Iterable[Feed], seq: int, bytes: int) -> None:
+    """Append rows, each with the values of ROW_WRITTEN, and bring the counters of their feeds and of the head up to them."""
+    write(cursor, _WRITE_ROWS, rows)
+    write(cursor, _WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
+    write(cursor, _WRITE_HEAD, [(seq, bytes)])
 
 
-def write(statement: str, values: Sequence[Sequence[Any]]) -> None:
+def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:
     """Run a statement once for each row of values."""
-    if values:
-        with connection.cursor() as cursor:
-            cursor.executemany(statement, values)
+    if len(values) == 1:
+        cursor.execute(statement, values[0])
+    elif values:
+        cursor.executemany(statement, values)
 
 
 def moment(value: datetime | None) -> Any:

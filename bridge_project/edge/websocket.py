@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bridge_project.edge.connection import Connection, TLSConnection  # isort: skip  installs the reactor, so it comes first
@@ -34,6 +35,16 @@ class Socket:
     def buffered(self) -> int:
         """Bytes that were sent into this socket and have not left the process; 0 when it is gone."""
         return 0 if self.closed else self._transport.waiting()
+
+    def send_frames(self, frames: Sequence[bytes], below: int = limits.SOCKET_BUFFER_BYTES) -> int:
+        """Send whole frames in one write, until ``below`` bytes are buffered; how many were taken."""
+        count, size = 0, self.buffered()
+        while count < len(frames) and size < below:
+            size += len(frames[count])
+            count += 1
+        if count:
+            self._protocol.send_frames(frames[0] if count == 1 else b"".join(frames[:count]))
+        return count
 
     async def drain(self, below: int = limits.SOCKET_BUFFER_BYTES) -> bool:
         """Wait until fewer than ``below`` bytes are buffered: True then, False once the connection is gone."""
@@ -99,7 +110,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         self.transport.unregisterProducer()  # the HTTP channel's, which has handed over
         self.application_queue = Inbox(self._resume_reading)
         self.client_addr = None
-        self.socket_opened = self.last_ping = time.time()
+        self._opened = self._pinged = time.monotonic()  # daphne's own go by a clock that can be set
         self.socket = Socket(self)
         super().connectionMade()
         self.factory.open_sockets.add(self)
@@ -117,6 +128,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     def onMessage(self, payload: bytes, isBinary: bool) -> None:
         if self.state != self.STATE_OPEN:
             return  # we have closed; what comes until the client has seen it is late
+        self._pinged = time.monotonic()
         super().onMessage(payload, isBinary)
         if self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES and not self.reading_paused:
             self.reading_paused = True
@@ -154,6 +166,12 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             super().sendMessage(*args, **kwargs)
         finally:
             self.maxMessagePayloadSize = self.factory.maxMessagePayloadSize
+
+    def send_frames(self, data: bytes) -> None:
+        """Send frames that are made already; after the close frame nothing goes out."""
+        if self.state == self.STATE_OPEN:
+            self.socket.sending()
+            self.transport.write(data)
 
     def sendData(self, data: bytes, *args: Any, **kwargs: Any) -> None:
         self.socket.sending()
@@ -258,10 +276,10 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def check_timeouts(self) -> None:
         """daphne calls it every two seconds."""
-        if self.state == self.STATE_CONNECTING and self.duration() > limits.HANDSHAKE_SECONDS:
+        if self.state == self.STATE_CONNECTING and time.monotonic() - self._opened > limits.HANDSHAKE_SECONDS:
             self.serverReject()
-        elif self.state == self.STATE_OPEN and time.time() - self.last_ping > limits.PING_SECONDS:
-            self.last_ping = time.time()
+        elif self.state == self.STATE_OPEN and time.monotonic() - self._pinged > limits.PING_SECONDS:
+            self._pinged = time.monotonic()
             if not self.socket.buffered():
                 self.sendPing()  # whether an answer must come is the consumer's to say (D25)
 

@@ -12,10 +12,10 @@ from bridge_project.dispatch import Refused, handles
 from bridge_project.errors import BridgeError
 from bridge_project.protocol import client as c
 from bridge_project.protocol import server as s
-from bridge_project.protocol.catalogue import Phase
+from bridge_project.protocol.catalogue import Encoded, Phase, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
-from bridge_project.transport import connection_mode_description, websocket_url
+from bridge_project.transport import Transport, connection_mode_description, websocket_url
 from devices_app import pairing, tokens
 from sessions_app.connection import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
 from sessions_app.consumers import BridgeConsumer
@@ -44,7 +44,7 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
         raise await _failed(socket, error) from None
     await socket.authenticated(device, tokens.digest(payload.token))
     socket.talk.phase = Phase.AUTHENTICATED
-    await socket.reply(message, await _connection_ack(socket))
+    await socket.send_frame(await readers.run(_connection_ack, socket.transport, message.id))
     if socket.transport.mode != "direct_public":
         socket.deliver()
 
@@ -79,23 +79,23 @@ async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
     return Refused(error.code, error.message)
 
 
-async def _connection_ack(socket: BridgeConsumer) -> s.ConnectionAck:
-    transport = socket.transport
-    return s.ConnectionAck(
+def _connection_ack(transport: Transport, id: str | None) -> Encoded:
+    """Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it."""
+    payload = s.ConnectionAck(
         server_version=__version__,
         supported_agents=agents.supported(),
         connection_mode=transport.mode.value,
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),
-        active_sessions=await readers.run(_active_sessions),
+        active_sessions=_active_sessions(),
     )
+    return encode(payload, id=id)
 
 
 def _active_sessions() -> list[s.SessionInfo]:
-    return [
-        s.SessionInfo(session_id=session.session_id, agent=session.agent_type, title=session.title, working_directory=session.working_directory or None)
-        for session in Session.objects.exclude(status=Session.Status.CLOSED)
-    ]
+    """Four columns of each and no more: with thousands of sessions their recent events would take longer than all the rest."""
+    found = Session.objects.exclude(status=Session.Status.CLOSED).values_list("session_id", "agent_type", "title", "working_directory")
+    return [s.SessionInfo(session_id=id_, agent=agent, title=title, working_directory=directory or None) for id_, agent, title, directory in found]
 
 
 @handles(c.HealthCheck)

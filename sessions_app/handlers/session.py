@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.utils import timezone
 
 from bridge_project import agents
@@ -16,7 +14,7 @@ from bridge_project.protocol import server as s
 from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid, parse_timestamp
-from sessions_app import lifecycle, log, presence, workdir
+from sessions_app import lifecycle, log, presence, reading, workdir
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow, Session
@@ -77,7 +75,7 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
     """
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     feed = Feed.objects.get(pk=feed_id)
-    rows = LogRow.objects.filter(log.kept(feed, total, now), feed=feed)
+    rows = LogRow.objects.filter(reading.kept(feed, total, now), feed=feed)
     known = LogRow.objects.filter(feed=feed, message_id=after_id) if after_id and is_uuid(after_id) else LogRow.objects.none()
     after = known.values_list("seq", flat=True).first()
     if after is not None:
@@ -85,9 +83,9 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
         complete = log.gap(feed, after, total, now) is None
     elif after_id is None and since is not None:
         moment = parse_timestamp(since)
+        reaches_back = rows.filter(created_at__lte=moment).exists()  # a row from before it is kept: nothing after it can be missing
         rows = rows.filter(created_at__gt=moment)
-        newest_gone = log.gap(feed, 0, total, now)
-        complete = newest_gone is None or _older_than(feed, moment)
+        complete = reaches_back or log.gap(feed, 0, total, now) is None
     else:
         complete = after_id is None and log.gap(feed, 0, total, now) is None
     frames: list[str] = []
@@ -99,8 +97,3 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
             break
         frames.append(frame)
     return frames[::-1], complete
-
-
-def _older_than(feed: Feed, moment: Any) -> bool:
-    """Whether a row from before the moment is still kept, so that nothing after it can be missing."""
-    return LogRow.objects.filter(feed=feed, created_at__lte=moment).exists()

@@ -73,6 +73,21 @@ def test_a_full_queue_drops_the_oldest_and_says_so(small: Bridge, sid: str, batc
     phone.close()
 
 
+def test_a_replay_since_a_moment_says_what_is_gone_after_it(small: Bridge, sid: str) -> None:
+    """D29, D30: `complete` is about what was asked for: false when some of it is gone (pruned yet or not), true when only what came before it is."""
+    small.accept(prompt(sid, "start"))
+    phone = small.phone().ready()
+    phone.join(sid)
+    moments = []
+    for start in (0, 30):
+        moments.append(now())
+        assert small.post_batch([prompt(sid, number) for number in range(start, start + 15)]).json()["accepted"] == 15
+    payloads = [replay(phone, sid, since=moment) for moment in moments]
+    assert [payload["complete"] for payload in payloads] == [False, True]
+    assert [len(replayed(payload)) for payload in payloads] == [20, 15]
+    phone.close()
+
+
 def test_no_gap_is_said_where_none_is(small: Bridge, sid: str) -> None:
     """D29: what the device had acknowledged before it was dropped is no gap."""
     small.accept(prompt(sid, "start"))

@@ -42,9 +42,9 @@ def rows(*feed_ids: int, after: int = 0) -> list[Row]:
     return read_all(dict.fromkeys(feed_ids or (Feed.ALL,), after))
 
 
-def read_all(positions: dict[int, int]) -> list[Row]:
-    """What a reader gives after these positions, to the head of the log."""
-    reader = log.Reader(positions, log.head_seq())
+def read_all(positions: dict[int, int], upto: int | None = None) -> list[Row]:
+    """What a reader gives after these positions, to the head of the log unless told."""
+    reader = log.Reader(positions, log.head_seq() if upto is None else upto)
     return [row for page in iter(reader.page, None) for row in page.rows]
 
 

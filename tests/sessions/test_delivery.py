@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from sessions_app.delivery import Delivery
 from sessions_app.hub import Hub
 from sessions_app.models import Feed, LogRow
 from sessions_app.receipts import Receipts
+from sessions_app.rows import Row
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +37,7 @@ class Phone:
         self.messages: list[dict[str, Any]] = []
         self.changed = asyncio.Event()
         self.receipts = Receipts(device.pk)
-        self.delivery = Delivery(device, self.take, self.receipts, hub)
+        self.delivery = Delivery(device, self, self.receipts, hub)
         self.device_id = device.pk
         self.wake = self.delivery.wake
         hub.listeners.add(self)
@@ -45,9 +46,15 @@ class Phone:
     async def retire(self, code: str) -> None:
         self.task.cancel()
 
-    async def take(self, frame: str) -> None:
-        self.messages.append(json.loads(frame))
+    async def send_in_turn(self, text: str) -> None:
+        self.messages.append(json.loads(text))
         self.changed.set()
+
+    def send_at_once(self, rows: Sequence[Row]) -> int:
+        """Takes at most two at a time: the rest comes in turn."""
+        self.messages += [json.loads(row.frame) for row in rows[:2]]
+        self.changed.set()
+        return len(rows[:2])
 
     @property
     def prompts(self) -> list[str]:
@@ -102,6 +109,23 @@ async def test_live_rows_come_only_from_joined_sessions(hub: Hub) -> None:
 async def _ready(client: Phone) -> None:
     while Feed.ALL not in client.delivery.feeds:
         await asyncio.sleep(0)
+
+
+async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_them(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So before whoever posted them is answered: no task has to be switched to in between (D26)."""
+    client = await phone(hub)
+    feed = await say("first")
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["first"])
+    await asyncio.wait_for(_joined(client, feed), 10)
+    heard: list[Sequence[Row]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(hub, "committed", heard.append)
+        await say("second")
+    assert client.prompts == ["first"]
+    hub.committed(heard[0])
+    await asyncio.sleep(0)
+    assert client.prompts == ["first", "second"]
 
 
 async def test_a_join_continues_where_the_connection_stands(hub: Hub) -> None:

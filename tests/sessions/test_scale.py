@@ -1,0 +1,181 @@
+"""The log stays as quick as it was: with a million rows, thousands of sessions, and a device that has been away (D26 to D30).
+
+No clock is asked here: what is counted is statements, steps of the database and bytes of memory. `make bench` measures times.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+
+from bridge_project import limits, ratelimit
+from bridge_project.conf import conf
+from sessions_app import cursors, delivery, log
+from sessions_app.handlers import handshake
+from sessions_app.models import Cursor, Feed, LogRow
+from tests.http.conftest import Api
+from tests.performance.fill import fill
+from tests.sessions import helpers
+from tests.sessions.costs import LOG, statements, steps, whole_reads
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for what is counted here")
+FEW, MANY = 500, 10_000  # rows; what grows with the log is twenty times as much, what goes through an index a little more
+
+
+def read_page(after: int) -> None:
+    positions = dict.fromkeys(log.news({}, after), after)
+    page = log.Reader(positions, log.head_seq()).page()
+    assert page is not None and page.rows
+
+
+def costs_the_same(work: Callable[[], object]) -> None:
+    fill(10, FEW)
+    before = steps(work)
+    fill(10, MANY)
+    assert steps(work) < 1.5 * before
+
+
+@on_sqlite
+def test_storing_an_event_costs_the_same_with_many_rows() -> None:
+    costs_the_same(lambda: helpers.post("one"))
+
+
+@on_sqlite
+def test_reading_a_page_costs_the_same_with_many_rows() -> None:
+    costs_the_same(lambda: read_page(log.head_seq() - 100))
+
+
+@on_sqlite
+def test_looking_for_what_to_prune_costs_the_same_with_many_rows() -> None:
+    costs_the_same(log.prune)
+
+
+@on_sqlite
+def test_acknowledging_costs_the_same_with_many_rows() -> None:
+    phone = helpers.device()
+
+    def acknowledge() -> None:
+        newest = LogRow.objects.order_by("-seq")[:50]
+        cursors.acknowledge(phone.pk, [row.message_id for row in newest], {})
+
+    costs_the_same(acknowledge)
+
+
+@on_sqlite
+def test_the_first_page_of_a_long_absence_costs_the_same_as_that_of_a_short_one() -> None:
+    fill(1, 2_000)
+    newest = log.head_seq()
+    short, long = (steps(lambda after=after: read_page(after)) for after in (newest - limits.PAGE_ROWS, 0))  # type: ignore[misc]
+    assert long < 2.5 * short  # it looks ahead as far as there is something ahead
+
+
+def test_nothing_reads_the_whole_log() -> None:
+    fill(40, MANY)
+    phone = helpers.device()
+    with statements() as seen:
+        helpers.post("one", count=3)
+        backlog = delivery.backlog_of(phone, None, {})
+        reader = log.Reader(backlog.positions, backlog.upto)
+        ids = [row.id for _ in range(3) for row in (reader.page() or log.Page([], [])).rows]
+        newest = Feed.objects.order_by("-pk").values_list("pk", flat=True)[0]
+        log.Reader({newest: 0, Feed.ALL: 0}, backlog.upto).page()
+        cursors.acknowledge(phone.pk, ids, {})
+        cursors.prove(phone.pk, backlog.positions)
+        log.prune()
+        handshake._active_sessions()
+    assert sum(LOG in sql for sql, _ in seen) > 10
+    assert whole_reads(seen) == []
+
+
+def test_thousands_of_sessions_with_news_take_few_statements() -> None:
+    """Five statements for each of them is what a phone once waited seconds for."""
+    fill(2_000, 4_000)
+    phone = helpers.device()
+    with statements() as seen:
+        backlog = delivery.backlog_of(phone, None, {})
+        reader = log.Reader(backlog.positions, backlog.upto)
+        first = reader.page()
+    assert first is not None and len(first.rows) > 200
+    assert len(seen) < 20
+    with statements() as seen:
+        rest = [row.seq for page in iter(reader.page, None) for row in page.rows]
+    assert [row.seq for row in first.rows] + rest == list(range(1, 4_001))
+    assert len(seen) < 4_000 / 40
+
+
+@on_sqlite
+def test_each_of_thousands_of_sessions_takes_few_steps() -> None:
+    fill(2_000, 2_000)
+    assert steps(lambda: read_page(0)) < 2_000 * 100
+
+
+@on_sqlite
+def test_memory_does_not_grow_with_the_rows_that_wait() -> None:
+    """D30: what is held for one socket stays under 1 MB, whatever waits."""
+    fill(1, 5_000)
+    fill(50, 5_000)
+    positions = log.news({}, 0)
+    assert _peak_of_reading(positions) < 2**20
+
+
+@on_sqlite
+def test_memory_for_thousands_of_sessions_is_some_hundred_bytes_each() -> None:
+    fill(2_000, 6_000)
+    positions = log.news({}, 0)
+    assert _peak_of_reading(positions) < 2**20 + 2_000 * 300
+
+
+def _peak_of_reading(positions: dict[int, int]) -> int:
+    log.Reader(dict(list(positions.items())[:3]), log.head_seq()).page()  # what is made only once has been made
+    tracemalloc.start()
+    try:
+        reader, rows = log.Reader(positions, log.head_seq()), 0
+        while page := reader.page():
+            rows += len(page.rows)
+        assert rows == LogRow.objects.count()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_heartbeat_moves_thousands_of_cursors_in_few_statements() -> None:
+    fill(1_000, 2_000)
+    phone = helpers.device()
+    sent = dict(Feed.objects.values_list("pk", "last_seq"))
+    with statements() as seen:
+        cursors.prove(phone.pk, sent)
+    assert len(seen) < 1_000 / 10
+    assert cursors.positions(phone) == sent
+    with statements() as seen:
+        cursors.prove(phone.pk, sent)
+    assert not [sql for sql, _ in seen if not sql.startswith(("SELECT", "BEGIN", "COMMIT"))]
+
+
+def test_acknowledging_thousands_of_sessions_takes_few_statements() -> None:
+    fill(1_000, 2_000)
+    phone = helpers.device()
+    ids = list(LogRow.objects.values_list("message_id", flat=True))
+    with statements() as seen:
+        cursors.acknowledge(phone.pk, ids, {})
+    assert len(seen) < 1_000 / 10
+    assert cursors.positions(phone) == dict(Feed.objects.values_list("pk", "last_seq"))
+    assert not Cursor.objects.exclude(ahead=[]).exists()
+
+
+def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GET /sessions and connection_ack are as quick with a million rows as with none."""
+    monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "off"}))
+    admin, counts = Api(conf.secret("admin_token")), []
+    for sessions in (10, 40):
+        fill(sessions, 200)
+        with statements() as seen:
+            assert admin.get("/api/v1/sessions").json()["total"] == sessions
+            assert len(handshake._active_sessions()) == sessions
+        assert not [sql for sql, _ in seen if LOG in sql or "recent_events" in sql]
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
