@@ -17,11 +17,34 @@ T = TypeVar("T")
 SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000; PRAGMA journal_size_limit=67108864;"
 
 
+def sqlite_file(conf: Conf) -> str | None:
+    """Where the SQLite database is, or is to be; None for another database."""
+    parts = urlsplit(conf.database_url)
+    if parts.scheme == "sqlite":
+        return unquote(parts.path)
+    return None if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
+
+
+# Who asks for a connection starts one if there is none, so that a server that is back is found by the next to ask: the pool's own attempts come
+# ever more rarely, up to minutes apart. `timeout` is under what /health gives its checks.
+POOL: dict[str, Any] = {"min_size": 2, "max_size": 20, "timeout": 1.5, "reconnect_timeout": 1.0}
+# A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an hour. The last is for the other side: what a host that
+# was cut off or fell asleep holds in its transaction, the head of the log above all, must not stop the others for longer. Ours never pause inside one.
+UNREACHABLE: dict[str, Any] = {
+    "connect_timeout": 2,
+    "tcp_user_timeout": 5000,  # milliseconds that what was sent may be unconfirmed
+    "keepalives_idle": 5,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "options": "-c idle_in_transaction_session_timeout=5000",
+}
+
+
 def databases(conf: Conf) -> dict[str, Any]:
     """Django's DATABASES. SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26)."""
     parts = urlsplit(conf.database_url)
-    if parts.scheme in ("", "sqlite"):
-        name = unquote(parts.path) if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
+    name = sqlite_file(conf)
+    if name is not None:
         # IMMEDIATE: a transaction that reads first and writes later cannot fail half-way; it waits its turn instead.
         options = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": SQLITE_INIT}
         # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails is still replaced.
@@ -37,7 +60,7 @@ def databases(conf: Conf) -> dict[str, Any]:
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
             "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": {"pool": {"min_size": 2, "max_size": 20, "timeout": 3}, **dict(parse_qsl(parts.query))},
+            "OPTIONS": {"pool": POOL, **UNREACHABLE, **dict(parse_qsl(parts.query))},
         }
     }
 

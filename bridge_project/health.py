@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
 
-import redis
 import structlog
 from django.db import InterfaceError, OperationalError, connection
 
@@ -145,6 +144,8 @@ def database() -> str | None:
 def channel_layer() -> str | None:
     """Other processes hear of new rows through Redis (D46)."""
     if conf.redis_url:
+        import redis
+
         with redis.Redis.from_url(conf.redis_url, socket_connect_timeout=1, socket_timeout=1) as client:
             client.ping()
     return None

@@ -6,7 +6,6 @@ talk to Redis: on an event loop, call them in a thread.
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -16,11 +15,12 @@ import structlog
 from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django_ratelimit.core import get_usage
-from redis.exceptions import RedisError
 
 from bridge_project import limits
+from bridge_project.away import redis_errors
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
+from bridge_project.transport import network_of
 
 log = structlog.get_logger("bridge.ratelimit")
 
@@ -58,17 +58,6 @@ def upgrade_allowed(address: str) -> bool:
     """Count an upgrade of /ws. True, or raises BridgeError RATE_LIMIT_EXCEEDED (D17)."""
     _count("ws", f"address {network_of(address)}")
     return True
-
-
-def network_of(address: str) -> str:
-    """What is counted as one address: an IPv4 address itself, an IPv6 address's /64, since a client has all of it."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
 
 
 def _count(group: str, value: str) -> None:
@@ -149,6 +138,6 @@ def _either(use: Callable[[BaseCache], T]) -> T:
     if time.monotonic() >= _shared.away_until:
         try:
             return use(_shared.cache)
-        except (RedisError, OSError) as error:
+        except redis_errors() as error:
             _shared.lost(error)
     return use(caches["local"])

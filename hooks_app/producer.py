@@ -52,7 +52,7 @@ BACKOFF_SECONDS = (0.2, 30.0)
 POLL_SECONDS = 0.25
 LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
 STALE_RETRIES = 5
-RESERVED = frozenset({"lock", "id", "full", "rejected"})
+RESERVED = frozenset({"lock", "id", "full", "lost", "rejected"})
 NOBODY = "hook-producer"  # the session of a notice about something whose own session cannot be known
 
 if TYPE_CHECKING:
@@ -94,12 +94,13 @@ def hook_command(spool: str) -> str:
     (LC_ALL=C spares it the reading of locale files, a sixth of the whole).
     The file is named by the process id, and ``set -C`` opens it with O_EXCL, so that nothing waiting is ever overwritten. Without a forwarder
     nobody empties the spool: one call in 257 (a prime, so that no rhythm of process ids avoids it) measures it and makes ``full``, after which
-    nothing is written until a forwarder has made room. What is not written is read all the same, or the agent would meet a broken pipe.
+    nothing is written until a forwarder has made room. What could not be written, for the disk is full, leaves ``lost``, so that the gap is said.
+    What is not written is read all the same, or the agent would meet a broken pipe.
     """
     return (
         "exec >/dev/null 2>&1;umask 077;set -C;w=;"
         f"if cd {quoted_spool(spool)}&&[ ! -e full ];then for f in $$ $$.1 $$.2 $$.3 $$.4 $$.5 $$.6 $$.7 $$.8 $$.9;"
-        "do { w=1;LC_ALL=C cat||{ rm -f $f;cat>/dev/null; }; }>$f;[ $w ]&&break;done;"
+        "do { w=1;LC_ALL=C cat||{ rm -f $f;echo>lost;cat>/dev/null; }; }>$f;[ $w ]&&break;done;"
         f"[ $(($$%257)) = 0 ]&&{{ set -- $(du -sk .);[ $1 -gt {SPOOL_MAX_BYTES // 1024 - 4800} ]&&echo>full; }};fi;"
         f"[ $w ]||cat;exit 0{HOOK_MARK}"
     )
@@ -379,6 +380,7 @@ class Spool:
         self.max_bytes = max_bytes
         self._id = ""
         self._stuck: dict[str, str] = {}  # what could not be moved away: not looked at again
+        self._mute = False  # that notices cannot be written was said; they are tried again and again
 
     def make(self) -> None:
         """The directories, 0700, for the forwarder that holds the lock. A data directory that was removed does not come back. Raises OSError."""
@@ -452,14 +454,19 @@ class Spool:
         target = self.rejected / f"{file.name[:100]}-{file.mtime_ns}"
         try:
             os.rename(self.path / file.name, target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._stuck[file.name] = str(error)
+            log.error("cannot set %s aside: %s", file.name, error)
+            return
+        try:
             if stat.S_ISREG(file.mode) and file.size > EVENT_MAX_BYTES:
                 os.truncate(target, EVENT_MAX_BYTES)
             self._write(target.with_name(target.name + ".why"), dump({"reason": reason, "file": file.name, "bytes": file.size, "at": iso(time.time())}))
             self._trim_rejected()
-        except OSError as error:
-            if not isinstance(error, FileNotFoundError):
-                self._stuck[file.name] = str(error)
-                log.error("cannot set %s aside: %s", file.name, error)
+        except OSError as error:  # the disk is full; the name is free again all the same, for the next hook that has this process id
+            log.error("cannot write why %s was set aside: %s", file.name, error)
 
     def _trim_rejected(self) -> None:
         with os.scandir(self.rejected) as entries:
@@ -482,8 +489,8 @@ class Spool:
             return NOBODY
         return found.group(1).decode() if found else NOBODY
 
-    def notice(self, session: str, kind: str, message: str) -> None:
-        """A Notification of the producer's own, spooled like a hook's, so that it survives what a hook's event survives."""
+    def notice(self, session: str, kind: str, message: str) -> bool:
+        """A Notification of the producer's own, spooled like a hook's, so that it survives what a hook's event survives. False: the disk is full."""
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",
@@ -495,13 +502,25 @@ class Spool:
         try:
             self._write(self.path / f"notice-{uuid.uuid4()}", dump(raw))
         except OSError as error:  # a full disk must not keep the spool from being emptied
-            log.error("cannot write a notice: %s: %s", error, message)
+            if not self._mute:
+                log.error("cannot write a notice: %s: %s", error, message)
+            self._mute = True
+            return False
+        self._mute = False
+        return True
 
     def _write(self, path: Path, data: bytes) -> None:
         draft = path.with_name(f".draft-{uuid.uuid4()}")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
-            opened.write(data)
-        os.replace(draft, path)
+        try:
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
+                opened.write(data)
+            os.replace(draft, path)
+        except OSError:
+            try:
+                draft.unlink()
+            except OSError:
+                pass  # it never came to be
+            raise
 
     def bound(self, files: list[File]) -> list[File]:
         """Drop the oldest files until the spool is under its bound, say the gap to every session concerned, and return what is left."""
@@ -513,28 +532,30 @@ class Spool:
         gaps: dict[str, list[File]] = {}
         for file in dropped:
             gaps.setdefault(self.session_of(file), []).append(file)
-        for session, lost in list(gaps.items())[:50]:
-            self.notice(
-                session,
-                "gap",
-                f"{len(lost)} hook events from {iso(lost[0].mtime_ns / 1e9)} to {iso(lost[-1].mtime_ns / 1e9)} were dropped: the spool was full.",
-            )
+        told = [(session, _dropped(lost)) for session, lost in list(gaps.items())[:50]]
+        told = [(session, text) for session, text in told if not self.notice(session, "gap", text)]
         for file in dropped:
             self.drop(file)
-        self._reopen(files)
+        for session, text in told:  # there is room now
+            self.notice(session, "gap", text)
+        self._say_what_was_lost(files)
         return files
 
-    def _reopen(self, files: list[File]) -> None:
-        full = self.path / "full"
-        try:
-            since = full.stat().st_mtime
-            full.unlink()
-        except OSError:
-            return
-        newest = next((f for f in reversed(files) if stat.S_ISREG(f.mode)), None)
-        self.notice(
-            self.session_of(newest) if newest else NOBODY, "gap", f"Hook events from {iso(since)} to {iso(time.time())} were not recorded: the spool was full."
-        )
+    def _say_what_was_lost(self, files: list[File]) -> None:
+        """Take away what hooks left when they could not write, once the gap is said."""
+        for name, why in (("full", "the spool was full"), ("lost", "the disk was full")):
+            try:
+                since = (self.path / name).stat().st_mtime
+            except OSError:
+                continue
+            newest = next((f for f in reversed(files) if stat.S_ISREG(f.mode)), None)
+            session = self.session_of(newest) if newest else NOBODY
+            if self.notice(session, "gap", f"Hook events from {iso(since)} to {iso(time.time())} were not recorded: {why}."):
+                (self.path / name).unlink(missing_ok=True)
+
+
+def _dropped(lost: list[File]) -> str:
+    return f"{len(lost)} hook events from {iso(lost[0].mtime_ns / 1e9)} to {iso(lost[-1].mtime_ns / 1e9)} were dropped: the spool was full."
 
 
 def spool_status(spool: Path) -> dict[str, Any]:
@@ -981,10 +1002,10 @@ class Forwarder:
 
     def _tell(self) -> None:
         """One notice for each session and reason of this run, not one for each file."""
-        while self._told:
-            (session, reason), count = self._told.popitem()
+        for (session, reason), count in list(self._told.items()):
             what = "A hook event" if count == 1 else f"{count} hook events"
-            self.spool.notice(session, "hook_rejected", f"{what} could not be delivered: {reason}")
+            if self.spool.notice(session, "hook_rejected", f"{what} could not be delivered: {reason}"):
+                del self._told[session, reason]
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:

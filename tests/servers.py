@@ -106,8 +106,10 @@ class Redis:
 class Postgres:
     """A PostgreSQL cluster of our own; `create_database()` gives a fresh database's URL."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fsync: bool = False) -> None:
+        """Without `fsync`: tests kill the bridge, not the database's machine. What is measured has it on."""
         self.directory = directory
+        self.fsync = "on" if fsync else "off"
         self.port = free_port()
         self.user = _unprivileged_user()
         self.bin = _postgres_binaries(directory, self.user)
@@ -123,8 +125,7 @@ class Postgres:
             options = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres", "-D", str(self.data)]
             done = subprocess.run([str(self.bin / "initdb"), *options], capture_output=True, text=True, **self._identity())
             assert done.returncode == 0, f"initdb: {done.stderr}"
-        # fsync=off: the tests kill the bridge, not the database's machine.
-        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=200"]
+        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", f"fsync={self.fsync}", "max_connections=200"]
         arguments = [word for setting in settings for word in ("-c", setting)]
         with (self.directory / "postgres.log").open("ab") as log:
             command = [str(self.bin / "postgres"), "-D", str(self.data), *arguments]

@@ -14,23 +14,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
-from tests.conformance.https import Https, Response
+from tests.conformance.https import Dial, Https, Response
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import free_port, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINT = """
+import json, os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
 import django
 django.setup()
-import json, sys
 from django.core.management import call_command
 for arguments in json.loads(sys.argv[1]):
     call_command("mint_pairing_qr", "--format", "json", *arguments)
 """
 MINTED_AT_ONCE = 40  # a process of its own for each device would cost a second each
+
+
+class Running(Protocol):
+    """What tests need of a process, as `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: int | Any
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 @dataclass
@@ -81,8 +97,10 @@ class Bridge:
         self.settings |= settings
         self.hook_token, self.admin_token = self.settings["BRIDGE_HOOK_TOKEN"], self.settings["BRIDGE_ADMIN_TOKEN"]
         self.port = int(self.settings["BRIDGE_PORT"])
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Running | None = None
         self.pin: str | None = None
+        self.enter: list[str] = []  # the command that runs what follows on the bridge's host, when that is not this one
+        self.dial: Dial | None = None  # how clients reach it there
         self.called: list[Phone] = []
         self.minted: list[Pairing] = []
         self.minting = threading.Lock()
@@ -101,10 +119,26 @@ class Bridge:
     def spawn(self) -> Bridge:
         """Start the process without waiting for it."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+            self.process = self.popen(["manage.py", "serve"], log)
         return self
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        """`python ARGUMENTS` with this bridge's settings, in the background."""
+        return subprocess.Popen(
+            [*self.enter, sys.executable, *arguments], cwd=REPOSITORY, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+
+    def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        """`python ARGUMENTS` with this bridge's settings, to its end."""
+        return subprocess.run(
+            [*self.enter, sys.executable, *arguments],
+            cwd=REPOSITORY,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
 
     def wait_ready(self, seconds: float = 60) -> Bridge:
         wait_until(self._healthy, seconds, f"serve answers /health; its log: {self.tail()}")
@@ -166,15 +200,7 @@ class Bridge:
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `manage.py` with this bridge's settings."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=REPOSITORY,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-        )
+        done = self.run(["manage.py", *arguments])
         assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
         return done
 
@@ -186,9 +212,7 @@ class Bridge:
 
     def mint_many(self, *each: tuple[str, ...]) -> list[Pairing]:
         """The same command once for each tuple of arguments, in one process."""
-        environment = self.environment | {"DJANGO_SETTINGS_MODULE": "bridge_project.settings"}
-        command = [sys.executable, "-c", MINT, json.dumps(each)]
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+        done = self.run(["-c", MINT, json.dumps(each)])
         assert done.returncode == 0, f"minting: {done.stdout}\n{done.stderr}"
         return read_pairings(done.stdout)
 
@@ -203,7 +227,7 @@ class Bridge:
     def phone(self, pairing: Pairing | None = None, **more: Any) -> Phone:
         """A phone with that pairing or a fresh one, not connected yet."""
         pairing = pairing or self.pairing()
-        phone = Phone(self.port, pairing.token, pairing.pin, **more)
+        phone = Phone(self.port, pairing.token, pairing.pin, **{"dial": self.dial} | more)
         self.called.append(phone)
         return phone
 
@@ -222,7 +246,7 @@ class Bridge:
     # HTTP
 
     def https(self, **more: Any) -> Https:
-        return Https(self.port, self.pin, **more)
+        return Https(self.port, self.pin, **{"dial": self.dial} | more)
 
     def get(self, path: str, token: str | None = None, **more: Any) -> Response:
         return self.https().get(path, token=token, **more)

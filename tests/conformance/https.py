@@ -8,6 +8,7 @@ import http.client
 import json
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 LOOPBACK = "127.0.0.1"
+Dial = Callable[[float], socket.socket]  # a TCP connection to the bridge, made within so many seconds; raises OSError
 SIX_FIELDS = ("error", "message", "code", "request_id", "timestamp", "documentation_url")
 
 
@@ -86,14 +88,16 @@ class Response:
 class Https:
     """`request` opens one connection each; `keep()` gives one that stays open, for many requests."""
 
-    def __init__(self, port: int, pin: str | None = None, *, source: str | None = None, plain: bool = False, timeout: float = 30) -> None:
-        self.port, self.pin, self.source, self.plain, self.timeout = port, pin, source, plain, timeout
+    def __init__(
+        self, port: int, pin: str | None = None, *, source: str | None = None, plain: bool = False, timeout: float = 30, dial: Dial | None = None
+    ) -> None:
+        self.port, self.pin, self.source, self.plain, self.timeout, self.dial = port, pin, source, plain, timeout, dial
         self.context = pinned_context()
 
     def open(self) -> http.client.HTTPConnection:
         """A connection, TLS done and pin checked; raises OSError."""
         source = (self.source, 0) if self.source else None
-        raw = socket.create_connection((LOOPBACK, self.port), self.timeout, source_address=source)
+        raw = self.dial(self.timeout) if self.dial else socket.create_connection((LOOPBACK, self.port), self.timeout, source_address=source)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=self.timeout)
         if self.plain:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.conformance.https import LOOPBACK, assert_now, check_pin, parse_time, pinned_context, strict_json
+from tests.conformance.https import LOOPBACK, Dial, assert_now, check_pin, parse_time, pinned_context, strict_json
 from tests.conformance.samples import new_id, now
 from tests.conformance.wire import Closed, Wire
 
@@ -32,9 +32,10 @@ class Phone:
         client_version: str = "1.2.3",
         plain: bool = False,
         source: str | None = None,
+        dial: Dial | None = None,
     ) -> None:
         self.port, self.token, self.pin, self.device_id = port, token, pin, device_id
-        self.client_version, self.plain, self.source = client_version, plain, source
+        self.client_version, self.plain, self.source, self.dial = client_version, plain, source, dial
         self.wire: Wire | None = None
         self.messages: list[Message] = []
         self.untaken: list[Message] = []
@@ -45,7 +46,7 @@ class Phone:
         """Upgrade only. Raises websockets' InvalidStatus when refused."""
         self.messages, self.untaken = [], []
         source = (self.source, 0) if self.source else None
-        sock = socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
+        sock = self.dial(PATIENCE) if self.dial else socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if not self.plain:

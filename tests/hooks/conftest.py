@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer import Forwarder, HttpsTransport, hook_command
+from hooks_app.producer import RESERVED, Forwarder, HttpsTransport, hook_command
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
 Hook = Callable[[dict[str, Any] | bytes], None]
@@ -61,4 +61,4 @@ def forwarder(bridge: ScriptedBridge, spool: Path) -> Iterator[Forwarder]:
 
 def waiting(spool: Path) -> list[str]:
     """The events' files that wait."""
-    return sorted(name for name in os.listdir(spool) if name not in {"lock", "id", "full", "rejected"})
+    return sorted(name for name in os.listdir(spool) if name not in RESERVED)

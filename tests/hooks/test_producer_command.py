@@ -74,10 +74,14 @@ def test_the_spool_is_a_file(spool: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, 8])
 def test_the_disk_is_full(spool: Path, limit: int) -> None:
-    """A file size limit makes cat fail as a full disk does; nothing half-written stays, and the agent's pipe does not break."""
+    """A file size limit makes cat fail as a full disk does; nothing half-written stays, what was lost is marked, and the agent's pipe does not break."""
     full = f"ulimit -f {limit};trap '' XFSZ;{hook_command(str(spool))}"
-    assert quiet(run_hook(spool, b"{" + b" " * 300_000 + b"}", full))
-    assert waiting(spool) == []
+    for _ in range(2):
+        assert quiet(run_hook(spool, b"{" + b" " * 300_000 + b"}", full))
+        assert waiting(spool) == []
+        assert (spool / "lost").exists()
+    assert quiet(run_hook(spool, b"{}"))
+    assert len(waiting(spool)) == 1, "the disk has room again, and nobody is needed to say so"
 
 
 def test_standard_input_is_closed_or_empty(spool: Path) -> None:

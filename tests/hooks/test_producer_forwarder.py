@@ -6,6 +6,7 @@ import ctypes
 import email.utils
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -502,6 +503,37 @@ def test_a_full_spool_is_opened_again_and_the_gap_is_said(spool: Path, bridge: S
     assert bridge.events[-1]["session_id"] == "s"
     hook(fixture("Stop"))
     assert forwarder.run_once() == 1
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Not a byte more can be written to any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_a_full_disk_cost_is_said_when_it_can_be(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook) -> None:
+    """D47: a gap is said. While the disk is full the notice cannot be written either: it is not forgotten, and no half of it stays."""
+    forwarder.run_once()
+    hook(fixture("Stop"))
+    (spool / "lost").touch()
+    (spool / "42").write_bytes(b"{")
+    os.utime(spool / "42", (1, 1))
+    with no_room():
+        assert forwarder.run_once() == 1, "what was spooled goes out all the same"
+    assert (spool / "lost").exists() and not list(spool.glob(".draft-*"))
+    hook(fixture("Stop"))
+    put(spool, "42")  # a hook of the process id whose file was set aside
+    while forwarder.run_once():
+        pass
+    assert waiting(spool) == [] and not (spool / "lost").exists()
+    notices = sorted(event["payload"]["message"] for event in bridge.events if event["event"] == "Notification")
+    assert len(notices) == 2 and "could not be delivered" in notices[0] and "the disk was full" in notices[1]
+    assert len(bridge.events) == 5
 
 
 def test_a_spool_that_was_replaced_goes_on(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook) -> None:

@@ -1,0 +1,55 @@
+"""What runs on a host of `hosts.py`, in its namespaces: gives out sockets, and moves its network and its disks as it is told.
+
+One JSON object for each request and each answer, on the sequenced-packet socket whose descriptor is the argument; a socket goes with its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from pyroute2 import IPRoute
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    with IPRoute() as network:
+        network.link("set", index=network.link_lookup(ifname="lo")[0], state="up")
+        control.send(json.dumps({"pid": os.getpid()}).encode())
+        while data := control.recv(65536):
+            request = json.loads(data)
+            descriptors: list[int] = []
+            try:
+                made = act(network, **request)
+                answer: dict[str, Any] = {}
+                if made is not None:
+                    descriptors = [made.detach()]
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test shall say it
+                answer = {"error": f"{request}: {error.__class__.__name__}: {error}"}
+            socket.send_fds(control, [json.dumps(answer).encode()], descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def act(network: Any, do: str, **how: Any) -> socket.socket | None:
+    if do == "socket":
+        return socket.socket()
+    if do == "pair":  # a cable: one end here, the other on the host of that pid
+        network.link("add", ifname=how["name"], kind="veth", peer={"ifname": how["name"], "net_ns_pid": how["pid"]})
+    elif do == "address":
+        [index] = network.link_lookup(ifname=how["name"])
+        network.addr("add", index=index, address=how["address"], prefixlen=30)
+        network.link("set", index=index, state="up")
+    elif do == "link":
+        network.link("set", index=network.link_lookup(ifname=how["name"])[0], state=how["state"])
+    elif do == "disk":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={how['size']},mode=700", "tmpfs", how["path"]], check=True, capture_output=True, text=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Hosts with a network and disks of their own, on this machine: namespaces of Linux, joined by cables that a test can pull out.
+
+Needs the right to make namespaces: root has it, and everybody where the system lets users have namespaces of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_UNIX, SO_RCVBUF, SO_REUSEADDR, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, socketpair
+from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
+
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
+
+AGENT = Path(__file__).with_name("host_agent.py")
+OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
+
+
+class Host:
+    """A network stack and a table of mounts. What `enter` precedes runs there; sockets made by `socket` reach what that host reaches."""
+
+    def __init__(self, beside: Host | None = None) -> None:
+        """`beside`: another host, of whose user namespace this one is too, so that a cable can join them."""
+        command = OWN if beside is None else [*beside.enter, "unshare", "--net", "--mount"]
+        self._one_at_a_time = threading.Lock()
+        self._control, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
+        with theirs:
+            self._agent = subprocess.Popen(
+                [*command, sys.executable, str(AGENT), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+        self._control.settimeout(20)
+        data = self._control.recv(65536)
+        if not data:
+            assert self._agent.stderr is not None
+            raise OSError(self._agent.stderr.read().decode(errors="replace").strip() or "the host did not start")
+        self.pid = int(json.loads(data)["pid"])
+
+    @property
+    def enter(self) -> list[str]:
+        return ["nsenter", "--target", str(self.pid), "--user", "--preserve-credentials", "--net", "--mount", f"--wd={REPOSITORY}", "--"]
+
+    def _do(self, do: str, **how: object) -> list[int]:
+        with self._one_at_a_time:
+            self._control.send(json.dumps({"do": do} | how).encode())
+            data, descriptors, _, _ = recv_fds(self._control, 65536, 1)
+        answer = json.loads(data)
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return list(descriptors)
+
+    def socket(self) -> Socket:
+        """A TCP socket of this host, for this process to use."""
+        [descriptor] = self._do("socket")
+        return Socket(fileno=descriptor)
+
+    def dial(self, address: str, port: int, timeout: float, *, source: str | None = None, receive_buffer: int | None = None) -> Socket:
+        """A connection from this host. Raises OSError."""
+        made = self.socket()
+        try:
+            made.settimeout(timeout)
+            if receive_buffer is not None:
+                made.setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer)
+            if source is not None:
+                made.bind((source, 0))
+            made.connect((address, port))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def mount(self, path: Path, size: str) -> None:
+        """A disk of that size at `path`, to be seen on this host alone."""
+        self._do("disk", path=str(path), size=size)
+
+    def path(self, path: Path) -> Path:
+        """Where this process sees what that host sees at `path`."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def close(self) -> None:
+        """The host is gone, once nothing runs there any more."""
+        self._control.close()
+        self._agent.wait(10)
+        if self._agent.stderr is not None:
+            self._agent.stderr.close()
+
+
+_numbers = itertools.count(1)
+
+
+class Cable:
+    """Joins two hosts; `here` and `there` are their addresses on it."""
+
+    def __init__(self, first: Host, second: Host) -> None:
+        number = next(_numbers)
+        self.name = f"cable{number}"
+        self.first, self.second = first, second
+        self.here, self.there = f"10.77.{number}.1", f"10.77.{number}.2"
+        first._do("pair", name=self.name, pid=second.pid)
+        first._do("address", name=self.name, address=self.here)
+        second._do("address", name=self.name, address=self.there)
+
+    def cut(self, end: Host) -> None:
+        """Switched off at that host: it knows, and its packets go nowhere; the other one hears nothing any more, not even an end."""
+        end._do("link", name=self.name, state="down")
+
+    def mend(self) -> None:
+        for end in (self.first, self.second):
+            end._do("link", name=self.name, state="up")
+
+
+class Relay:
+    """A port of a host behind which a server of this machine answers, as if it ran there."""
+
+    def __init__(self, host: Host, port: int, server: tuple[str, int]) -> None:
+        self.server = server
+        self._listening = host.socket()
+        self._listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        self._listening.bind(("0.0.0.0", port))
+        self._listening.listen(100)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(asyncio.start_server(self._join, sock=self._listening))
+        self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+            self._loop.run_until_complete(asyncio.wait([task]))
+        self._loop.close()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self.server)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, far_writer))
+                both.create_task(self._pump(far_reader, writer))
+        except* (OSError, asyncio.CancelledError):
+            pass  # one of the two is gone, and then the other is told; or all is over
+        finally:
+            writer.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+
+def live_on(bridge: Bridge, host: Host) -> None:
+    """Before it is started: the bridge shall run on that host."""
+    bridge.enter = host.enter
+
+
+@functools.cache
+def missing() -> str:
+    """Why there can be no hosts here; empty when there can."""
+    if sys.platform != "linux" or not all(shutil.which(tool) for tool in ("unshare", "nsenter", "mount")):
+        return "no namespaces: needs Linux and the programs unshare, nsenter and mount (Debian: util-linux, mount)"
+    hosts: list[Host] = []
+    try:
+        hosts.append(Host())
+        hosts.append(Host(hosts[0]))
+        Cable(*hosts)
+    except OSError as error:
+        return f"no namespaces of our own to be had here: {error}"
+    finally:
+        for host in hosts:
+            host.close()
+    return ""
+
+
+@contextmanager
+def hosts(count: int) -> Iterator[list[Host]]:
+    """That many hosts, without cables. Skips the test where they cannot be had."""
+    if reason := missing():
+        pytest.skip(reason)
+    made: list[Host] = []
+    try:
+        for _ in range(count):
+            made.append(Host(made[0] if made else None))
+        yield made
+    finally:
+        for host in made:
+            host.close()

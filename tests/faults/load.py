@@ -1,0 +1,300 @@
+"""Load with a book kept: posters note what was acknowledged, phones what came, and at the end the two are held against each other.
+
+A poster gives each event an `event_id` and sends it again until it is acknowledged (D31), so at the end there is nothing in between: every
+event was acknowledged once, and must be in every device's view exactly once and in one order (D26 to D28).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.exceptions import WebSocketException
+
+from tests.conformance.bridge import Bridge, Pairing, eventually
+from tests.conformance.https import Https, Response, parse_time
+from tests.conformance.phone import Closed, Message, Phone
+from tests.conformance.samples import new_id, now, prompt
+
+PACE = 0.02  # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
+HEARTBEAT = 2.0  # a phone in a hurry: the specification's 15 seconds, and 10 for the pong, would make every test that long
+GOES_WRONG = (OSError, http.client.HTTPException, EOFError, WebSocketException, Closed)
+END = "end"
+
+
+@dataclass
+class Refusal:
+    """An answer that was no 200."""
+
+    at: float  # monotonic, when it was asked for
+    seconds: float
+    answer: Response
+
+
+class Poster(threading.Thread):
+    """Posts numbered events, one after the other, each until it is acknowledged."""
+
+    def __init__(self, bridge: Bridge, session_id: str, name: str, *, timeout: float = 10, pace: float = PACE) -> None:
+        super().__init__(daemon=True, name=f"poster {name}")
+        self.bridge, self.session_id, self.prefix, self.pace = bridge, session_id, name, pace
+        self.https: Https = bridge.https(timeout=timeout)
+        self.acknowledged: list[str] = []
+        self.times: dict[str, float] = {}  # event → monotonic, when it was acknowledged
+        self.refusals: list[Refusal] = []
+        self.unanswered = 0
+        self.slowest = 0.0  # of the acknowledged, in seconds
+        self.skew = 0.0  # the server's clock minus ours, once it said that ours is off
+        self.ending = threading.Event()
+        self._connection: http.client.HTTPConnection | None = None
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            name, event_id = f"{self.prefix}-{len(self.acknowledged)}", new_id()
+            while not self._post(name, event_id):
+                time.sleep(0.1)
+            self.ending.wait(self.pace)
+        self._hang_up()
+
+    def _post(self, name: str, event_id: str) -> bool:
+        body = prompt(self.session_id, name, event_id=event_id, timestamp=now(self.skew))
+        asked = time.monotonic()
+        try:
+            self._connection = self._connection or self.https.open()
+            answer = self.https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body, connection=self._connection)
+        except GOES_WRONG:
+            self._hang_up()
+            self.unanswered += 1
+            return False
+        seconds = time.monotonic() - asked
+        if answer.status != 200:
+            self.refusals.append(Refusal(asked, seconds, answer))
+            if answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP":
+                self.skew += (parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))).total_seconds()
+            return False
+        assert answer.json()["event_id"] == event_id
+        self.acknowledged.append(name)
+        self.times[name] = time.monotonic()
+        self.slowest = max(self.slowest, seconds)
+        return True
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@dataclass
+class View:
+    """What one connection of a phone brought: (row's id, event's name), in order, and the close code if the server closed it."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+    code: int | None = None
+
+
+class Watcher(threading.Thread):
+    """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects when it hears nothing or is cut off."""
+
+    def __init__(self, session_id: str, phone: Phone, *, patience: float) -> None:
+        super().__init__(daemon=True, name="watcher")
+        self.session_id, self.phone, self.patience = session_id, phone, patience
+        self.views: list[View] = []
+        self.arrived: dict[str, float] = {}  # event → monotonic, when it was first seen
+        self.fault: BaseException | None = None  # a message that is not what the specification says
+        self.ending = threading.Event()
+        self.paused = threading.Event()  # while set, it stays away
+
+    @property
+    def connected(self) -> bool:
+        return self.phone.wire is not None and not self.phone.wire.ended
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            if not self.paused.is_set() and self._call():
+                self._listen(View())
+            self.ending.wait(0.1)
+        self.phone.close()
+
+    def _call(self) -> bool:
+        try:
+            self.phone.ready()
+            self.phone.join(self.session_id)
+        except (*GOES_WRONG, AssertionError):  # no bridge, or one that cannot take a phone now
+            self.phone.vanish()
+            return False
+        return True
+
+    def _listen(self, view: View) -> None:
+        self.views.append(view)
+        for message in self.phone.messages:
+            self._take(message, view)
+        unacknowledged = [id_ for id_, _ in view.events]
+        heard = pinged = time.monotonic()
+        try:
+            while not (self.ending.is_set() or self.paused.is_set()):
+                try:
+                    message = self.phone.receive(0.2)
+                    heard = time.monotonic()
+                    if (taken := self._take(message, view)) is not None:
+                        unacknowledged.append(taken)
+                except TimeoutError:
+                    pass
+                if time.monotonic() - heard > self.patience:
+                    return self.phone.vanish()
+                if len(unacknowledged) >= 50 or (unacknowledged and time.monotonic() - pinged > HEARTBEAT):
+                    self.phone.send("notification_ack", {"notification_ids": unacknowledged})
+                    unacknowledged = []
+                if time.monotonic() - pinged > HEARTBEAT:
+                    self.phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
+                    pinged = time.monotonic()
+        except Closed as closed:
+            view.code = closed.code
+        except GOES_WRONG:
+            self.phone.vanish()
+        except AssertionError as fault:
+            self.fault = fault
+            self.ending.set()
+        return None
+
+    def _take(self, message: Message, view: View) -> str | None:
+        if message["type"] != "agent_event" or message["payload"]["session_id"] != self.session_id:
+            return None
+        name = str(message["payload"]["payload"]["number"])
+        view.events.append((message["id"], name))
+        self.arrived.setdefault(name, time.monotonic())
+        return str(message["id"])
+
+    def seen(self) -> list[str]:
+        """The events in the order in which this device first saw them."""
+        return list(dict.fromkeys(name for view in self.views for _, name in view.events))
+
+
+class Load:
+    """Posters, phones that watch, and one device that was there once and comes back at the end: its view is the whole log."""
+
+    def __init__(
+        self, bridges: Sequence[Bridge], session_id: str, *, posters: int = 4, watchers: int = 1, timeout: float = 10, pace: float = PACE, patience: float = 6
+    ) -> None:
+        """Posters and watchers are shared out among the bridges. `timeout`: of a poster's request; `patience`: of a watcher that hears nothing."""
+        self.bridges, self.session_id = list(bridges), session_id
+        first = self.bridges[0]
+        first.accept(prompt(session_id, "start"))
+        self.posters = [Poster(self._bridge(number), session_id, str(number), timeout=timeout, pace=pace) for number in range(posters)]
+        self.pairings: list[Pairing] = [first.pairing() for _ in range(watchers + 1)]
+        self.watchers = [Watcher(session_id, self._phone(number, self.pairings[number]), patience=patience) for number in range(watchers)]
+        self.away = self._phone(0, self.pairings[-1])
+        self.away.ready().close()
+
+    def _bridge(self, number: int) -> Bridge:
+        return self.bridges[number % len(self.bridges)]
+
+    def _phone(self, number: int, pairing: Pairing) -> Phone:
+        phone = self._bridge(number).phone(pairing)
+        phone.pin = phone.pin if len(self.bridges) == 1 else None  # each process has its own certificate
+        return phone
+
+    def start(self) -> Load:
+        for watcher in self.watchers:
+            watcher.start()
+        eventually(lambda: all(watcher.views for watcher in self.watchers), 20)
+        for poster in self.posters:
+            poster.start()
+        self.more(5)
+        return self
+
+    def count(self) -> int:
+        return sum(len(poster.acknowledged) for poster in self.posters)
+
+    def more(self, each: int, seconds: float = 30, posters: Sequence[Poster] | None = None) -> None:
+        """Wait until each poster has had that many more events acknowledged."""
+        wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
+        eventually(lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds)
+
+    def refusals(self) -> list[Refusal]:
+        return [refusal for poster in self.posters for refusal in poster.refusals]
+
+    def stop(self) -> None:
+        """Every event is acknowledged, and the last one posted."""
+        for poster in self.posters:
+            poster.ending.set()
+        for poster in self.posters:
+            poster.join(40)
+            assert not poster.is_alive(), f"{poster.name} waits for {len(poster.acknowledged)}, last: {poster.refusals[-1:]}"
+        self.bridges[0].accept(prompt(self.session_id, END, timestamp=now(self.posters[0].skew)))
+
+    def finish(self, seconds: float = 30) -> list[str]:
+        """End the load; every acknowledged event is in each device's view exactly once, in one order. The events of the log, in order."""
+        self.stop()
+        for watcher in self.watchers:
+            eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
+            watcher.ending.set()
+        truth = self.whole_log(seconds)
+        for watcher in self.watchers:
+            watcher.join(20)
+            assert not watcher.is_alive() and watcher.fault is None, watcher.fault
+            check_views(watcher.views, truth)
+        assert self.bridges[0].session(self.session_id)["hook_count"] == len(truth) + 1, "`start` came before the device that was away"
+        return truth
+
+    def whole_log(self, seconds: float) -> list[str]:
+        """What the device that was away gets in one go, checked against what was acknowledged."""
+        self.away.ready()
+        self.away.until(lambda message: is_end(message, self.session_id), "the whole log", seconds)
+        truth = [str(number) for number in self.away.numbers(self.session_id)]
+        ids = [event["payload"]["event_id"] for event in self.away.events(self.session_id)]
+        self.away.close()
+        assert len(set(ids)) == len(ids) and len(set(truth)) == len(truth), "an event was stored twice"
+        assert truth[-1] == END
+        for poster in self.posters:
+            own = [name for name in truth if name.startswith(f"{poster.prefix}-")]
+            assert own == poster.acknowledged, f"poster {poster.prefix}: {differences(own, poster.acknowledged)}"
+        return truth
+
+
+def is_end(message: Message, session_id: str) -> bool:
+    return bool(message["type"] == "agent_event" and message["payload"]["session_id"] == session_id and message["payload"]["payload"].get("number") == END)
+
+
+def differences(found: list[str], wanted: list[str]) -> str:
+    missing, more = [name for name in wanted if name not in set(found)], [name for name in found if name not in set(wanted)]
+    return f"missing {missing}, never acknowledged {more}, {len(found)} of {len(wanted)}"
+
+
+def check_views(views: Sequence[View], truth: list[str]) -> None:
+    """A device's view over all its connections: never twice on one, one id for an event, everything, and in the log's order."""
+    names: dict[str, str] = {}
+    place = {name: number for number, name in enumerate(truth)}
+    for view in views:
+        assert len(set(view.events)) == len(view.events), "twice on one connection"
+        numbers = [place[name] for _, name in view.events if name in place]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, "a hole, or out of order, on one connection"
+        for id_, name in view.events:
+            assert names.setdefault(id_, name) == name
+    assert len(set(names.values())) == len(names), "one event came under two ids"
+    seen = list(dict.fromkeys(name for view in views for _, name in view.events if name != "start"))
+    assert seen == truth, differences(seen, truth)
+
+
+@contextmanager
+def under_load(bridges: Sequence[Bridge], session_id: str, **more: Any) -> Iterator[Load]:
+    """A load that runs while the block does; `finish` is the block's to call. Whatever happens, its threads end."""
+    load = Load(bridges, session_id, **more).start()
+    try:
+        yield load
+    finally:
+        for ending in (*(poster.ending for poster in load.posters), *(watcher.ending for watcher in load.watchers)):
+            ending.set()
+
+
+def within(seconds: float, condition: Callable[[], bool], what: str) -> float:
+    """Poll until `condition`; how long it took. AssertionError after `seconds`."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return time.monotonic() - started

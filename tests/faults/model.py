@@ -1,0 +1,290 @@
+"""D26 to D31 as a model: what each connection must, may and must never be sent of what was accepted. No I/O.
+
+A test tells the model what was done and shows it every message that came. `Violation` is what may not have come, `missing` what still has to.
+Where the decisions leave something open (whether a kill cost an acknowledgement, how late "the newest row of that moment" was), the model
+keeps every possibility, and what is seen afterwards narrows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from tests.faults.accepted import ALL, FOR_ALL, Device, Log, Message, Pong, Row, Violation
+
+PONG_WAIT = 10.0  # seconds (D27)
+
+
+@dataclass
+class Stream:
+    """A feed on one connection. `at`: the rows that may come next, more than one while it is not known where the device's cursor was."""
+
+    at: set[int]
+    backlog: int = 0  # the rows before this one were waiting when it connected
+    until: int | None = None  # while it is not joined, this row and later ones may not come; None: not known yet
+    live_from: int | None = None  # this row and later ones come live
+    floor: int = 0  # the rows before this one were discarded when it connected
+    gap: bool = False  # one was said: where it began is not seen
+    got: list[Message] = field(default_factory=list)
+
+
+class Connection:
+    """A socket of a device from its connection_ack on, held by one of the bridge's processes."""
+
+    def __init__(self, device: Device, process: object) -> None:
+        self.device, self.process = device, process
+        self.streams: dict[str, Stream] = {}
+        self.joined: set[str] = set()
+        self.over = False
+        self.settled = False  # the backlog of the connect is over
+        self.newest_live = -1
+        self.requests: dict[str, str] = {}  # id → type of what the client asked
+        self.answers: dict[str, Message] = {}
+        self.unsettled: list[tuple[str, int]] = []  # acknowledged, but not known to have been read
+        self.pings: list[tuple[float, dict[str, set[int]]]] = []
+        self.pongs: list[Pong] = []
+
+    def follows(self, feed: str) -> bool:
+        return feed == ALL or feed in self.joined
+
+
+class Model:
+    """The bridge as D26 to D31 describe it."""
+
+    def __init__(self, kept: int = 10_000) -> None:
+        self.log = Log(kept)
+        self.current: dict[Device, Connection] = {}  # the newest of each device
+        self.live: list[Connection] = []
+        self.ghosts: list[Connection] = []  # ended by the client; the bridge may not have noticed
+
+    # connections
+
+    def connected(self, device: Device, committed: int, process: object) -> Connection:
+        """connection_ack came. `committed`: how many rows the log surely had when the device asked."""
+        self.ghosts = [ghost for ghost in self.ghosts if ghost.device is not device]  # replaced at the latest now (D23)
+        if not device.known:
+            device.known = True
+            beside = len(self.log.rows) > committed
+            self.log.append(ALL, "notification", notification_type="agent_notification", unordered=beside)  # to the others (D15)
+            for feed, rows in self.log.feeds.items():  # a new device starts at the present (D28)
+                device.base[feed] = (self.log.before(feed, committed) if feed != ALL else len(rows), len(rows))
+        connection = self.current[device] = Connection(device, process)
+        for feed in list(self.log.feeds):
+            waiting = self.log.before(feed, committed)
+            floor = max(0, waiting - self.log.kept)
+            connection.streams[feed] = Stream(set(device.cursor(feed, self.log.discarded(feed))), waiting, floor=floor)
+        self.live.append(connection)
+        return connection
+
+    def ended(self, connection: Connection, *, by_client: bool = False) -> None:
+        """The connection is over; what the bridge may not have read may not count."""
+        if connection.over:
+            return
+        connection.over = True
+        self.live.remove(connection)
+        for feed, index in connection.unsettled:
+            connection.device.perhaps[feed].add(index)
+        if by_client:
+            self.ghosts.append(connection)
+
+    def restarted(self, process: object, *, killed: bool) -> None:
+        """Another process took its place. What it held is over (D35), what it accepted is there (D26), an acknowledgement perhaps not after a kill."""
+        self.ghosts = [ghost for ghost in self.ghosts if ghost.process is not process]
+        for device in self.current:
+            if killed:
+                device.doubt()
+
+    def listening(self, session: str) -> range:
+        """The possible values of broadcast_count (D33)."""
+        surely = sum(session in connection.joined for connection in self.live)
+        return range(surely, surely + sum(session in ghost.joined for ghost in self.ghosts) + 1)
+
+    # acknowledgements, D27
+
+    def acknowledged(self, connection: Connection, ids: Iterable[str]) -> None:
+        """notification_ack was sent; unknown ids are ignored. It counts when `read` says so."""
+        for id in ids:
+            if row := self.log.by_id.get(id):
+                connection.unsettled.append((row.feed, row.index))
+            if gap := connection.device.gaps.get(id):
+                connection.device.perhaps[gap[0]] |= set(range(gap[1]))
+
+    def read(self, connection: Connection) -> None:
+        """Something sent after the acknowledgements was answered: the bridge has read them."""
+        device = connection.device
+        for feed, index in connection.unsettled:
+            device.styles.add(self.log.feeds[feed][index].type)
+            sent = index in device.received[feed]  # of what it was never sent, an acknowledgement need not count
+            (device.acked if sent else device.perhaps)[feed].add(index)
+        connection.unsettled.clear()
+        for feed, stream in connection.streams.items():
+            if not stream.got:  # a join continues from here
+                stream.at |= set(device.cursor(feed, self.log.discarded(feed)))
+
+    def pinging(self, connection: Connection, now: float) -> None:
+        connection.pings.append((now, _copy(connection.device.received)))
+
+    def pong(self, connection: Connection, now: float) -> None:
+        """It proves what was sent before the pong of a ping at least ten seconds older, for a device that never acknowledges."""
+        asked, at_ask = connection.pings.pop(0)
+        self.read(connection)
+        device, pongs = connection.device, connection.pongs
+        for older in pongs:
+            if asked - older.answered >= PONG_WAIT and not device.styles and older.alone:
+                _add(device.acked, older.at_ask)
+            if now - older.asked >= PONG_WAIT and device.styles <= {"notification"}:
+                _add(device.perhaps, older.at_answer)
+        alone = not pongs or asked - pongs[-1].answered > 1
+        pongs.append(Pong(asked, now, alone, at_ask, _copy(device.received)))
+
+    # receiving
+
+    def received(self, connection: Connection, message: Message, now: float) -> None:
+        """A message came. Raises Violation when it may not have."""
+        request = connection.requests.get(message.get("id", ""))
+        if message["type"] == "heartbeat_pong":
+            self.pong(connection, now)
+        elif request is not None:
+            self._answered(connection, request, message)
+        elif _says_gap(message):
+            self._gap(connection, message["payload"].get("session_id") or ALL, message["id"])
+        elif message["type"] == "agent_event" or message["type"] in FOR_ALL:
+            feed = ALL if message["type"] in FOR_ALL else message["payload"]["session_id"]
+            self._row(connection, feed, self.stream(connection, feed), message)
+        else:
+            raise Violation(f"nothing asks for this message: {message}")
+
+    def stream(self, connection: Connection, feed: str) -> Stream:
+        """The feed on this connection; one that began after the connection does so at its first row."""
+        return connection.streams.setdefault(feed, Stream({0}, until=0 if connection.settled else None))
+
+    def _answered(self, connection: Connection, request: str, message: Message) -> None:
+        if message["id"] in connection.answers:
+            raise Violation(f"a second answer to one {request}: {message}")
+        connection.answers[message["id"]] = message
+        self.read(connection)
+        feed = message["payload"].get("session_id")
+        if message["type"] == "session_ready":  # before the backlog (D22)
+            connection.joined.add(feed)
+            stream = self.stream(connection, feed)
+            stream.live_from = len(self.log.feeds[feed]) if connection.settled else None
+        elif message["type"] == "session_end":
+            connection.joined.discard(feed)
+            stream = self.stream(connection, feed)
+            stream.until = len(self.log.feeds[feed]) if connection.settled else None
+            stream.live_from = None
+
+    def _bounds(self, connection: Connection, feed: str, stream: Stream) -> tuple[int, int]:
+        """(the rows before this one must come, this one and later ones may not)."""
+        end = len(self.log.feeds[feed])
+        if connection.follows(feed):
+            return end, end
+        return stream.backlog, end if stream.until is None else stream.until
+
+    def _row(self, connection: Connection, feed: str, stream: Stream, message: Message) -> None:
+        rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
+        at = {index for index in stream.at if stream.floor <= index < until and rows[index].fits(message)}
+        if not at:
+            raise Violation(self._why(connection, feed, stream, message))
+        stream.got.append(message)
+        stream.at = {index + 1 for index in at}
+        if len(at) == 1:
+            self._known(connection, feed, stream, at.pop())
+
+    def _known(self, connection: Connection, feed: str, stream: Stream, newest: int) -> None:
+        """What came last on this stream was this row, and so what came before it is known too."""
+        rows = self.log.feeds[feed]
+        begun = newest + 1 - len(stream.got)
+        for row, message in zip(rows[begun : newest + 1], stream.got, strict=True):
+            self.log.recognise(row, message)
+            connection.device.received[feed].add(row.index)
+        if connection is self.current[connection.device] and not stream.gap:
+            connection.device.base[feed] = (begun, begun)
+        self._in_order(connection, stream, rows[newest])
+
+    def _in_order(self, connection: Connection, stream: Stream, row: Row) -> None:
+        """The backlog first, then live rows, those in the order of the log across all feeds (D26, D28)."""
+        if stream.live_from is not None and row.index >= stream.live_from:
+            if row.seq < connection.newest_live and not row.unordered:
+                raise Violation(f"{row} came live after {self.log.rows[connection.newest_live]}")
+            if not row.unordered:
+                connection.newest_live = row.seq
+        elif row.index < stream.backlog and connection.newest_live >= 0:
+            raise Violation(f"{row} waited when {connection.device.name} connected, and came after the live {self.log.rows[connection.newest_live]}")
+
+    def _gap(self, connection: Connection, feed: str, id: str) -> None:
+        """Rows are said to be gone (D29): only what the bounds no longer keep, and only what the device is not known to have."""
+        stream, discarded = self.stream(connection, feed), self.log.discarded(feed)
+        at = {later for index in stream.at for later in range(index + 1, discarded + 1)}
+        if not at:
+            raise Violation(f"a gap of {feed} is said to {connection.device.name} where none is: it stood at {stream.at}, {discarded} may be gone")
+        stream.at, stream.got, stream.gap = at, [], True
+        connection.device.gaps[id] = (feed, discarded)
+
+    def _why(self, connection: Connection, feed: str, stream: Stream, message: Message) -> str:
+        rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
+        row = self.log.by_id.get(message["id"]) or next((row for row in rows if row.message is None and row.fits(message)), None)
+        if row is None or row.feed != feed:
+            what = f"no row of {feed} is this message, or it came under another id before"
+        elif row.index < stream.floor:
+            what = f"{row} had been discarded when it connected (D30)"
+        elif row.index >= until:
+            what = f"{row} may not come: {feed} is not joined, and only {until} rows could wait when it connected"
+        elif stream.got and row.index < max(stream.at):
+            what = f"{row} came twice on one connection, or out of order"
+        else:
+            what = f"{row} came where {sorted(stream.at)} of {feed} could, after {len(stream.got)} of it"
+        return f"{connection.device.name}: {what}: {message}"
+
+    # check points
+
+    def missing(self, connection: Connection) -> list[str]:
+        """What the connection must have been sent and was not."""
+        lacking = []
+        for feed, rows in self.log.feeds.items():
+            stream = self.stream(connection, feed)
+            owed, _ = self._bounds(connection, feed, stream)
+            if max(stream.at) < owed:
+                lacking += [str(row) for row in rows[max(stream.at) : owed]]
+        return lacking
+
+    def settle(self, connection: Connection) -> None:
+        """All that is owed has come, a row committed after its connect among it: the backlog of the connect is over."""
+        for feed, rows in self.log.feeds.items():
+            stream = self.stream(connection, feed)
+            owed, _ = self._bounds(connection, feed, stream)
+            stream.at = {index for index in stream.at if index >= owed}
+            if not connection.settled:
+                stream.until = len(rows)
+                stream.live_from = len(rows) if connection.follows(feed) else None
+            if not (stream.got or stream.gap) and connection is self.current[connection.device]:
+                connection.device.base[feed] = (min(stream.at), max(stream.at))
+        connection.settled = True
+
+    def replayed(self, session: str, payload: Message, first: Collection[int], committed: int) -> None:
+        """replay_buffer: the rows from one of `first` on, whole and in order; what is gone is said (D29)."""
+        rows, messages = self.log.feeds[session], payload["messages"]
+        right = set()
+        for begin in first:
+            for end in range(self.log.before(session, committed), len(rows) + 1):
+                gone = max(0, end - self.log.kept)
+                asked = rows[max(begin, gone) : end]
+                if len(asked) == len(messages) and all(row.fits(message) for row, message in zip(asked, messages, strict=True)):
+                    for row, message in zip(asked, messages, strict=True):
+                        self.log.recognise(row, message)
+                    right |= {begin >= gone} | ({False} if begin == gone > 0 else set())  # of what went just before it, nobody knows any more
+        if payload["complete"] not in right:
+            raise Violation(f"replay of {session} from {list(first)} of {[str(row) for row in rows]}, of which {self.log.kept} are kept: {payload}")
+
+
+def _says_gap(message: Message) -> bool:
+    return bool(message["type"] == "notification" and message["payload"].get("notification_type") == "error")
+
+
+def _copy(received: dict[str, set[int]]) -> dict[str, set[int]]:
+    return {feed: set(rows) for feed, rows in received.items()}
+
+
+def _add(into: dict[str, set[int]], what: dict[str, set[int]]) -> None:
+    for feed, rows in what.items():
+        into[feed] |= rows

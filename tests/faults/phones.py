@@ -1,0 +1,211 @@
+"""Devices and a producer that do as they are told, and show the model all that comes of it."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.conformance.bridge import Bridge, Pairing
+from tests.conformance.phone import PATIENCE, Closed, Phone
+from tests.conformance.samples import new_id, now
+from tests.faults.accepted import Device, Message, Violation
+from tests.faults.model import Connection, Model
+
+
+class Handset:
+    """A device: at most one connection at a time, which the model knows as `connection`."""
+
+    def __init__(self, bridges: list[Bridge], model: Model, name: str) -> None:
+        self.bridges, self.model = bridges, model
+        self.bridge = bridges[0]  # the process to which it is connected
+        self.device = Device(name)
+        self.pairing: Pairing | None = None
+        self.phone: Phone | None = None
+        self.ready = self.gone = False
+        self.asked: dict[str, str] = {}
+        self.seen = 0
+
+    @property
+    def connection(self) -> Connection:
+        return self.model.current[self.device]
+
+    @property
+    def online(self) -> bool:
+        return self.phone is not None
+
+    def send(self, type_: str, payload: Any) -> str:
+        """A message; the id by which its answer is known."""
+        assert self.phone is not None
+        self.asked[id := self.phone.send(type_, payload)] = type_
+        return id
+
+    def ask(self, type_: str, payload: Any) -> Message:
+        """A message and its answer; what else came with it is still to be looked at."""
+        assert self.phone is not None
+        id = self.send(type_, payload)
+        return self.phone.until(lambda message: message.get("id") == id, f"the answer to {type_}")
+
+    def dial(self, process: int = 0) -> None:
+        """Open a socket, up to connection_ack. One that is open is not closed first, and stays where it is until `taken`."""
+        self.pairing = self.pairing or self.bridges[0].pairing()
+        self.bridge = self.bridges[process % len(self.bridges)]
+        self.older, self.older_seen = self.phone, self.seen
+        assert self.bridge.pin is not None
+        self.phone, self.asked, self.ready = self.bridge.phone(replace(self.pairing, pin=self.bridge.pin)), {}, False
+        self.phone.connect()
+        answer = self.phone.auth()
+        if answer["type"] != "connection_ack" or self.phone.messages[0] is not answer:
+            raise Violation(f"{self.device.name}: connection_ack comes first (D28): {self.phone.messages}")
+        self.seen = 1
+
+    def taken(self, committed: int) -> None:
+        """Tell the model of the new connection; an older one was replaced (D23)."""
+        replaced = self.connection if self.older is not None else None
+        if replaced is not None:
+            self.model.ended(replaced)
+        self.model.connected(self.device, committed, self.bridge).requests = self.asked
+        if replaced is not None and self.older is not None:
+            code = self.older.wait_closed()
+            error = self.older.messages.pop()
+            if code != 4409 or error["type"] != "error" or error["payload"]["code"] != "CONN_REPLACED" or error["payload"]["recoverable"]:
+                raise Violation(f"{self.device.name}: replaced, but told {error} and closed with {code}")
+            self._show(self.older, self.older_seen, replaced)
+        self.older = None
+
+    def check_health(self) -> None:
+        answer = self.ask("health_check", {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1"]})
+        if answer["type"] != "health_status" or answer["payload"]["ready"] is not True:
+            raise Violation(f"{self.device.name}: not ready: {answer}")
+        self.ready = True
+
+    def join(self, session: str) -> None:
+        answer = self.ask("session_start", {"agent": "a", "session_id": session, "working_directory": "/", "resume": False})
+        if answer["type"] != "session_ready":
+            raise Violation(f"joining a known session: {answer}")
+
+    def ping(self) -> None:
+        assert self.phone is not None
+        self.model.pinging(self.connection, time.monotonic())
+        self.phone.ping()
+
+    def look(self) -> None:
+        """Read what is there, and show it."""
+        if self.phone is None:
+            return
+        if self.gone:
+            self._show_new()
+            self.phone, self.gone = None, False
+            self.model.ended(self.connection, by_client=True)
+            return
+        try:
+            while True:
+                self.phone.receive(0)
+        except TimeoutError:
+            self._show_new()
+        except Closed as closed:
+            self._show_new()
+            raise Violation(f"{self.device.name}: {closed}, and nothing was the matter") from closed
+
+    def collect(self) -> None:
+        """Receive until nothing that is owed is missing."""
+        assert self.phone is not None
+        deadline = time.monotonic() + PATIENCE
+        self.look()
+        while missing := self.model.missing(self.connection):
+            try:
+                self.phone.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                raise Violation(f"{self.device.name} was not sent within {PATIENCE} s: {missing}") from None
+            self.look()
+
+    def _show_new(self) -> None:
+        if self.phone is not None:
+            self.seen = self._show(self.phone, self.seen, self.connection)
+
+    def _show(self, phone: Phone, seen: int, connection: Connection) -> int:
+        for message in phone.messages[seen:]:
+            self.model.received(connection, message, time.monotonic())
+        return len(phone.messages)
+
+    def hang_up(self, *, orderly: bool) -> None:
+        """Leave without reading on; what had been received before is looked at next."""
+        if self.phone is not None:
+            (self.phone.close if orderly else self.phone.vanish)()
+            self.gone = True
+
+    def close_code(self) -> int:
+        """Read all that the bridge still sends, up to the end."""
+        assert self.phone is not None
+        return self.phone.wait_closed()
+
+    def cut(self, code: int, *, orderly: bool) -> None:
+        """The bridge has ended; when it stopped in order, it said so with a close frame."""
+        if orderly == (code in (1006, 1011)):
+            raise Violation(f"{self.device.name}: the bridge {'stopped' if orderly else 'was killed'}, and the socket was closed with {code}")
+        self._show_new()
+        self.phone = None
+        self.model.ended(self.connection)
+
+
+class Producer:
+    """Posts one event after the other on a connection that it keeps."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge, self.https = bridge, bridge.https()
+        self.line: http.client.HTTPConnection | None = None
+
+    def post(self, path: str, body: Any) -> Message:
+        """The answer, which is a 200. Raises OSError or HTTPException when there is none."""
+        self.line = self.line or self.https.open()
+        answer = self.https.post(f"/api/v1/hooks/{path}", token=self.bridge.hook_token, json_body=body, connection=self.line)
+        if answer.status == 503:
+            raise http.client.HTTPException(str(answer))
+        if answer.status != 200:
+            raise Violation(f"{body} was answered with {answer}")
+        return dict(answer.json())
+
+    def post_again(self, body: Any, seconds: float = 60) -> Message:
+        """Try until there is an answer: the event's event_id makes it one event, however often it is sent (D31)."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self.post("event", body)
+            except (OSError, http.client.HTTPException):
+                self.hang_up()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def hang_up(self) -> None:
+        if self.line is not None:
+            self.line.close()
+            self.line = None
+
+
+class Posting(threading.Thread):
+    """A producer at work beside what else happens; `answers` are those to the first of the events."""
+
+    def __init__(self, producer: Producer, bodies: list[Message]) -> None:
+        super().__init__(daemon=True)
+        self.producer, self.bodies = producer, bodies
+        self.answers: list[Message] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for body in self.bodies:
+                self.answers.append(self.producer.post_again(body))
+        except (OSError, AssertionError, http.client.HTTPException) as error:
+            self.error = error
+
+    def finish(self, record: Callable[[Message, Message], None]) -> None:
+        """Wait for the end; `record` gets each event with its answer, in order."""
+        self.join(120)
+        if self.error is not None or self.is_alive():
+            raise Violation(f"of {len(self.bodies)} events {len(self.answers)} were answered") from self.error
+        for body, answer in zip(self.bodies, self.answers, strict=True):
+            record(body, answer)

@@ -1,0 +1,164 @@
+"""A bridge whose processes start in a fraction of a second: forked from one that has everything imported (nursery.py), and as real as any."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from tests.conformance.bridge import REPOSITORY, Bridge, Running
+
+
+class QuickProcess:
+    """What `subprocess.Popen` is to a child that another process has forked. `pid` leads a session of its own."""
+
+    def __init__(self, told: int, what: str) -> None:
+        self.what = what
+        self.returncode: int | None = None
+        self._told = told
+        self._said = b""
+        self._lock = threading.Lock()
+        self.pid = int(self._line(30))
+
+    def _line(self, seconds: float) -> str:
+        """The next line that the template writes. Raises TimeoutExpired, or EOFError when it has died."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._said:
+            if not select.select([self._told], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise subprocess.TimeoutExpired(self.what, seconds)
+            data = os.read(self._told, 64)
+            if not data:
+                raise EOFError(f"the process that forks {self.what} has died")
+            self._said += data
+        line, _, self._said = self._said.partition(b"\n")
+        return line.decode()
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+        with self._lock:
+            if self.returncode is None:
+                self.returncode = int(self._line(3600 if timeout is None else timeout))
+                os.close(self._told)
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+class Nursery:
+    """One for each process of tests, started when first asked and ended with it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._root: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._templates: dict[str, socket.socket] = {}
+        self._owner = os.getpid()
+
+    def spawn(self, arguments: list[str], environment: dict[str, str], out: IO[bytes], err: IO[bytes], code: str = "") -> QuickProcess:
+        """`python ARGUMENTS` in the repository's directory."""
+        told, tells = os.pipe()
+        request = json.dumps({"arguments": arguments, "directory": str(REPOSITORY), "code": code}).encode()
+        try:
+            with self._lock:
+                socket.send_fds(self._template(environment), [request], [out.fileno(), err.fileno(), tells])
+        finally:
+            os.close(tells)
+        return QuickProcess(told, " ".join(arguments[:2]))
+
+    def prepare(self, environment: dict[str, str]) -> None:
+        """Have a template made for this environment, without waiting for it."""
+        with self._lock:
+            self._template(environment)
+
+    def _template(self, environment: dict[str, str]) -> socket.socket:
+        key = json.dumps(environment, sort_keys=True)
+        if key in self._templates:
+            self._templates[key] = self._templates.pop(key)  # the newest is last
+            return self._templates[key]
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self._started(), [json.dumps({"environment": environment}).encode()], [theirs.fileno()])
+        self._templates[key] = ours
+        return ours
+
+    def forget(self, environment: dict[str, str]) -> None:
+        """End the template of this environment, and with it whatever of its children still runs."""
+        with self._lock:
+            template = self._templates.pop(json.dumps(environment, sort_keys=True), None)
+        if template is not None:
+            template.close()
+
+    def _started(self) -> socket.socket:
+        if self._control is None:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
+                self._root = subprocess.Popen(command, cwd=REPOSITORY, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+            atexit.register(self.close)
+        return self._control
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return
+        for template in self._templates.values():
+            template.close()
+        self._templates.clear()
+        if self._control is not None and self._root is not None:
+            self._control.close()
+            self._root.wait(10)
+            self._control = self._root = None
+
+
+nursery = Nursery()
+
+
+class QuickBridge(Bridge):
+    """A Bridge like any other, but for how its processes come to be. The first start of an environment takes longer than those after it."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        super().__init__(directory, **settings)
+        nursery.prepare(self.environment)
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        if self.enter:
+            return super().popen(arguments, log)  # it runs elsewhere, where nothing can be forked
+        return nursery.spawn(arguments, self.environment, log, log)
+
+    def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        if self.enter:
+            return super().run(arguments)
+        code, words = ("", arguments) if arguments[0] != "-c" else (arguments[1], ["-c", *arguments[2:]])
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = nursery.spawn(words, self.environment, out, err, code)
+            try:
+                returncode = process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(arguments, returncode, out.read().decode(), err.read().decode())

@@ -1,0 +1,231 @@
+"""The bridge's clock is an hour off, or jumps by an hour while it runs (D19, D25, D26, D31, D33, D46, D47): nothing is lost, doubled or over too soon."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import time_machine
+from cryptography import x509
+
+from bridge_project import limits, ratelimit
+from bridge_project.conf import conf
+from bridge_project.errors import BridgeError
+from hooks_app import producer
+from hooks_app.producer import hook_command
+from tests.conformance import phone as phones
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import parse_time
+from tests.conformance.raw import PING, PONG, RawSocket
+from tests.conformance.samples import new_id, new_session, now, prompt
+from tests.faults.clock import ClockBridge
+from tests.faults.load import under_load, within
+from tests.faults.quick import QuickBridge
+from tests.servers import Postgres, stop_process, wait_until
+
+pytestmark = pytest.mark.timeout(120)
+
+HOUR = 3600.0
+COUNTED_WITHIN = 2.0  # seconds after a jump, until the bridge's own leases are right again
+PING_WITHIN = 25.0  # seconds between two pings of the server are 20
+
+
+@pytest.fixture(autouse=True)
+def other_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness holds every pong against our clock; here it only has to be a time."""
+    monkeypatch.setattr(phones, "assert_now", parse_time)
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
+    """Certificate, tokens and database were made while its clock was an hour ahead."""
+    bridge = ClockBridge(tmp_path_factory.mktemp("clock"))
+    bridge.set(HOUR)
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    yield bridge
+    bridge.hang_up()
+    assert bridge.process is not None
+    bridge.kill()
+
+
+@pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])
+def off(request: pytest.FixtureRequest, bridge: ClockBridge) -> ClockBridge:
+    bridge.set(request.param)
+    return bridge
+
+
+@pytest.fixture
+def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
+    """An agent's spool on a machine with the right time, and the forwarder beside it."""
+    directory, token = tmp_path / "spool", tmp_path / "token"
+    directory.mkdir(mode=0o700)
+    token.write_text(off.hook_token)
+    command = [sys.executable, producer.__file__, "--spool", str(directory), "--url", f"https://127.0.0.1:{off.port}", "--token-file", str(token)]
+    forwarder = subprocess.Popen([*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield directory
+    stop_process(forwarder)
+
+
+def test_an_event_with_another_time_is_refused(off: ClockBridge) -> None:
+    """Spec, hook validation codes: more than 5 minutes off the server's time; the answer tells that time."""
+    sid = new_session()
+    answer = off.post_hook(prompt(sid, 1))
+    assert answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP", answer
+    server = (parse_time(answer.json()["timestamp"]) - datetime.now(UTC)).total_seconds()
+    assert abs(server - off.ahead) < 30
+    assert not off.knows(sid)
+    off.accept(prompt(sid, 2, timestamp=now(off.ahead)))
+
+
+def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Path) -> None:
+    """D47: HOOK_STALE_TIMESTAMP is retried with the server's time: each hook once and in order, with its own time beside the server's."""
+    sid, fired = new_session(), datetime.now(UTC)
+    for number in range(4):
+        raw = {"hook_event_name": "UserPromptSubmit", "session_id": sid, "prompt": "p", "number": number}
+        done = subprocess.run(["/bin/sh", "-c", hook_command(str(spool))], input=json.dumps(raw).encode(), capture_output=True, timeout=10)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        if number == 0:
+            wait_until(lambda: off.knows(sid), 20, "the first hook is through")
+            phone = off.phone().ready()
+            phone.join(sid)
+    events = phone.wait_numbers(sid, [1, 2, 3])
+    phone.close()
+    assert producer.spool_status(spool)["rejected"] == 0
+    for event in events:
+        assert abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead) < 60, "the server's time"
+        assert abs((parse_time(event["payload"]["occurred_at"]) - fired).total_seconds()) < 60, "and the hook's own"
+
+
+def test_a_phone_with_another_time_is_warned_and_served(off: ClockBridge) -> None:
+    """D25: a warning CLOCK_SKEW, clock_sync false, ready true; D19: certificates that a phone with the right time can trust."""
+    sid = new_session()
+    off.accept(prompt(sid, 0, timestamp=now(off.ahead)))
+    phone = off.phone()
+    phone.connect()
+    assert phone.auth()["type"] == "connection_ack"
+    payload = phone.health_check()["payload"]
+    assert payload["status"] == "warning" and payload["warnings"] == ["CLOCK_SKEW"] and set(payload["warning_details"]) == {"CLOCK_SKEW"}
+    assert payload["ready"] is True and payload["requires_acknowledgment"] is False
+    assert payload["checks"] == {"tls_valid": True, "clock_sync": False, "version_compatible": True, "token_permissions": True}
+    assert abs((parse_time(payload["server_timestamp"]) - datetime.now(UTC)).total_seconds() - off.ahead) < 60
+    assert payload["latency_ms"] >= 0
+    phone.join(sid)
+    off.accept(prompt(sid, 1, timestamp=now(off.ahead)))
+    phone.wait_numbers(sid, [1])
+    phone.close()
+    socket = RawSocket(off.port)
+    leaf = x509.load_der_x509_certificate(socket.socket.getpeercert(binary_form=True))  # type: ignore[attr-defined]
+    socket.close()
+    authority = x509.load_pem_x509_certificate(off.get("/ca.crt").body)
+    for certificate in (leaf, authority):
+        assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(hours=1) and certificate.not_valid_after_utc > datetime.now(UTC)
+
+
+class Listener(threading.Thread):
+    """A client that says nothing of itself and answers the server's pings (D25: that is enough)."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(daemon=True)
+        self.socket = RawSocket(bridge.port, timeout=60).ready(bridge.pairing().token)
+        self.pings: list[float] = []
+
+    def run(self) -> None:
+        try:
+            while True:
+                opcode, data = self.socket.read_frame()
+                if opcode == PING:
+                    self.pings.append(time.monotonic())
+                    self.socket.frame(data, PONG)
+        except (OSError, EOFError):
+            pass
+
+
+def listening(bridge: ClockBridge, session_id: str) -> int:
+    [answer] = bridge.accept(prompt(session_id, new_id(), timestamp=now(bridge.ahead)))
+    return int(answer["broadcast_count"])
+
+
+@pytest.mark.slow
+def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
+    """D25, D26, D27, D31, D33: an hour forth and back: no event lost or doubled, no socket closed, no lease at an end, and pings go on."""
+    bridge.set(0)
+    sid = new_session()
+    listener = Listener(bridge)
+    listener.start()
+    with under_load([bridge], new_session(), watchers=2) as load:
+        phone = bridge.phone().ready()
+        bridge.accept(prompt(sid, 0))
+        phone.join(sid)
+        for ahead in (HOUR, 0.0, HOUR, -HOUR, 0.0):
+            bridge.set(ahead)
+            within(COUNTED_WITHIN, lambda: listening(bridge, sid) == 1, "the phone that is there is counted")
+            load.more(10)
+        jumped = time.monotonic()
+        phone.ping()
+        phone.close()
+        load.finish()
+        assert [len(watcher.views) for watcher in load.watchers] == [1, 1], "a socket was closed"
+        assert not sum(poster.unanswered for poster in load.posters)
+        assert {refusal.answer.json()["code"] for refusal in load.refusals()} <= {"HOOK_STALE_TIMESTAMP"}
+        assert len(load.refusals()) <= 5 * len(load.posters), "refused once for each jump, then with the server's time"
+    within(PING_WITHIN, lambda: any(at > jumped for at in listener.pings), "a ping after the jump")
+    listener.socket.close()
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forth", "back"])
+def test_a_limit_is_over_after_a_minute_whatever_the_clock_does(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D17: nobody is locked out for an hour: who is told to wait is told at most a minute."""
+    monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "on"}))
+    most = int(limits.RATES["admin"].partition("/")[0])
+
+    def wait() -> int:
+        try:
+            ratelimit.check("admin", None, f"192.0.2.{77 if jump > 0 else 78}")
+        except BridgeError as error:
+            return int(error.fields["retry_after"])
+        return 0
+
+    with time_machine.travel(datetime.now(UTC), tick=False) as clock:
+        assert [wait() for _ in range(most)] == [0] * most and 0 < wait() <= 61
+        clock.shift(jump)
+        assert max(wait() for _ in range(2 * most)) <= 61
+        clock.shift(61)
+        assert wait() == 0
+
+
+def test_two_hosts_whose_clocks_differ(make_quick: Callable[..., QuickBridge], postgres_server: Postgres, tmp_path: Path) -> None:
+    """D33, D46: several hosts are one bridge, also when one of them is an hour ahead: none takes the other's leases for over."""
+    url = postgres_server.create_database()
+    right = make_quick("right", database_url=url)
+    secrets = {"BRIDGE_HOOK_TOKEN": right.hook_token, "BRIDGE_ADMIN_TOKEN": right.admin_token}
+    ahead = ClockBridge(tmp_path, database_url=url, **secrets)
+    ahead.set(HOUR)
+    sid = new_session()
+    right.accept(prompt(sid, 0))
+    here = right.phone().ready()
+    here.join(sid)
+    ahead.spawn()
+    try:
+        counted = set()
+        while not ahead.answers():
+            counted.add(right.accept(prompt(sid, 0))[0]["broadcast_count"])
+        assert counted == {1}, "the newcomer has taken the other's leases for over"
+        there = ahead.phone().ready()
+        there.join(sid)
+        for number in range(1, 4):
+            assert right.accept(prompt(sid, number))[0]["broadcast_count"] == 2
+            assert listening(ahead, sid) == 2
+        there.close()
+    finally:
+        ahead.hang_up()
+        assert ahead.process is not None
+        ahead.kill()
+    here.close()

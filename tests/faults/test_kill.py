@@ -1,0 +1,65 @@
+"""kill -9 at random instants under 64 posters and 5 phones: what was acknowledged is in every device's view exactly once, in order (D26, D27, D31, D46)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.faults.ledger import Wrong
+from tests.faults.quick import QuickBridge
+from tests.faults.swarm import Swarm
+from tests.servers import Postgres, Redis
+
+log = logging.getLogger("tests.faults")
+
+ENOUGH = 40
+PHASES = ("starting", "handshakes", "under load")
+
+pytestmark = pytest.mark.slow
+
+MakeQuick = Callable[..., QuickBridge]
+
+
+def test_one_process(make_quick: MakeQuick, instants: int, seed: str) -> None:
+    """SQLite. A process that starts takes over at once what its predecessor held (D35): the five phones fill all five places (D23)."""
+    survive([make_quick("one", start=False)], instants, seed)
+
+
+def test_two_processes(make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis, instants: int, seed: str) -> None:
+    """PostgreSQL and Redis: either process is killed, sometimes both; posters and phones go on with the other one (D46)."""
+    more = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+    first = make_quick("first", start=False, **more)
+    second = make_quick("second", start=False, BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **more)
+    survive([first, second], instants, seed)
+
+
+def survive(bridges: list[QuickBridge], instants: int, seed: str) -> None:
+    began = time.monotonic()
+    bridges[0].start()  # and with it the tables
+    swarm = Swarm(bridges, seed)
+    try:
+        asyncio.run(swarm.kill(instants))
+    except* Wrong as wrong:
+        text = "\n".join(str(one) for one in single(wrong))
+        logs = "\n".join(bridge.tail() for bridge in bridges)
+        kills = "\n".join(swarm.kills)
+        raise AssertionError(f"seed {seed}, after {swarm.summary()}: {text}\n{kills}\n{logs}") from wrong
+    found = swarm.summary() | {"seconds": round(time.monotonic() - began)}
+    log.info("%s", found)
+    assert found["instants"] == instants
+    if instants >= ENOUGH:  # it was what it says: processes died in each phase of their lives, and the others' work went on
+        assert all(found.get(f"killed {phase}") for phase in PHASES), found
+        assert found["events acknowledged"] > instants * 10 and found["requests sent again"] and found["rows sent again"], found
+
+
+def single(group: BaseExceptionGroup[Wrong]) -> Iterator[BaseException]:
+    """What is in the group, and in groups in it."""
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from single(one)
+        else:
+            yield one
