@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin test lint setup clean
+.PHONY: help run watch hooks doctor qr admin test soak bench lint setup clean
 
 # Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
 bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
@@ -33,6 +33,12 @@ admin: ## make a user of the admin site
 
 test: ## linters, import contracts and every test
 	$(call bootstrap,test $(ARGS))
+
+soak: ## the long crash test: 1,000 kills of one process, 1,000 of two (ARGS="--instants 200" for fewer)
+	$(call bootstrap,soak $(ARGS))
+
+bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
+	$(call bootstrap,bench $(ARGS))
 
 lint: ## linters and import contracts only
 	$(call bootstrap,lint)

@@ -338,7 +338,27 @@ def command_test(arguments: list[str]) -> int:
     return checks([*LINTERS, ("tests", ["-m", "pytest", "-n", "auto", "--dist", "loadfile", *arguments])])
 
 
-COMMANDS = {"manage": command_manage, "setup": command_setup, "lint": command_lint, "test": command_test}
+SOAK = ["-m", "pytest", "tests/faults/test_kill.py", "--instants", "1000", "-o", "log_cli=true", "-o", "log_cli_level=INFO"]
+
+
+def command_soak(arguments: list[str]) -> int:
+    prepare("test")
+    return checks([("soak", [*SOAK, *arguments])])
+
+
+def command_bench(arguments: list[str]) -> int:
+    prepare("test")
+    return checks([("bench", ["-m", "tests.performance", *arguments])])
+
+
+COMMANDS = {
+    "manage": command_manage,
+    "setup": command_setup,
+    "lint": command_lint,
+    "test": command_test,
+    "soak": command_soak,
+    "bench": command_bench,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

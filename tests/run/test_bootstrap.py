@@ -239,3 +239,19 @@ def test_no_progress_is_shown_when_something_is_quick(capsys: pytest.CaptureFixt
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert bootstrap.main(["nonsense"]) == 2
     assert "no such command: nonsense" in capsys.readouterr().err
+
+
+def test_soak_is_the_crash_test_at_length(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
+    asked: list[tuple[str, list[str]]] = []
+
+    def checks(given: list[tuple[str, list[str]]]) -> int:
+        asked.extend(given)
+        return 0
+
+    monkeypatch.setattr(bootstrap, "checks", checks)
+    assert bootstrap.main(["soak", "--instants", "5"]) == 0
+    [(name, arguments)] = asked
+    assert name == "soak" and (Path(__file__).parents[2] / arguments[2]).is_file()
+    assert arguments[3:5] == ["--instants", "1000"] and arguments[-2:] == ["--instants", "5"]
+    assert steps == ["venv", "pip tests/requirements.txt"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -14,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,21 +20,18 @@ from typing import Any
 import pytest
 import trustme
 
-from bridge_project import address, limits, tls
-from bridge_project.address import Address
+from bridge_project import address, tls
 from bridge_project.conf import Conf
 from bridge_project.doctor import bridge as parts
-from bridge_project.doctor import checks, machine, probe, storage
-from bridge_project.doctor.findings import Finding, Level, as_json, as_lines, broken, cleaned, ok, warning, worst
-from bridge_project.doctor.look import Look, Reached, look
-from bridge_project.watch.client import Target
+from bridge_project.doctor import machine
+from bridge_project.doctor.findings import Level
+from bridge_project.doctor.look import Look, look
 from hooks_app.install import install
-from hooks_app.producer import Spool
 from tests.conformance.bridge import Bridge
+from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
 LONGEST_SECONDS = 16.0  # about 15, says D43's issue
-SENT = '{"hook_event_name": "SessionStart", "session_id": "%s"}'
 
 
 @pytest.fixture(scope="module")
@@ -87,30 +82,6 @@ def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str
 
 def worst_of(told: list[dict[str, Any]]) -> str:
     return "warning" if any(one["level"] == "warning" for one in told) else "ok"
-
-
-def only(found: list[Finding], level: Level) -> Finding:
-    assert len(found) == 1 and found[0].level is level, found
-    return found[0]
-
-
-def mended_by(found: Finding, command: str) -> bool:
-    return any(command in line for line in found.mend)
-
-
-@pytest.fixture
-def quiet(tmp_path: Path) -> Conf:
-    """The settings of a bridge that was started once in this directory and does not run now."""
-    data = tmp_path / "quiet data"
-    data.mkdir(mode=0o700)
-    conf = Conf(bridge_data_dir=data, bridge_host="127.0.0.1", bridge_port=free_port(), bridge_hook_token="", bridge_admin_token="")
-    certificates = tls.ensure(conf)
-    for name in ("hook_token", "admin_token"):
-        conf.secret(name)
-    (data / "spool").mkdir(mode=0o700)
-    url = f"https://127.0.0.1:{conf.bridge_port}"
-    address.record(conf, Address(url, f"wss://127.0.0.1:{conf.bridge_port}/api/v1/ws", certificates.pin, certificates.fingerprint))
-    return conf
 
 
 # -- the whole command -------------------------------------------------------------------------------------------------------
@@ -270,179 +241,6 @@ def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert "disableAllHooks" in only(machine.hooks(seen), Level.BROKEN).text
     file.write_text("{not JSON")
     assert mended_by(only(machine.hooks(seen), Level.BROKEN), str(file))
-
-
-# -- one part at a time, without a bridge ------------------------------------------------------------------------------------
-
-
-def test_modes(quiet: Conf) -> None:
-    only(machine.files(look(quiet)), Level.OK)
-    quiet.bridge_data_dir.chmod(0o755)
-    found = only(machine.files(look(quiet)), Level.BROKEN)
-    assert "mode 0755" in found.text
-    subprocess.run(["/bin/sh", "-c", *found.mend], check=True)  # the command that it gives is the one that mends it
-    quiet.secret_path("hook_token").chmod(0o644)
-    found = only(machine.files(look(quiet)), Level.BROKEN)
-    subprocess.run(["/bin/sh", "-c", *found.mend], check=True)
-    only(machine.files(look(quiet)), Level.OK)
-    quiet.secret_path("admin_token").unlink()
-    assert mended_by(only(machine.files(look(quiet)), Level.BROKEN), "make run")
-
-
-def test_disk(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = shutil.disk_usage(quiet.bridge_data_dir).free
-    monkeypatch.setattr(limits, "DISK_FREE_MIN_BYTES", free // 5)
-    assert "Only" in only(machine.disk(look(quiet)), Level.WARNING).text
-    monkeypatch.setattr(limits, "DISK_FREE_MIN_BYTES", free * 2)
-    assert mended_by(only(machine.disk(look(quiet)), Level.BROKEN), "df -h")
-
-
-def test_spool(quiet: Conf) -> None:
-    place = quiet.bridge_data_dir / "spool"
-    only(machine.spool(look(quiet)), Level.OK)
-    (place / "full").touch()
-    assert mended_by(only(machine.spool(look(quiet)), Level.BROKEN), "make run")
-    (place / "full").unlink()
-    spool = Spool(place)
-    spool.make()
-    (place / "4711").write_text("{")
-    spool.set_aside(spool.files()[0], "not JSON")
-    refused = only(machine.spool(look(quiet)), Level.WARNING)
-    assert "1 events were refused for good and set aside: not JSON." in refused.text and mended_by(refused, "rejected")
-    shutil.rmtree(place / "rejected")
-    (place / "4712").write_text("{}")
-    os.utime(place / "4712", (time.time() - 7200, time.time() - 7200))
-    waiting = only(machine.spool(look(quiet)), Level.WARNING)
-    assert "1 events wait, the oldest for 2 hours" in waiting.text and mended_by(waiting, "make run")
-    shutil.rmtree(place)
-    only(machine.spool(look(quiet)), Level.BROKEN)
-
-
-def test_redis_nowhere(quiet: Conf) -> None:
-    conf = quiet.model_copy(update={"redis_url": f"redis://:sesame-open@127.0.0.1:{free_port()}/0"})
-    found = only(cleaned(conf, storage.redis_server(look(conf))), Level.BROKEN)
-    assert mended_by(found, "systemctl start redis-server") and mended_by(found, "unset REDIS_URL")
-    assert "sesame" not in as_json([found])
-
-
-def test_database(quiet: Conf) -> None:
-    path = quiet.bridge_data_dir / "bridge.sqlite3"
-    assert "missing" in only(storage.database(look(quiet)), Level.BROKEN).text
-    with closing(sqlite3.connect(path)) as made:
-        made.execute("CREATE TABLE django_migrations (app TEXT, name TEXT)")
-        made.execute("INSERT INTO django_migrations VALUES ('sessions_app', '9999_from_the_future')")
-        made.commit()
-        assert "newer version" in only(storage.database(look(quiet)), Level.BROKEN).text
-        made.execute("DELETE FROM django_migrations")
-        made.commit()
-    behind = only(storage.database(look(quiet)), Level.BROKEN)
-    assert "still to be made" in behind.text and mended_by(behind, "make run")
-    path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8000)
-    damaged = only(storage.database(look(quiet)), Level.BROKEN)
-    assert "damaged" in damaged.text and mended_by(damaged, f"mv '{path}' ") and mended_by(damaged, "manage.py restore ")
-
-
-def test_postgresql_nowhere(quiet: Conf) -> None:
-    conf = quiet.model_copy(update={"database_url": f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"})
-    found = only(cleaned(conf, storage.database(look(conf))), Level.BROKEN)
-    assert mended_by(found, "pg_isready -h 127.0.0.1 -p ") and "sesame" not in as_json([found])
-
-
-def at(moment: datetime) -> type[datetime]:
-    """A clock that stands."""
-
-    class Then(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return moment
-
-    return Then
-
-
-def test_certificate_dates(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = tls.ensure(quiet).not_after
-    only(parts.certificate(look(quiet)), Level.OK)
-    for now, level, said in (
-        (ends - timedelta(days=5), Level.WARNING, "ends in 5 days"),
-        (ends + timedelta(days=1), Level.BROKEN, "ended on"),
-        (ends - timedelta(days=1000), Level.BROKEN, "is the clock right?"),
-    ):
-        monkeypatch.setattr(parts, "datetime", at(now))
-        assert said in only(parts.certificate(look(quiet)), level).text
-
-
-def test_the_bridges_clock_is_another(quiet: Conf) -> None:
-    seen = replace(look(quiet), health=Reached(200, {}, b"", -400.0))
-    found = only(parts.clock(seen), Level.BROKEN)
-    assert "400 s behind" in found.text and mended_by(found, "timedatectl")
-    only(parts.clock(replace(seen, health=Reached(200, {}, b"", 30.0))), Level.WARNING)
-    only(parts.clock(replace(seen, health=Reached(200, {}, b"", -1.0))), Level.OK)
-
-
-def test_clock(quiet: Conf) -> None:
-    only(parts.clock(look(quiet)), Level.OK)
-    later = (datetime.now(UTC) + timedelta(hours=1)).timestamp()
-    os.utime(address.path(quiet), (later, later))
-    assert mended_by(only(parts.clock(look(quiet)), Level.BROKEN), "timedatectl")
-
-
-def test_address_modes(quiet: Conf) -> None:
-    seen = look(quiet)
-
-    def reached_at(url: str) -> Look:
-        assert seen.recorded is not None
-        return replace(seen, recorded=replace(seen.recorded, base_url=url))
-
-    only(parts.reach(reached_at("https://192.168.1.5:8443")), Level.OK)
-    assert mended_by(only(parts.reach(reached_at("https://127.0.0.1:8443")), Level.WARNING), "BRIDGE_HOST=auto")
-    assert mended_by(only(parts.reach(reached_at("http://bridge.example")), Level.BROKEN), "BRIDGE_PUBLIC_URL=https://")
-
-
-def test_file_limit(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_limit_of", lambda process: 200)
-    assert mended_by(only(machine.file_limit(look(quiet)), Level.BROKEN), "ulimit -n")
-
-
-@pytest.mark.parametrize("broken_part", ["rejected", "waiting", "full", "no spool"])
-def test_where_an_event_hangs(quiet: Conf, broken_part: str) -> None:
-    way = probe._Way(quiet, Target("wss://nowhere", "t"))
-    spool = Spool(way.spool)
-    spool.make()
-    if broken_part in ("rejected", "waiting"):
-        (way.spool / "4711").write_text(SENT % way.session)
-    if broken_part == "rejected":
-        spool.set_aside(spool.files()[0], "HOOK_INVALID_PAYLOAD")
-    if broken_part == "full":
-        (way.spool / "full").touch()
-    if broken_part == "no spool":
-        shutil.rmtree(way.spool)
-    said = {"rejected": "refused the event: HOOK_INVALID_PAYLOAD", "waiting": "still waits", "full": "the spool is full", "no spool": "is not there"}
-    assert said[broken_part] in str(way._where()) and way._where().mend
-
-
-def test_a_check_that_fails_or_hangs_is_a_finding(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    never = threading.Event()
-
-    def fails(seen: Look) -> list[Finding]:
-        raise RuntimeError("no such thing")
-
-    def hangs(seen: Look) -> list[Finding]:
-        never.wait()
-        return []
-
-    monkeypatch.setattr(checks, "CHECKS", (("one", fails), ("two", hangs)))
-    monkeypatch.setattr(checks, "EVENT", ("three", lambda seen: [ok("three", "fine")]))
-    monkeypatch.setattr(checks, "CHECK_SECONDS", 0.2)
-    found = {one.check: one for one in checks.examine(quiet)}
-    never.set()
-    assert "RuntimeError: no such thing" in found["one"].text and "in time" in found["two"].text
-    assert [one.level for one in found.values()] == [Level.BROKEN, Level.BROKEN, Level.OK]
-
-
-def test_lines() -> None:
-    found = [ok("a", "fine"), warning("bb", "hm", "do this"), broken("c", "bad", "first", "then")]
-    assert as_lines(found) == ["✓ a   fine", "! bb  hm", "        do this", "✗ c   bad", "        first", "        then", "", "1 broken, 1 to look at."]
-    assert as_lines(found[:1])[-1] == "Everything works." and worst(found[:2]) is Level.WARNING
 
 
 # -- the end: the bridge is stopped -------------------------------------------------------------------------------------------

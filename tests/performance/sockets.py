@@ -1,0 +1,116 @@
+"""The generator's WebSocket: as little as can be between the wire and the time at which a frame was read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.samples import new_id, now
+
+HOST = "127.0.0.1"
+clock = time.perf_counter
+
+
+def tls() -> ssl.SSLContext:
+    """Trusts whoever is there: these are our own servers on loopback."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Socket(asyncio.Protocol):
+    """A WebSocket that gives every text frame to ``on_text`` with the time at which it was read; ``open`` makes one."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.on_text: Callable[[bytes, float], None] = self._keep
+        self.messages: list[dict[str, Any]] = []
+        self.upgraded: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[int] = loop.create_future()
+        self.came = asyncio.Event()
+        self._buffer = b""
+        self._closed_with = 1006
+
+    @staticmethod
+    async def open(port: int, path: str) -> Socket:
+        transport, made = await asyncio.get_running_loop().create_connection(Socket, HOST, port, ssl=tls())
+        made.transport = transport
+        key = base64.b64encode(os.urandom(16)).decode()
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
+        )
+        transport.write(f"{head}\r\n\r\n".encode())
+        await asyncio.wait_for(made.upgraded, 30)
+        return made
+
+    def _keep(self, text: bytes, at: float) -> None:
+        self.messages.append(json.loads(text))
+        self.came.set()
+
+    async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
+        """Send a message of the bridge's protocol and wait for the answer's type."""
+        self._frame(1, json.dumps({"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}).encode())
+        async with asyncio.timeout(30):
+            while True:
+                for message in self.messages:
+                    if message["type"] == answer:
+                        self.messages.remove(message)
+                        return message
+                    if message["type"] in ("connection_error", "error"):
+                        raise AssertionError(message)
+                self.came.clear()
+                await self.came.wait()
+
+    def close(self) -> None:
+        if not self.transport.is_closing():
+            self._frame(8, (1000).to_bytes(2, "big"))
+            self.transport.close()
+
+    def _frame(self, opcode: int, data: bytes) -> None:
+        size = len(data)
+        length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+        self.transport.write(bytes((0x80 | opcode,)) + length + b"\0\0\0\0" + data)  # masked with zeros, which changes nothing
+
+    def data_received(self, data: bytes) -> None:
+        at, buffer, start = clock(), self._buffer + data if self._buffer else data, 0
+        if not self.upgraded.done():
+            start = buffer.find(b"\r\n\r\n") + 4
+            if start < 4:
+                self._buffer = buffer
+                return
+            if b" 101 " not in buffer[:20]:
+                self.upgraded.set_exception(AssertionError(buffer[:300].decode("latin-1")))
+                return
+            self.upgraded.set_result(None)
+        end = len(buffer)
+        while end - start >= 2:
+            body, size = start + 2, buffer[start + 1] & 127
+            if size > 125:
+                wide = 2 if size == 126 else 8
+                body, size = body + wide, int.from_bytes(buffer[body : body + wide], "big")
+            if body + size > end:
+                break
+            self._opened(buffer[start] & 15, buffer[body : body + size], at)
+            start = body + size
+        self._buffer = buffer[start:]
+
+    def _opened(self, opcode: int, data: bytes, at: float) -> None:
+        if opcode == 1:
+            self.on_text(data, at)
+        elif opcode == 9:
+            self._frame(10, data)
+        elif opcode == 8:
+            self._closed_with = int.from_bytes(data[:2], "big")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(self._closed_with)

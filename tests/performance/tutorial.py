@@ -1,0 +1,100 @@
+# ruff: noqa: E402
+# mypy: disable-error-code="type-arg, attr-defined, misc"
+"""A yardstick: the same service as the tutorials of Django, Django REST framework and Channels lead one to write it.
+
+A serializer, a view behind token authentication, a row, `group_send` of the event; daphne with TLS. The only liberty is SQLite's WAL, without which
+posts fail at once under load. `python -m tests.performance.tutorial PORT CERT KEY DATABASE TOKEN`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import django
+from django.conf import settings
+
+PORT, CERTIFICATE, KEY, DATABASE, TOKEN = sys.argv[1:6] if len(sys.argv) > 5 else ("0", "", "", "", "")
+APPS = "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework rest_framework.authtoken channels"
+MIDDLEWARE = "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common contrib.auth.middleware.Authentication"
+SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}}
+REST = "rest_framework.authentication.TokenAuthentication", "rest_framework.permissions.IsAuthenticated"
+if not settings.configured:
+    settings.configure(
+        SECRET_KEY=TOKEN,
+        ALLOWED_HOSTS=["*"],
+        ROOT_URLCONF=__name__,
+        USE_TZ=True,
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        LOGGING_CONFIG=None,
+        INSTALLED_APPS=APPS.split(),
+        MIDDLEWARE=[f"django.{name}Middleware" for name in MIDDLEWARE.split()],
+        DATABASES={"default": SQLITE},
+        CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}},
+        REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [REST[0]], "DEFAULT_PERMISSION_CLASSES": [REST[1]]},
+    )
+    django.setup()
+
+from asgiref.sync import async_to_sync
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.layers import get_channel_layer
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.core.asgi import get_asgi_application
+from django.db import connection, models
+from django.urls import path
+from rest_framework import generics, serializers
+
+
+class Event(models.Model):
+    event = models.CharField(max_length=32)
+    timestamp = models.DateTimeField()
+    session_id = models.CharField(max_length=256, db_index=True)
+    payload = models.JSONField()
+
+    class Meta:
+        app_label = "tutorial"
+
+
+class EventSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = Event
+        fields = ("id", "event", "timestamp", "session_id", "payload")
+
+
+class CreateEvent(generics.CreateAPIView):
+    queryset = Event.objects.all()
+    serializer_class = EventSerializer
+
+    def perform_create(self, serializer: Any) -> None:
+        serializer.save()
+        group = "session_" + serializer.data["session_id"]
+        async_to_sync(get_channel_layer().group_send)(group, {"type": "agent.event", "event": serializer.data})
+
+
+class EventConsumer(AsyncJsonWebsocketConsumer):
+    async def connect(self) -> None:
+        self.group = "session_" + self.scope["url_route"]["kwargs"]["session_id"]
+        await self.channel_layer.group_add(self.group, self.channel_name)
+        await self.accept()
+
+    async def disconnect(self, code: int) -> None:
+        await self.channel_layer.group_discard(self.group, self.channel_name)
+
+    async def agent_event(self, message: dict[str, Any]) -> None:
+        await self.send_json({"type": "agent_event", "payload": message["event"]})
+
+
+urlpatterns = [path("events/", CreateEvent.as_view())]
+application = ProtocolTypeRouter({"http": get_asgi_application(), "websocket": URLRouter([path("ws/<str:session_id>", EventConsumer.as_asgi())])})
+
+if __name__ == "__main__":
+    from daphne.server import Server
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from rest_framework.authtoken.models import Token
+
+    call_command("migrate", verbosity=0)
+    with connection.schema_editor() as editor:
+        editor.create_model(Event)
+    Token.objects.create(key=TOKEN, user=User.objects.create(username="agent"))
+    Server(application, endpoints=[f"ssl:{PORT}:privateKey={KEY}:certKey={CERTIFICATE}:interface=127.0.0.1"]).run()
