@@ -60,6 +60,7 @@ SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are U
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
 OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # D34: an observed session without an event this long is closed
+TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # as long as the log, for a call about which nobody was asked
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # a closed session is listed for a week, then forgotten with its rows
 
 # -- sockets (D21 to D30) ------------------------------------------------------------------------------------------------

@@ -32,10 +32,22 @@ _SESSION_READ = (
     "closed_at",
     "hook_count",
     "recent_events",
+    "pending_approvals",
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 _ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
-_SESSION_WRITTEN = ("agent_type", "title", "titled", "working_directory", "status", "closed_at", "last_activity_at", "hook_count", "recent_events")
+_SESSION_WRITTEN = (
+    "agent_type",
+    "title",
+    "titled",
+    "working_directory",
+    "status",
+    "closed_at",
+    "last_activity_at",
+    "hook_count",
+    "recent_events",
+    "pending_approvals",
+)
 
 
 def _marks(count: int) -> str:
@@ -81,8 +93,8 @@ def read_sessions(session_ids: Collection[str]) -> dict[str, Session]:
         cursor.execute(f"{_READ_SESSIONS}{_marks(len(session_ids))})", list(session_ids))
         for values in cursor.fetchall():
             own, feed = list(values[: len(_SESSION_READ)]), values[len(_SESSION_READ) :]
-            own[-1] = json.loads(own[-1]) if isinstance(own[-1], str) else own[-1]
-            own[-3] = own[-3].replace(tzinfo=UTC) if own[-3] is not None else None
+            own[-2] = json.loads(own[-2]) if isinstance(own[-2], str) else own[-2]
+            own[-4] = own[-4].replace(tzinfo=UTC) if own[-4] is not None else None
             session = Session.from_db(connection.alias, _SESSION_READ, own)
             session.feed = Feed.from_db(connection.alias, _FEED_READ, feed)
             found[session.session_id] = session
@@ -102,7 +114,21 @@ def write_sessions(sessions: Iterable[Session]) -> None:
     values = []
     for s in sessions:
         closed, recent = moment(s.closed_at), connection.ops.adapt_json_value(s.recent_events, None)
-        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, moment(s.last_activity_at), s.hook_count, recent, s.pk))
+        values.append(
+            (
+                s.agent_type,
+                s.title,
+                s.titled,
+                s.working_directory,
+                s.status,
+                closed,
+                moment(s.last_activity_at),
+                s.hook_count,
+                recent,
+                s.pending_approvals,
+                s.pk,
+            )
+        )
     write(_WRITE_SESSION, values)
 
 
