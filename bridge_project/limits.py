@@ -60,6 +60,8 @@ SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are U
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
 OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # D34: an observed session without an event this long is closed
+REQUEST_MEMORY_SECONDS: Final = 600  # a client message repeated within this is answered again, not done again (D31)
+REQUEST_POLL_SECONDS: Final = 0.1
 TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # as long as the log, for a call about which nobody was asked
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # a closed session is listed for a week, then forgotten with its rows
 

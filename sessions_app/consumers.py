@@ -20,7 +20,7 @@ from bridge_project.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
 from devices_app.models import Device
-from sessions_app import handlers, presence
+from sessions_app import handlers, presence, requests
 from sessions_app.connection import Conversation
 from sessions_app.delivery import Delivery
 from sessions_app.hub import hub
@@ -116,7 +116,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         if message.type not in UNMETERED:
             await self.socket.drain()  # who does not read the answers is not asked for more of them (D30)
         with structlog.contextvars.bound_contextvars(device=self.device_id, session=_session_id(message), message=message.id):
-            await handler_of(message)(self, message)
+            await requests.answer(self, message, handler_of(message))
 
     def _meter(self, type_: str | None) -> None:
         if type_ not in UNMETERED and (wait := self.budget.take()) is not None:
@@ -143,16 +143,16 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         await self.send_payload(payload, id=message.id)
 
     async def send_frame(self, message: Encoded) -> None:
-        await self._send_text(message.text)
+        await self.send_text(message.text)
 
-    async def _send_text(self, text: str) -> None:
+    async def send_text(self, text: str) -> None:
         if not self.over:
             await self.send(text_data=text)
 
     async def _send_row(self, text: str) -> None:
         """Send a row of the log at the pace of the socket: what waits in memory stays bounded (D30)."""
         await self.socket.drain()
-        await self._send_text(text)
+        await self.send_text(text)
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """``connection_error`` and a close."""

@@ -199,3 +199,19 @@ class Join(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["connection", "session"], name="joined_once")]
+
+
+class ClientRequest(models.Model):
+    """A client message that must not be done twice, and what answered it (D31)."""
+
+    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    digest = models.CharField(max_length=64, help_text="SHA-256 of its type, id and payload, and of the connection where its id holds only there.")
+    process_id = models.UUIDField(help_text="The process that does it.")
+    answer = models.TextField(null=True, help_text="The frame that answered it, empty where nothing does; null while it is being done.")
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["device", "digest"], name="client_request_once")]
+
+    def __str__(self) -> str:
+        return f"request {self.pk} of device {self.device_id}"

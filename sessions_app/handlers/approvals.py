@@ -5,14 +5,14 @@ from __future__ import annotations
 from bridge_project.database import writers
 from bridge_project.dispatch import handles
 from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app import approvals
 from sessions_app.consumers import BridgeConsumer
 
 
 @handles(c.ApprovalResponse)
-async def approval_response(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def approval_response(socket: BridgeConsumer, message: ClientMessage) -> s.ApprovalRecorded:
     payload: c.ApprovalResponse = message.payload
     assert socket.device is not None
-    answer = await writers.run(approvals.decide, socket.device, payload.session_id, payload.tool_call_id, payload.decision, payload.modifications)
-    await socket.reply(message, answer)
+    return await writers.run(approvals.decide, socket.device, payload.session_id, payload.tool_call_id, payload.decision, payload.modifications)
