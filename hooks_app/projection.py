@@ -77,11 +77,25 @@ def outcome_of(event: HookEvent) -> ToolOutcome:
     return ToolOutcome(
         success=success,
         content=_readable(result),
-        diff=result.get("structuredPatch") if isinstance(result, dict) else None,
+        diff=_diff(result),
         metadata=payload["metadata"] if isinstance(payload.get("metadata"), dict) else None,
         error=None if success else _readable(result) or "The tool failed.",
         duration_ms=round(took) if isinstance(took, int | float) and took >= 0 else None,
     )
+
+
+def _diff(result: Any) -> str | None:
+    """The change that an edit made, as the hunks of a unified diff, if the agent says it."""
+    patch = result.get("structuredPatch") if isinstance(result, dict) else None
+    if not isinstance(patch, list):
+        return None
+    lines = []
+    for hunk in patch:
+        if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
+            return None
+        old, old_count, new, new_count = (hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines"))
+        lines += [f"@@ -{old},{old_count} +{new},{new_count} @@", *(str(line) for line in hunk["lines"])]
+    return "\n".join([*lines, ""]) or None
 
 
 def _readable(result: Any) -> str:

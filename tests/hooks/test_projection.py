@@ -117,8 +117,14 @@ def test_a_failed_tool_says_why() -> None:
 def test_the_diff_of_an_edit() -> None:
     """SPEC tool_result: result {success, content, diff}."""
     patch = [{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-a", "+b"]}]
-    assert projection.outcome_of(ran({"structuredPatch": patch})).diff == patch
-    assert projection.outcome_of(ran({"other": 1})).diff is None
+    assert projection.outcome_of(ran({"structuredPatch": patch})).diff == "@@ -1,1 +1,1 @@\n-a\n+b\n"
+
+
+@given(JSON)
+def test_a_diff_that_is_none(patch: object) -> None:
+    """Whatever else an agent calls a patch is no reason to fail."""
+    assert projection.outcome_of(ran({"structuredPatch": patch})).diff is None or isinstance(patch, list)
+    assert projection.outcome_of(ran({"other": patch})).diff is None
 
 
 # -- notifications ---------------------------------------------------------------------------------------------------------
