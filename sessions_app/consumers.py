@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from sessions_app import handlers, presence, requests
 from sessions_app.connection import Conversation
 from sessions_app.delivery import Delivery
 from sessions_app.hub import hub
+from sessions_app.lanes import Lanes
 from sessions_app.receipts import Receipts
 
 log = structlog.get_logger("bridge.socket")
@@ -55,6 +56,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self.receipts: Receipts | None = None
         self.over = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(self.spawn, self._handle)
 
     async def connect(self) -> None:
         handlers.load()
@@ -81,24 +83,38 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.over:
-            return
-        message_id, type_, session_id = None, None, None
+            return None
+        data = text_data if text_data is not None else bytes_data or b""
         try:
-            message = await self._parse(text_data if text_data is not None else bytes_data or b"")
-            message_id, type_, session_id = message.id, message.type, _session_id(message)
-            await self._act_on(message)
+            message = await self._parse(data)
         except ProtocolInvalid as invalid:
-            await self._invalid(invalid)
+            return await self._invalid(invalid)
+        if not await self._guarded(message, self._admit):
+            return None
+        if lane := Lanes.of(message):
+            return await self._lanes.put(lane, message, len(data))
+        return await self._handle(message)
+
+    async def _handle(self, message: ClientMessage) -> None:
+        await self._guarded(message, self._act_on)
+
+    async def _guarded(self, message: ClientMessage, work: Callable[[ClientMessage], Awaitable[None]]) -> bool:
+        """Whether ``work`` came to its end; the client has been told what kept it from it."""
+        session_id = _session_id(message)
+        try:
+            await work(message)
+            return True
         except Refused as refused:
-            await self.refuse(refused, message_id)
+            await self.refuse(refused, message.id)
         except BridgeError as error:
-            await self.send_payload(error_payload(error, session_id), id=message_id)
+            await self.send_payload(error_payload(error, session_id), id=message.id)
         except DatabaseError as error:
-            log.error("database_unavailable", type=type_, error=error.__class__.__name__)
-            await self.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message_id)
+            log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
+            await self.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message.id)
         except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
-            log.exception("handler_failed", type=type_, id=message_id, device=self.device_id, session=session_id)
-            await self.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message_id)
+            log.exception("handler_failed", type=message.type, id=message.id, device=self.device_id, session=session_id)
+            await self.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message.id)
+        return False
 
     async def _parse(self, data: str | bytes) -> ClientMessage:
         if len(data) > LARGE_MESSAGE:
@@ -110,11 +126,13 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)  # seconds, at worst
         return parse_client(data, strict_ids=conf.bridge_strict_protocol)
 
-    async def _act_on(self, message: ClientMessage) -> None:
+    async def _admit(self, message: ClientMessage) -> None:
         self.talk.admit(message.type)
         self._meter(message.type)
         if message.type not in UNMETERED:
             await self.socket.drain()  # who does not read the answers is not asked for more of them (D30)
+
+    async def _act_on(self, message: ClientMessage) -> None:
         with structlog.contextvars.bound_contextvars(device=self.device_id, session=_session_id(message), message=message.id):
             await requests.answer(self, message, handler_of(message))
 
