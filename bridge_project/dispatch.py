@@ -13,7 +13,7 @@ from bridge_project.protocol import server as s
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage
 
-Handler = Callable[[Any, ClientMessage], Awaitable[None]]
+Handler = Callable[[Any, ClientMessage], Awaitable[BaseModel | None]]
 
 HANDLERS: dict[str, Handler] = {}
 
@@ -25,7 +25,8 @@ class Refused(BridgeError):
 def handles(model: type[BaseModel]) -> Callable[[Handler], Handler]:
     """Register the handler of a client message: ``async def handler(socket, message)``, where ``message.payload`` is a ``model``.
 
-    A handler answers through the socket and raises BridgeError for an ``error``, Refused for a ``connection_error``.
+    A handler returns the payload that answers, or None when it has answered through the socket or nothing does. It raises
+    BridgeError for an ``error``, Refused for a ``connection_error``.
     """
     type_: str = model.type  # type: ignore[attr-defined]
 

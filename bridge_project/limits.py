@@ -60,6 +60,9 @@ SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are U
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
 OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # D34: an observed session without an event this long is closed
+REQUEST_MEMORY_SECONDS: Final = 600  # a client message repeated within this is answered again, not done again (D31)
+REQUEST_POLL_SECONDS: Final = 0.1
+TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # as long as the log, for a call about which nobody was asked
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # a closed session is listed for a week, then forgotten with its rows
 
 # -- sockets (D21 to D30) ------------------------------------------------------------------------------------------------
@@ -70,6 +73,7 @@ SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.5  # how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
+LANES_BYTES: Final = MB  # of requests that wait behind a slow one of the same socket; above it the socket is not read
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds
 REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
 REDIS_RETRY_SECONDS: Final = 1.0

@@ -74,6 +74,12 @@ def settings() -> str:
     return _render("settings", rows=rows)
 
 
+@page
+@cache
+def messages() -> str:
+    return _render("messages", rows=reference.messages())
+
+
 def inline(text: str) -> SafeString:
     """The text with what stands between backticks as code."""
     return mark_safe(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))  # noqa: S308 - escaped before the tags are put in

@@ -1,15 +1,18 @@
-"""The tables of settings and error codes as people read them: one source for the pages under /docs and the files in docs/."""
+"""The tables of settings, error codes and messages as people read them: one source for the pages under /docs and the files in docs/."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import PydanticUndefined
 
+from bridge_project import asyncapi
 from bridge_project.conf import Conf
 from bridge_project.errors import ERRORS, ErrorCode
+from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
 
 GENERATED: Final = "<!-- Made by `python manage.py generate_docs`; edit what it is made from instead: {source}. -->"
 
@@ -94,6 +97,86 @@ def errors_markdown() -> str:
             "",
         ]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a payload: its type in words, and whether it must be there."""
+
+    name: str
+    type: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message in one direction; ``rule`` is empty for what the bridge sends."""
+
+    name: str
+    type: str
+    direction: str
+    summary: str
+    rule: str
+    reply: tuple[str, ...]
+    fields: tuple[Field, ...]
+    example: str
+
+
+def messages() -> list[Message]:
+    """Every message, in the order of the catalogue."""
+    found = []
+    for name, (row, model) in asyncapi.both_directions().items():
+        from_client = row.client is not None and not name.endswith(".server")
+        schema = model.model_json_schema(mode="validation" if from_client else "serialization")
+        fields = () if row.type in HEARTBEATS else tuple(_fields(schema))
+        example = json.dumps(asyncapi.example(name), indent=2, ensure_ascii=False)
+        direction = "client to bridge" if from_client else "bridge to client"
+        rule, reply = (asyncapi.rule_of(row), row.reply) if from_client else ("", ())
+        found.append(Message(name, row.type, direction, row.summary, rule, reply, fields, example))
+    return found
+
+
+def _fields(schema: dict[str, Any]) -> Iterable[Field]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        yield Field(name, _type(field, schema.get("$defs", {})), name in required)
+
+
+def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "$ref" in field:
+        inner = defs[field["$ref"].rpartition("/")[2]]
+        return "object {" + ", ".join(inner.get("properties", {})) + "}"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(_type(one, defs) for one in field["anyOf"]))
+    if "enum" in field or "const" in field:
+        return ", ".join(str(value) for value in field.get("enum", [field.get("const")]))
+    if field.get("type") == "array":
+        return f"array of {_type(field.get('items', {}), defs)}"
+    if field.get("format") == "date-time":
+        return "timestamp"
+    return str(field.get("type", "any"))
+
+
+def messages_markdown() -> str:
+    """``docs/messages.md``."""
+    lines = [
+        "# Messages",
+        "",
+        GENERATED.format(source="`bridge_project/protocol/`"),
+        "",
+        f"The {len(CATALOGUE)} message types of the WebSocket at `{asyncapi.ADDRESS}`, each with an example. The same as an AsyncAPI document: `/api/v1/asyncapi`",
+        "on any bridge. How to write a client: [clients.md](clients.md).",
+        "",
+    ]
+    for message in messages():
+        lines += [f"## {message.type} ({message.direction})", "", message.summary, ""]
+        lines += [message.rule, ""] if message.rule else []
+        lines += ["Answered by " + " or ".join(f"`{reply}`" for reply in message.reply) + ".", ""] if message.reply else []
+        rows = [(f"`{field.name}`", field.type, "yes" if field.required else "") for field in message.fields]
+        lines += [*_table(("Field", "Type", "Required"), rows), ""] if rows else []
+        lines += ["```json", message.example, "```", ""]
+    return "\n".join(lines)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -28,6 +28,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),
     "schema": (),
+    "asyncapi": (),
     "metrics": (),
 }
 WITHOUT_PREFIX: Final = "_without_prefix"  # ends the operation of a hook endpoint at its second address (D2)

@@ -8,7 +8,7 @@ from django.urls.converters import PathConverter
 from django.views.generic import RedirectView
 
 from bridge_project import pages
-from bridge_project.views import HealthView, InfoView, MetricsView, SchemaView, WebSocketView
+from bridge_project.views import AsyncApiView, HealthView, InfoView, MetricsView, SchemaView, WebSocketView
 from devices_app import views as devices
 from files_app.views import ContentView, TreeView
 from hooks_app.config_views import ReloadHooksView
@@ -38,6 +38,7 @@ API = {
     "files/content": ContentView,
     "admin/reload-hooks": ReloadHooksView,
     "schema": SchemaView,
+    "asyncapi": AsyncApiView,
 }
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -49,6 +50,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("docs/errors", pages.errors),
     path("docs/errors/<str:code>", pages.error),
     path("docs/settings", pages.settings),
+    path("docs/messages", pages.messages),
     path("pair", devices.pair),
     path("ca.crt", devices.ca_certificate),
     path("admin", RedirectView.as_view(url="/admin/")),

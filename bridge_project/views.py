@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project import PROTOCOL_VERSION, __version__, agents, health, limits, metrics
+from bridge_project import PROTOCOL_VERSION, __version__, agents, asyncapi, health, limits, metrics
 from bridge_project.api import BridgeAPIView
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
@@ -98,6 +98,18 @@ class SchemaView(BridgeAPIView):
     @extend_schema(operation_id="schema", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> HttpResponse:
         return HttpResponse(document(), content_type="application/json")
+
+
+class AsyncApiView(BridgeAPIView):
+    """The WebSocket protocol as an AsyncAPI document."""
+
+    rate_group = "status"
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(operation_id="asyncapi", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> HttpResponse:
+        return HttpResponse(asyncapi.document(), content_type="application/json")
 
 
 @cache

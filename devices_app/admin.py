@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from devices_app import pairing
-from devices_app.models import Device, Token
+from devices_app.models import AuditEntry, Device, Token
 
 if TYPE_CHECKING:
     DeviceModelAdmin = admin.ModelAdmin[Device]
@@ -22,6 +22,19 @@ else:
     DeviceModelAdmin, TokenTable = admin.ModelAdmin, admin.TabularInline
 
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Shown, never changed."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 class TokenInline(TokenTable):
@@ -93,8 +106,19 @@ class DeviceAdmin(DeviceModelAdmin):
 
     def _revoke(self, request: HttpRequest, devices: list[Device]) -> None:
         for device in devices:
-            if pairing.revoke(device):
+            if pairing.revoke(device, actor=AuditEntry.Actor.ADMIN, who=request.user.get_username()):
                 self.log_change(request, device, "Revoked.")
                 self.message_user(request, f"{device} is revoked; its connections are being closed.", messages.SUCCESS)
             else:
                 self.message_user(request, f"{device} was revoked already.", messages.WARNING)
+
+
+@admin.register(AuditEntry)
+class AuditAdmin(ReadOnlyAdmin):
+    """Who did what, newest first."""
+
+    list_display = ("at", "action", "actor", "who", "subject", "session_id", "details")
+    list_filter = ("action", "actor")
+    search_fields = ("who", "subject", "session_id")
+    date_hierarchy = "at"
+    show_full_result_count = False

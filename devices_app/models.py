@@ -1,6 +1,8 @@
-"""Devices and their tokens: who may connect, since when, and what ties a token to a phone (D14, D15)."""
+"""Devices and their tokens: who may connect, since when, what ties a token to a phone (D14, D15), and who did what."""
 
 from __future__ import annotations
+
+from typing import Any, NoReturn
 
 from django.db import models
 from django.utils import timezone
@@ -59,3 +61,40 @@ class Token(models.Model):
 
     def __str__(self) -> str:
         return f"token {self.pk} of {self.device}"
+
+
+class AuditEntry(models.Model):
+    """Somebody decided or changed something. Written once: an entry is never changed and never deleted."""
+
+    class Actor(models.TextChoices):
+        """A device; a person in the admin site or at a terminal; the agent, as its next step shows; the bridge by itself."""
+
+        DEVICE = "device"
+        ADMIN = "admin"
+        TERMINAL = "terminal"
+        AGENT = "agent"
+        BRIDGE = "bridge"
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    action = models.CharField(max_length=32)
+    actor = models.CharField(max_length=8, choices=Actor.choices)
+    who = models.CharField(max_length=200, default="", help_text="The device or the person, by name, as it was called then.")
+    device_number = models.BigIntegerField(null=True, help_text="The device's id; it may be forgotten, the entry is not.")
+    session_id = models.CharField(max_length=256, default="")
+    subject = models.CharField(max_length=256, default="", help_text="What it was done to: a tool call, a commit, a device.")
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "audit trail"
+
+    def __str__(self) -> str:
+        return f"{self.action} by {self.who or self.actor}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("an audit entry is never changed")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("an audit entry is never deleted")

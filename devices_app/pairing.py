@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
-from devices_app import signals, tokens
-from devices_app.models import Device, Token
+from devices_app import audit, signals, tokens
+from devices_app.models import AuditEntry, Device, Token
 from devices_app.tokens import Principal
 
 State = Literal["waiting", "paired", "void", "expired", "revoked"]
@@ -114,8 +114,11 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
         setattr(device, name, value)
 
 
-def revoke(device: Device) -> bool:
-    """Refuse every token of the device from now on, and have its sockets closed (``signals.device_revoked``); False when it was revoked before."""
+def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
+    """Refuse every token of the device from now on, and have its sockets closed (``signals.device_revoked``); False when it was revoked before.
+
+    ``actor`` and ``who``: by whom, for the audit trail.
+    """
     now = timezone.now()
     with transaction.atomic():
         if not Device.objects.filter(pk=device.pk, revoked_at=None).update(revoked_at=now):
@@ -123,6 +126,7 @@ def revoke(device: Device) -> bool:
             return False
         Token.objects.filter(device=device, revoked_at=None).update(revoked_at=now)
         device.revoked_at = now
+        audit.record("revoke", actor=actor, who=who, subject=str(device))
         signals.device_revoked.send(sender=Device, device=device)
     return True
 
@@ -174,6 +178,7 @@ def _claim(token: Token, now: datetime) -> bool:
     token.used_at = now
     token.save(update_fields=["used_at"])
     device.tokens.filter(Q(pk__lt=token.pk), revoked_at=None).update(revoked_at=now)
+    audit.record("pairing", device=device, subject=f"token {token.pk}", address=device.last_address, platform=device.platform)
     if device.paired_at is not None:
         return False
     device.paired_at = now

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.contrib import admin
 
+from devices_app.admin import ReadOnlyAdmin
 from hooks_app.models import HookEvent
-from sessions_app.admin import ReadOnlyAdmin
 
 
 @admin.register(HookEvent)

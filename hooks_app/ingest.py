@@ -12,11 +12,12 @@ from django.utils import timezone
 
 from bridge_project import limits, metrics
 from bridge_project.protocol.hooks import HookEvent
-from hooks_app import projection
+from hooks_app import effects, projection
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app import lifecycle, statements
 from sessions_app.models import Session
 from sessions_app.outbox import Outbox, outbox
+from sessions_app.text import printable
 
 TOOL_CHARS = 128
 _WRITE_RECORD = statements.insert_into(StoredEvent, ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"))
@@ -84,13 +85,13 @@ def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *
         _begin(box, session, event, new=new)
     row = box.append(session.feed, projection.agent_event(event, event_id))
     _remember(box, session, event)
-    if session.kind == Session.Kind.OBSERVED and event.event == "SessionEnd" and session.status != Session.Status.CLOSED:
-        lifecycle.close(box, session, projection.end_reason(event))
+    if session.kind == Session.Kind.OBSERVED:
+        effects.apply(box, session, event)
     return row.seq
 
 
 def _tool(event: HookEvent) -> str:
-    return lifecycle.printable(projection.tool_of(event))[:TOOL_CHARS]
+    return printable(projection.tool_of(event))[:TOOL_CHARS]
 
 
 def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
@@ -114,7 +115,7 @@ def _remember(box: Outbox, session: Session, event: HookEvent) -> None:
 
 
 def _agent_type(source: str) -> str:
-    return lifecycle.printable(source)[:TOOL_CHARS] or lifecycle.DEFAULT_AGENT
+    return printable(source)[:TOOL_CHARS] or lifecycle.DEFAULT_AGENT
 
 
 def forget_old() -> int:

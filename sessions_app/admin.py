@@ -1,26 +1,13 @@
-"""The admin site's view of sessions and of the pending queue; both are read only, for the log is what was sent."""
+"""The admin site's view of sessions, approvals and the pending queue; all are read only, for the log is what was sent."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from sessions_app.models import Connection, LogRow, Session
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shown, never changed."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+from devices_app.admin import ReadOnlyAdmin
+from sessions_app.models import Connection, LogRow, Session, ToolCall
 
 
 @admin.register(Session)
@@ -29,6 +16,21 @@ class SessionAdmin(ReadOnlyAdmin):
     list_filter = ("kind", "status", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
     show_full_result_count = False
+
+
+@admin.register(ToolCall)
+class ApprovalAdmin(ReadOnlyAdmin):
+    """What somebody had to decide: who did, when, from which device, and what is still left for a person at the machine."""
+
+    list_display = ("created_at", "decision", "tool", "description", "risk_level", "session", "decided_by", "device", "decided_at", "forwarded")
+    list_filter = ("decision", "forwarded", "decided_by", "risk_level", "source")
+    search_fields = ("tool_call_id", "tool", "description", "session__session_id")
+    list_select_related = ("session", "device")
+    exclude = ("frame", "same")
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ToolCall]:
+        return super().get_queryset(request).exclude(decision=None)
 
 
 @admin.register(LogRow)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,6 +23,7 @@ from sessions_app import handlers, incoming, presence
 from sessions_app.connection import Conversation
 from sessions_app.delivery import Delivery
 from sessions_app.hub import hub
+from sessions_app.lanes import Lanes
 from sessions_app.receipts import Receipts
 from sessions_app.rows import Row
 
@@ -52,6 +54,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self.receipts: Receipts | None = None
         self.over = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.lanes = Lanes(self.spawn, partial(incoming.handle, self))
 
     async def connect(self) -> None:
         handlers.load()
@@ -90,16 +93,16 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         await self.send_payload(payload, id=message.id)
 
     async def send_frame(self, message: Encoded) -> None:
-        await self._send_text(message.text)
+        await self.send_text(message.text)
 
-    async def _send_text(self, text: str) -> None:
+    async def send_text(self, text: str) -> None:
         if not self.over:
             await self.send(text_data=text)
 
     async def send_in_turn(self, text: str) -> None:
         """Send at the pace of the socket: what waits in memory stays bounded (D30)."""
         await self.socket.drain()
-        await self._send_text(text)
+        await self.send_text(text)
 
     def send_at_once(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as fit into what may wait in memory; how many those are."""

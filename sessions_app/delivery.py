@@ -14,7 +14,7 @@ from bridge_project import limits, metrics
 from bridge_project.database import readers
 from bridge_project.protocol.catalogue import Encoded, encode
 from devices_app.models import Device
-from sessions_app import cursors, log, notices
+from sessions_app import approvals, cursors, log, notices
 from sessions_app.hub import Hub
 from sessions_app.models import Feed
 from sessions_app.receipts import Receipts
@@ -70,6 +70,7 @@ class Delivery:
         self._wake = asyncio.Event()
         self._idle = False
         self._joins: list[int] = []
+        self._asked: set[str] = set()  # the approvals that this connection was asked for, whether by greeting or by their row
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
         self.live = 0
@@ -101,6 +102,7 @@ class Delivery:
         if not self.feeds:
             backlog = await readers.run(backlog_of, self._device, None, self.sent)
             await self._send_backlog(backlog)
+            await self._greet()
             self.live = backlog.upto
             self.feeds.add(Feed.ALL)
         self.wake()
@@ -114,6 +116,13 @@ class Delivery:
             while self._joins:
                 await self._join(self._joins[0])
             await self._send_live()
+
+    async def _greet(self) -> None:
+        """Everything that still waits for a decision, whatever the device has seen before (D28)."""
+        for message_id, frame in await readers.run(approvals.pending_frames):
+            if message_id not in self._asked:
+                self._asked.add(message_id)
+                await self._outlet.send_in_turn(frame)
 
     async def _join(self, feed_id: int) -> None:
         """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
@@ -146,7 +155,7 @@ class Delivery:
         rows = None if self._joins else self._hub.after(self.live)
         if rows is None:
             return False
-        wanted = [row for row in rows if row.feed_id in self.feeds]
+        wanted = [row for row in rows if row.feed_id in self.feeds and row.id not in self._asked]
         count = self._outlet.send_at_once(wanted) if wanted else 0
         for row in wanted[:count]:
             self._has_sent(row)
@@ -186,9 +195,14 @@ class Delivery:
             self.live = row.seq
 
     async def _send_row(self, row: Row) -> None:
+        if row.id in self._asked:
+            self.sent[row.feed_id] = row.seq  # it was there to greet the device
+            return
         await self._outlet.send_in_turn(row.frame)
         self._has_sent(row)
 
     def _has_sent(self, row: Row) -> None:
         self.sent[row.feed_id] = row.seq
+        if row.type == "approval_required":
+            self._asked.add(row.id)
         metrics.deliveries[row.type] += 1

@@ -16,7 +16,7 @@ from bridge_project import limits
 from bridge_project.conf import conf, write_private_file
 from bridge_project.database import background, readers, writers
 from devices_app import pairing
-from sessions_app import lifecycle, log, presence
+from sessions_app import approvals, lifecycle, log, presence, requests
 from sessions_app.hub import Listener, hub
 from sessions_app.models import Connection, Feed, Join, Process, Session
 
@@ -113,7 +113,7 @@ def _register_again(listeners: tuple[Listener, ...]) -> None:
                 Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
 
 
-chores: list[Callable[[], object]] = [log.prune, lifecycle.close_idle, lifecycle.forget_closed, pairing.forget_void]
+chores: list[Callable[[], object]] = [log.prune, approvals.forget_old, requests.forget_old, lifecycle.close_idle, lifecycle.forget_closed, pairing.forget_void]
 """What is done once a minute; rooms above add theirs."""
 
 

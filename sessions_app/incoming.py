@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,6 +14,8 @@ from bridge_project.dispatch import Refused, error_payload, handler_of
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
+from sessions_app import requests
+from sessions_app.lanes import Lanes
 
 if TYPE_CHECKING:
     from sessions_app.consumers import BridgeConsumer
@@ -24,24 +27,40 @@ LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and
 
 
 async def take(socket: BridgeConsumer, data: str | bytes) -> None:
-    """Act on a message, or answer why not."""
-    message_id, type_, session_id = None, None, None
+    """Act on a message, or answer why not; a slow one goes on beside the conversation."""
     try:
         message = await _parse(socket, data)
-        message_id, type_, session_id = message.id, message.type, _session_id(message)
-        await _act_on(socket, message)
     except ProtocolInvalid as invalid:
-        await _answer_invalid(socket, invalid)
+        return await _answer_invalid(socket, invalid)
+    if not await _guarded(socket, message, _admit):
+        return None
+    if lane := Lanes.of(message):
+        return await socket.lanes.put(lane, message, len(data))
+    return await handle(socket, message)
+
+
+async def handle(socket: BridgeConsumer, message: ClientMessage) -> None:
+    """Have an admitted message answered by its handler."""
+    await _guarded(socket, message, _act_on)
+
+
+async def _guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> bool:
+    """Whether ``work`` came to its end; the client has been told what kept it from it."""
+    session_id = _session_id(message)
+    try:
+        await work(socket, message)
+        return True
     except Refused as refused:
-        await socket.refuse(refused, message_id)
+        await socket.refuse(refused, message.id)
     except BridgeError as error:
-        await socket.send_payload(error_payload(error, session_id), id=message_id)
+        await socket.send_payload(error_payload(error, session_id), id=message.id)
     except DatabaseError as error:
-        log.error("database_unavailable", type=type_, error=error.__class__.__name__)
-        await socket.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message_id)
+        log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
+        await socket.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message.id)
     except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
-        log.exception("handler_failed", type=type_, id=message_id, device=socket.device_id, session=session_id)
-        await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message_id)
+        log.exception("handler_failed", type=message.type, id=message.id, device=socket.device_id, session=session_id)
+        await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message.id)
+    return False
 
 
 async def _parse(socket: BridgeConsumer, data: str | bytes) -> ClientMessage:
@@ -55,13 +74,16 @@ async def _parse(socket: BridgeConsumer, data: str | bytes) -> ClientMessage:
     return parse_client(data, strict_ids=conf.bridge_strict_protocol)
 
 
-async def _act_on(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def _admit(socket: BridgeConsumer, message: ClientMessage) -> None:
     socket.talk.admit(message.type)
     _meter(socket, message.type)
     if message.type not in UNMETERED:
         await socket.socket.drain()  # who does not read the answers is not asked for more of them (D30)
+
+
+async def _act_on(socket: BridgeConsumer, message: ClientMessage) -> None:
     with structlog.contextvars.bound_contextvars(device=socket.device_id, session=_session_id(message), message=message.id):
-        await handler_of(message)(socket, message)
+        await requests.answer(socket, message, handler_of(message))
 
 
 def _meter(socket: BridgeConsumer, type_: str | None) -> None:

@@ -14,8 +14,10 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client import SessionEnd
 from bridge_project.protocol.server import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
-from sessions_app.models import Feed, Session
+from sessions_app import approvals
+from sessions_app.models import Feed, Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
+from sessions_app.text import printable
 
 DEFAULT_AGENT = "primary-agent"
 
@@ -44,8 +46,9 @@ def reopen(session: Session) -> None:
     session.status, session.closed_at = Session.Status.ACTIVE, None
 
 
-def close(box: Outbox, session: Session, reason: SessionEndReason) -> None:
-    """Close a session and say so to all devices; the caller saves it."""
+def close(box: Outbox, session: Session, reason: SessionEndReason, *, by: str = ToolCall.DecidedBy.BRIDGE) -> None:
+    """Close a session, reject what waits for a decision (``by`` whom that was), and say so to all devices; the caller saves it."""
+    approvals.close(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     box.append_to_all(encode(SessionEnd(session_id=session.session_id, reason=reason)))
 
@@ -59,11 +62,6 @@ def entitle(session: Session, prompt: Any) -> None:
         session.title = printable(os.path.basename(session.working_directory.rstrip("/\\")))[: limits.TITLE_MAX_CHARS]
 
 
-def printable(text: str) -> str:
-    """The text as a database can hold it and a list can show it: without NULs and other control characters."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
-
-
 def close_idle() -> int:
     """Close observed sessions without an event for 24 hours; returns how many."""
     now = timezone.now()
@@ -73,7 +71,7 @@ def close_idle() -> int:
         with outbox() as box:
             for session in idle.exclude(status=Session.Status.CLOSED).select_related("feed"):
                 close(box, session, "timeout")
-                session.save(update_fields=["status", "closed_at"])
+                session.save(update_fields=["status", "closed_at", "pending_approvals"])
                 closed += 1
     return closed
 

@@ -1,4 +1,4 @@
-"""Sessions, the log that every device reads, and who is connected (D26 to D36, D46)."""
+"""Sessions, the log that every device reads, tool calls and their approvals, and who is connected (D26 to D38, D46)."""
 
 from __future__ import annotations
 
@@ -89,12 +89,71 @@ class Session(models.Model):
     closed_at = models.DateTimeField(null=True)
     hook_count = models.BigIntegerField(default=0)
     recent_events = models.JSONField(default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}.")
+    pending_approvals = models.IntegerField(default=0, help_text="Tool calls that wait for a decision; kept here so that an event need not count them.")
 
     class Meta:
         ordering = ["-last_activity_at"]
 
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
+
+
+class ToolCall(models.Model):
+    """A tool call of an agent, and the decision about it where somebody must decide: the approval record (SPEC Tool call / approval record; D37, D38).
+
+    What an agent sent is kept as JSON text: a database's own JSON type takes neither every number nor NUL.
+    """
+
+    class Decision(models.TextChoices):
+        PENDING = "pending"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+        MODIFIED = "modified"
+
+    class DecidedBy(models.TextChoices):
+        """A device's person; the person at the machine, as the agent's next step shows; the bridge, when the session ended."""
+
+        DEVICE = "device"
+        AGENT = "agent"
+        BRIDGE = "bridge"
+
+    class Source(models.TextChoices):
+        HOOKS = "hooks"
+        AGENT_SDK = "agent_sdk"
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE)
+    tool_call_id = models.CharField(max_length=256)
+    tool = models.CharField(max_length=128)
+    description = models.TextField()
+    params = models.TextField()
+    same = models.CharField(max_length=64, help_text="SHA-256 of tool and params: equal calls have the same.")
+    reasoning = models.TextField(null=True)
+    risk_level = models.CharField(max_length=8)
+    source = models.CharField(max_length=9, choices=Source.choices)
+    decision = models.CharField(max_length=8, choices=Decision.choices, null=True, help_text="Empty: nobody was asked.")
+    modifications = models.TextField(null=True)
+    result = models.TextField(null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_at = models.DateTimeField(null=True)
+    decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
+    device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True, help_text="From which it was decided.")
+    reason = models.CharField(max_length=32, default="", help_text="Why the bridge decided: session_closed, interrupted.")
+    forwarded = models.BooleanField(default=False, help_text="An agent session took the decision; otherwise it waits for a person at the machine.")
+    finished_at = models.DateTimeField(null=True, help_text="The tool has run, or never will; until then the call is open.")
+    frame = models.TextField(default="", help_text="The approval_required as it was sent: every connecting device gets it while it is pending (D28).")
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name = "approval"
+        constraints = [models.UniqueConstraint(fields=["session", "tool_call_id"], name="tool_call_once_a_session")]
+        indexes = [
+            models.Index(fields=["session", "same"], name="open_tool_calls", condition=models.Q(finished_at=None)),
+            models.Index(fields=["decision"], name="pending_approvals", condition=models.Q(decision="pending")),
+            models.Index(fields=["created_at"], name="tool_calls_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.tool_call_id} ({self.decision or 'not asked'})"
 
 
 class Cursor(models.Model):
@@ -140,3 +199,19 @@ class Join(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["connection", "session"], name="joined_once")]
+
+
+class ClientRequest(models.Model):
+    """A client message that must not be done twice, and what answered it (D31)."""
+
+    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    digest = models.CharField(max_length=64, help_text="SHA-256 of its type, id and payload, and of the connection where its id holds only there.")
+    process_id = models.UUIDField(help_text="The process that does it.")
+    answer = models.TextField(null=True, help_text="The frame that answered it, empty where nothing does; null while it is being done.")
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["device", "digest"], name="client_request_once")]
+
+    def __str__(self) -> str:
+        return f"request {self.pk} of device {self.device_id}"

@@ -8,7 +8,9 @@ from typing import Any
 from bridge_project.protocol.server import Notification
 from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
-from sessions_app.models import Session
+from sessions_app.models import Session, ToolCall
+
+BODY_CHARS = 500
 
 
 def _notification(type_: NotificationType, title: str, body: str, *, priority: Priority = "normal", session_id: str | None = None, **data: Any) -> Notification:
@@ -31,3 +33,44 @@ def paired(device: Device, address: str) -> Notification:
 def session_of(feed_id: int) -> str | None:
     """The id of the session whose feed this is; None for the feed for all."""
     return Session.objects.filter(feed_id=feed_id).values_list("session_id", flat=True).first()
+
+
+# -- approvals -----------------------------------------------------------------------------------------------------------
+
+
+def approval_required(session: Session, call: ToolCall) -> Notification:
+    """Somebody must decide about a tool call."""
+    title = f"{call.tool} needs approval"
+    data = {"tool_call_id": call.tool_call_id, "risk_level": call.risk_level, "screen": "approval"}
+    return _notification("approval_required", title, shorten(call.description), priority="high", session_id=session.session_id, **data)
+
+
+def approval_decided(session: Session, call: ToolCall) -> Notification:
+    """A decision stands, wherever it was taken."""
+    where = {"agent": "at the machine", "bridge": "because the session ended"}.get(call.decided_by) or (f"on {call.device.name}" if call.device else "")
+    body = f"{call.tool} was {call.decision} {where}".strip() + "."
+    data: dict[str, Any] = {"tool_call_id": call.tool_call_id, "decision": call.decision, "decided_by": call.decided_by}
+    data |= {"device": call.device.name} if call.device else {}
+    data |= {"reason": call.reason} if call.reason else {}
+    return _notification("approval_decided", f"{call.tool}: {call.decision}", body, session_id=session.session_id, **data)
+
+
+def ran_anyway(session: Session, call: ToolCall) -> Notification:
+    """A call that was rejected ran all the same: hooks cannot stop an agent."""
+    body = f"{call.tool} ran although it had been rejected: {shorten(call.description)}"
+    data = {"tool_call_id": call.tool_call_id, "code": "REJECTED_CALL_RAN"}
+    return _notification("error", "A rejected tool call ran", body, priority="high", session_id=session.session_id, **data)
+
+
+# -- what agents report ----------------------------------------------------------------------------------------------------
+
+
+def reported(session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any) -> Notification:
+    """What a hook event makes a person want to know."""
+    return _notification(type_, title, shorten(body), priority=priority, session_id=session_id, **data)
+
+
+def shorten(text: str) -> str:
+    """A text as it fits into a notification."""
+    text = " ".join(text.split())
+    return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

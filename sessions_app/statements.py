@@ -32,10 +32,22 @@ _SESSION_READ = (
     "closed_at",
     "hook_count",
     "recent_events",
+    "pending_approvals",
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
 ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
-_SESSION_WRITTEN = ("agent_type", "title", "titled", "working_directory", "status", "closed_at", "last_activity_at", "hook_count", "recent_events")
+_SESSION_WRITTEN = (
+    "agent_type",
+    "title",
+    "titled",
+    "working_directory",
+    "status",
+    "closed_at",
+    "last_activity_at",
+    "hook_count",
+    "recent_events",
+    "pending_approvals",
+)
 
 
 def _marks(count: int) -> str:
@@ -82,8 +94,8 @@ def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Sessio
     cursor.execute(f"{_READ_SESSIONS}{_marks(len(session_ids))})", list(session_ids))
     for values in cursor.fetchall():
         own, feed = list(values[: len(_SESSION_READ)]), values[len(_SESSION_READ) :]
-        own[-1] = json.loads(own[-1]) if isinstance(own[-1], str) else own[-1]
-        own[-3] = own[-3].replace(tzinfo=UTC) if own[-3] is not None else None
+        own[-2] = json.loads(own[-2]) if isinstance(own[-2], str) else own[-2]
+        own[-4] = own[-4].replace(tzinfo=UTC) if own[-4] is not None else None
         session = Session.from_db(cursor.db.alias, _SESSION_READ, own)
         session.feed = Feed.from_db(cursor.db.alias, _FEED_READ, feed)
         found[session.session_id] = session
@@ -104,7 +116,7 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
     for s in sessions:
         closed, recent = moment(s.closed_at), cursor.db.ops.adapt_json_value(s.recent_events, None)
         active = moment(s.last_activity_at)
-        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, active, s.hook_count, recent, s.pk))
+        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, active, s.hook_count, recent, s.pending_approvals, s.pk))
     write(cursor, _WRITE_SESSION, values)
 
 

@@ -38,7 +38,8 @@ class Row:
     ``client`` and ``server`` are the payload's models for each direction, None where that side never sends it. ``phase`` is the
     earliest in which a client may send it (without meaning where ``client`` is None), ``needs_joined`` whether its session must
     have been joined, ``reply`` what answers it, ``feed`` the log's feed that a row of it belongs to (D26), ``idempotent`` whether
-    a repetition is answered again and not done again (D31; of ``session_start`` only with ``session_id`` null).
+    a repetition is answered again and not done again (D31; of ``session_start`` only with ``session_id`` null), ``lane`` with which
+    others of the same session a slow one is kept in order, beside everything else; None: it is handled at once.
     """
 
     type: str
@@ -50,6 +51,7 @@ class Row:
     reply: tuple[str, ...] = ()
     feed: Feed | None = None
     idempotent: bool = False
+    lane: Literal["git", "files"] | None = None
 
 
 _OPEN, _AUTHENTICATED = Phase.OPEN, Phase.AUTHENTICATED
@@ -87,14 +89,16 @@ _ROWS = (
     Row("tool_error", "The tool failed.", server=s.ToolError, feed="session"),
     Row("agent_event", "A hook event of the agent.", server=s.AgentEvent, feed="session"),
     # -- git and files
-    Row("git_status_request", "Asks for the state of the repository.", client=c.GitStatusRequest, needs_joined=True, reply=("git_status_response",)),
+    Row(
+        "git_status_request", "Asks for the state of the repository.", client=c.GitStatusRequest, needs_joined=True, reply=("git_status_response",), lane="git"
+    ),
     Row("git_status_response", "The state of the repository.", server=s.GitStatusResponse),
-    Row("git_commit", "Commits files.", client=c.GitCommit, needs_joined=True, reply=("git_status_response",), idempotent=True),
-    Row("git_diff", "Asks for changes line by line.", client=c.GitDiff, needs_joined=True, reply=("git_diff_response",)),
+    Row("git_commit", "Commits files.", client=c.GitCommit, needs_joined=True, reply=("git_status_response",), idempotent=True, lane="git"),
+    Row("git_diff", "Asks for changes line by line.", client=c.GitDiff, needs_joined=True, reply=("git_diff_response",), lane="git"),
     Row("git_diff_response", "The changes line by line.", server=s.GitDiffResponse),
-    Row("file_list", "Asks for a directory.", client=c.FileList, needs_joined=True, reply=("file_list_response",)),
+    Row("file_list", "Asks for a directory.", client=c.FileList, needs_joined=True, reply=("file_list_response",), lane="files"),
     Row("file_list_response", "A directory.", server=s.FileListResponse),
-    Row("file_read", "Asks for lines of a file.", client=c.FileRead, needs_joined=True, reply=("file_read_response",)),
+    Row("file_read", "Asks for lines of a file.", client=c.FileRead, needs_joined=True, reply=("file_read_response",), lane="files"),
     Row("file_read_response", "Lines of a file.", server=s.FileReadResponse),
     # -- notifications and errors
     Row("notification", "Something a person should know.", server=s.Notification, reply=("notification_ack",), feed="all"),

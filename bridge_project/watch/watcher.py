@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge_project import limits
 from bridge_project.watch.client import Client, Lost, Message, Refused, Target, is_row
+from bridge_project.watch.console import Console
 from bridge_project.watch.render import Renderer, plain
 
 REMEMBERED = 20_000  # ids of shown messages, so that one sent again after a reconnect is not shown again
@@ -24,7 +25,7 @@ class Watcher:
     """``target`` is asked before each attempt, in a thread; it raises Lost while there is nothing to connect to yet, and Refused for good.
 
     ``show`` prints what arrives, ``note`` what the watcher says itself. ``sessions``: only these, or all when empty.
-    ``ask`` is asked whether a warning is accepted; without it none is.
+    ``ask`` is asked whether a warning is accepted; without it none is. ``console`` is given the connection, and all that arrives.
     """
 
     def __init__(
@@ -37,12 +38,15 @@ class Watcher:
         raw: bool = False,
         sessions: Collection[str] = (),
         ask: Asker | None = None,
+        console: Console | None = None,
     ) -> None:
         self.target, self.show, self.note, self.renderer = target, show, note, renderer
         self.raw, self.sessions, self.ask = raw, frozenset(sessions), ask
         self._shown: OrderedDict[str, None] = OrderedDict()
         self._introduced: set[str] = set()
         self._was_ready = False
+        self.console = console or Console(note)
+        self.ready = asyncio.Event()
 
     async def run(self) -> None:
         """Until cancelled. Raises Refused."""
@@ -66,7 +70,11 @@ class Watcher:
         async with Client.open(target) as client:
             ready = asyncio.Event()
             joins: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
-            await _first_failure(self._greet(client, target, ready, joins), self._consume(client, joins), self._join(client, ready, joins))
+            try:
+                await _first_failure(self._greet(client, target, ready, joins), self._consume(client, joins), self._join(client, ready, joins))
+            finally:
+                self.console.client = None
+                self.ready.clear()
 
     async def _greet(self, client: Client, target: Target, ready: asyncio.Event, joins: asyncio.Queue[tuple[str, bool]]) -> None:
         acknowledged = await client.auth(target)
@@ -80,7 +88,9 @@ class Watcher:
             for code in health["warnings"]:
                 await self._accept(client, code, health["warning_details"].get(code))
         self._was_ready = True
+        self.console.client = client
         ready.set()
+        self.ready.set()
         count = len(self.sessions) or len(listed)
         self._say(f"connected to {target.url}; {count or 'no'} session{'' if count == 1 else 's'} to follow{'' if count else ' yet'}", "green")
 
@@ -102,6 +112,7 @@ class Watcher:
             if session_id in joined:
                 continue
             answer = await client.join(session_id, known=known)
+            self.console.learn(answer)
             if answer["type"] == "session_ready":
                 joined.add(session_id)
                 if session_id not in self._introduced:
@@ -127,6 +138,7 @@ class Watcher:
 
     def _take(self, message: Message) -> list[str]:
         """Show a message unless it was shown before; the ids to acknowledge."""
+        self.console.learn(message)
         inner = message["payload"].get("messages", []) if message["type"] == "replay_buffer" else []
         if not is_row(message):
             self._print(message)
@@ -144,6 +156,7 @@ class Watcher:
 
     def _answer(self, type_: str, payload: Message) -> None:
         message = {"type": type_, "payload": payload}
+        self.console.learn(message)
         if self.raw:
             self.show(json.dumps(message))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = ("handshake", "session", "notifications")
+MODULES = ("handshake", "session", "approvals", "notifications")
 
 
 def load() -> None:

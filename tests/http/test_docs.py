@@ -22,7 +22,7 @@ from bridge_project.protocol.parse import parse_hook_event
 from bridge_project.protocol.types import HOOK_EVENTS
 from tests.http.conftest import Api
 
-PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", *(f"/docs/errors/{code}" for code in ERRORS)]
+PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/messages", *(f"/docs/errors/{code}" for code in ERRORS)]
 
 # Codes of the table that no HTTP endpoint answers with, and why.
 NOT_OVER_HTTP = {
@@ -63,7 +63,7 @@ def test_the_schema_is_made_without_warnings(capsys: pytest.CaptureFixture[str])
 def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
     patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     served = {"/" + re.sub(r"<\w+:(\w+)>", r"{\1}", one) for one in patterns if one.startswith(("api/v1/", "hooks/", "metrics"))}
-    assert len(served) == 15
+    assert len(served) == 16
     assert served == document["paths"].keys()
 
 
@@ -145,12 +145,12 @@ def test_a_page_opens_without_a_token_and_without_scripts(stranger: Api, address
     policy = response.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "<script" not in html and " style=" not in html
-    assert re.findall(r'(?:src|href)="(?!/|data:,)[^"]*"', html) == [], "nothing comes from elsewhere"
+    assert re.findall(r'(?:src|href)="(?!/|data:,|#)[^"]*"', html) == [], "nothing comes from elsewhere"
     [style] = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in policy
 
 
-@pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/errors/SESSION_CLOSED"])
+@pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/messages", "/docs/errors/SESSION_CLOSED"])
 def test_the_links_of_a_page_lead_somewhere(stranger: Api, address: str) -> None:
     links = set(re.findall(r'href="(/[^"]*)"', stranger.get(address).content.decode()))
     assert {"/", "/docs", "/docs/errors", "/docs/settings"} <= links

@@ -1,4 +1,4 @@
-"""Write docs/settings.md and docs/errors.md from the tables in the code."""
+"""Write the generated pages of docs/ from the tables in the code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.core.management.base import BaseCommand
 from bridge_project import reference
 from bridge_project.conf import PROJECT_DIR
 
-PAGES = {"settings.md": reference.settings_markdown, "errors.md": reference.errors_markdown}
+PAGES = {"settings.md": reference.settings_markdown, "errors.md": reference.errors_markdown, "messages.md": reference.messages_markdown}
 
 
 class Command(BaseCommand):
-    help = "Write docs/settings.md and docs/errors.md from the tables in the code."
+    help = "Write " + ", ".join(f"docs/{name}" for name in PAGES) + " from the tables in the code."
     requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -8,20 +8,25 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.conf import conf
-from bridge_project.watch import identity
+from bridge_project.watch import identity, screen
 from bridge_project.watch.client import Refused, Target
+from bridge_project.watch.console import Console
 from bridge_project.watch.render import Renderer
 from bridge_project.watch.watcher import Asker, Watcher
+
+Input = Callable[[Console, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, None]]
 
 
 class Command(BaseCommand):
     help = (
-        "A device in the terminal: pairs itself with the bridge of this machine, joins every session and prints a line for each message. "
+        "A device in the terminal: pairs itself with the bridge of this machine, joins every session and prints a line for each message. With prompt-toolkit "
+        "installed there is a prompt for commands: decide approvals, look at diffs, commit, read files. "
         "Ctrl-C ends it; what happens meanwhile is shown the next time."
     )
     requires_system_checks: list[str] = []
@@ -32,6 +37,8 @@ class Command(BaseCommand):
         parser.add_argument("--url", help="a bridge elsewhere: its wss:// address, or a whole pairing link")
         parser.add_argument("--token", help="a device token for --url")
         parser.add_argument("--pin", default="", help="hex SHA-256 of the public key of --url; without it the certificate must be trusted by this system")
+        parser.add_argument("--plain", action="store_true", help="only follow, also in a terminal: no prompt for commands")
+        parser.add_argument("--commands", action="store_true", help="carry out commands from standard input, one a line (`help` lists them), and end with it")
         parser.add_argument("--yes", action="store_true", help="accept warnings, such as that a connection is public, without asking")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -43,7 +50,7 @@ class Command(BaseCommand):
                 else:
                     path = stack.enter_context(identity.place(conf))
                     watcher = self._watcher(lambda: identity.target(conf, path), options)
-                asyncio.run(_until_stopped(watcher))
+                asyncio.run(_until_stopped(watcher, _input(options)))
             except Refused as refused:
                 raise CommandError(str(refused)) from None
             except BrokenPipeError:  # whoever read the output has enough
@@ -98,10 +105,23 @@ def _asker(*, yes: bool) -> Asker | None:
     return ask if sys.stdin.isatty() else None
 
 
-async def _until_stopped(watcher: Watcher) -> None:
-    """Run until SIGINT or SIGTERM, then close the connection in order."""
+def _input(options: dict[str, Any]) -> Input | None:
+    """Where commands come from: a pipe that was asked for, a prompt where there can be one, or nowhere."""
+    if options["commands"]:
+        return screen.pipe
+    return screen.prompt if not options["plain"] and not options["raw"] and screen.available() else None
+
+
+async def _until_stopped(watcher: Watcher, commands: Input | None) -> None:
+    """Run until SIGINT or SIGTERM, or until there are no more commands; then close the connection in order."""
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    if commands is not None:
+        reading = asyncio.create_task(commands(watcher.console, watcher.ready.wait))
+        reading.add_done_callback(lambda _: running.cancel())
+        running.add_done_callback(lambda _: reading.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await running
+    if commands is not None and reading.done() and not reading.cancelled():
+        reading.result()

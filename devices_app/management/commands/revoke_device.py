@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 from typing import Any
 
 from devices_app import pairing
@@ -19,5 +20,5 @@ class Command(DeviceCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         device = find_device(options["device"])
-        done = pairing.revoke(device)
+        done = pairing.revoke(device, who=getpass.getuser())
         self.stdout.write(f"{device} is revoked." if done else f"{device} was revoked already, at {device.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")

@@ -1,0 +1,53 @@
+"""A tool call as an agent reports it, whatever agent that is. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bridge_project.protocol.types import RiskLevel
+
+ID_MAX_CHARS = 256
+DESCRIPTION_CHARS = 2000
+# What a person wants to know first of a call, by the names that agents give their parameters.
+_TELLING = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "prompt", "description")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``id`` is None when the agent gave none that can be kept; ``description`` is never empty."""
+
+    id: str | None
+    tool: str
+    params: Mapping[str, Any]
+    description: str
+    risk_level: RiskLevel = "medium"
+    reasoning: str | None = None
+
+    @property
+    def same(self) -> str:
+        """Equal for equal calls, whatever the order of their parameters."""
+        return hashlib.sha256(json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def usable_id(value: object) -> str | None:
+    """An agent's own id of a call, if it can be kept and sent back."""
+    return value if isinstance(value, str) and 0 < len(value) <= ID_MAX_CHARS and value.isprintable() and value.strip() else None
+
+
+def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
+    """What the call does, in the agent's words if it gave any, else by its most telling parameter; never empty (D37)."""
+    if isinstance(given, str) and given.strip():
+        return _cut(given.strip())
+    name = tool.strip() or "A tool"
+    telling = next((value for key in _TELLING if isinstance(value := params.get(key), str) and value.strip()), None)
+    if telling is None:
+        telling = json.dumps(params, ensure_ascii=False) if params else ""
+    return _cut(f"{name}: {telling}" if telling else name)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= DESCRIPTION_CHARS else text[: DESCRIPTION_CHARS - 1] + "…"

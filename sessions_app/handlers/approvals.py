@@ -1,0 +1,18 @@
+"""approval_response: the first decision stands (D38)."""
+
+from __future__ import annotations
+
+from bridge_project.database import writers
+from bridge_project.dispatch import handles
+from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
+from bridge_project.protocol.parse import ClientMessage
+from sessions_app import approvals
+from sessions_app.consumers import BridgeConsumer
+
+
+@handles(c.ApprovalResponse)
+async def approval_response(socket: BridgeConsumer, message: ClientMessage) -> s.ApprovalRecorded:
+    payload: c.ApprovalResponse = message.payload
+    assert socket.device is not None
+    return await writers.run(approvals.decide, socket.device, payload.session_id, payload.tool_call_id, payload.decision, payload.modifications)

@@ -1,0 +1,136 @@
+"""The client in docs/clients.md, run as a reader would: pairs, receives each event once and in order across a kill of the bridge, decides an approval."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.phone import PATIENCE
+from tests.conformance.samples import hook, new_id, new_session, prompt
+
+LINES = 75
+
+
+class Client:
+    """The documented client as a process, with a code that was just minted."""
+
+    def __init__(self, program: Path, address: str) -> None:
+        self.process = subprocess.Popen([sys.executable, str(program), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.got: list[dict[str, Any]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+        self.lines.put(None)
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The next message that is wanted; all before it are kept in ``got``."""
+        while (message := self.lines.get(timeout=PATIENCE * 3)) is not None:
+            self.got.append(message)
+            if wanted(message):
+                return message
+        raise AssertionError(f"the client ended; it had received {[message['type'] for message in self.got]}")
+
+    def have(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """Wait for it, unless it has come already."""
+        if not any(map(wanted, self.got)):
+            self.until(wanted)
+
+    def say(self, **message: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    text = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len([line for line in code.splitlines() if line.strip()]) <= LINES
+    path = tmp_path_factory.mktemp("client") / "client.py"
+    path.write_text(code, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
+    bridge = make_bridge("documented")
+    yield bridge
+    bridge.stop()
+
+
+def address(bridge: Bridge) -> str:
+    return bridge.manage("mint_pairing_qr", "--format", "url").stdout.strip()
+
+
+def number(session_id: str, wanted: object) -> Callable[[dict[str, Any]], bool]:
+    return lambda m: m["type"] == "agent_event" and m["payload"]["session_id"] == session_id and m["payload"]["payload"].get("number") == wanted
+
+
+def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Path) -> None:
+    """D22, D27, D28: sessions that were there and one that starts later; kill -9, and the client comes back by itself."""
+    old, fresh = new_session(), new_session()
+    mortal.accept(prompt(old, "before"))
+    client = Client(program, address(mortal))
+    try:
+        client.until(lambda m: m["type"] == "session_ready")
+        mortal.accept(hook("SessionStart", fresh), prompt(old, 1), prompt(old, 2))
+        client.until(lambda m: m["type"] == "session_ready" and m["payload"]["session_id"] == fresh)
+        mortal.accept(prompt(fresh, 3))
+        client.until(number(fresh, 3))
+        client.have(number(old, 2))
+        mortal.kill()
+        mortal.start()
+        mortal.accept(prompt(old, 4), prompt(fresh, 5))
+        client.until(number(fresh, 5))
+        client.have(number(old, 4))
+        events = [m["payload"] for m in client.got if m["type"] == "agent_event"]
+        assert [e["payload"]["number"] for e in events if e["session_id"] == old] == [1, 2, 4]
+        assert [e["payload"]["number"] for e in events if e["session_id"] == fresh and "number" in e["payload"]] == [3, 5]
+        ids = [m["id"] for m in client.got]
+        assert len(ids) == len(set(ids))
+    finally:
+        client.end()
+
+
+def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
+    """D28, D38: what waits greets it; what is written to its standard input is sent."""
+    session_id = new_session()
+    payload = {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low", "requires_approval": True, "tool_use_id": new_id()}
+    mortal.accept(hook("PreToolUse", session_id, payload=payload))
+    client = Client(program, address(mortal))
+    try:
+        asked = client.until(lambda m: m["type"] == "approval_required")["payload"]
+        client.say(type="approval_response", session_id=session_id, tool_call_id=asked["tool_call_id"], decision="approved", modifications=None)
+        recorded = client.until(lambda m: m["type"] == "approval_recorded")["payload"]
+        assert (recorded["tool_call_id"], recorded["decision"]) == (payload["tool_use_id"], "approved")
+    finally:
+        client.end()
+
+
+def test_it_gives_up_where_it_should(mortal: Bridge, program: Path) -> None:
+    """AUTH_FAILED is not tried again, and a server with another key is sent no token."""
+    wrong = re.sub(r"token=[^&]*", "token=bridge_device_wrong", address(mortal))
+    client = Client(program, wrong)
+    assert client.process.wait(PATIENCE) == 1
+    other = re.sub(r"pin=[0-9a-f]{64}", "pin=" + "0" * 64, address(mortal))
+    client = Client(program, other)
+    assert client.process.wait(PATIENCE) == 1
+    assert client.got == []

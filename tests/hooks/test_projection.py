@@ -1,0 +1,167 @@
+"""What devices get of a hook event, as the pure projection says it (SPEC Hook events consumed; D13, D37)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge_project.protocol.hooks import HookEvent
+from hooks_app import projection
+from sessions_app.calls import Call, describe, usable_id
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+def event(name: str, **payload: Any) -> HookEvent:
+    return HookEvent(event=name, timestamp="2026-01-31T12:00:00Z", session_id="s", payload=payload)
+
+
+def used(**more: Any) -> HookEvent:
+    return event("PreToolUse", **{"tool": "Bash", "params": {"command": "ls"}, "risk_level": "high", "requires_approval": True} | more)
+
+
+def ran(result: Any, *, success: bool = True, **more: Any) -> HookEvent:
+    return event("PostToolUse", tool="Bash", params={"command": "ls"}, result=result, success=success, **more)
+
+
+# -- tool calls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ({"tool_call_id": "a", "tool_use_id": "b"}, "a"),
+        ({"tool_use_id": "b"}, "b"),
+        ({"tool_call_id": "", "tool_use_id": "b"}, "b"),
+        ({"tool_call_id": 7}, None),
+        ({"tool_call_id": "x" * 257}, None),
+        ({"tool_call_id": "a\x00b"}, None),
+        ({"tool_call_id": "a\nb"}, None),
+        ({}, None),
+    ],
+)
+def test_the_id_of_a_call(payload: dict[str, Any], expected: str | None) -> None:
+    """D37: ``tool_call_id``, else ``tool_use_id``; what cannot be kept and sent back is none."""
+    assert projection.call_of(used(**payload)).id == expected
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "given", "expected"),
+    [
+        ("Bash", {"command": "rm -rf build"}, None, "Bash: rm -rf build"),
+        ("Edit", {"file_path": "/a/b", "old_string": "x"}, None, "Edit: /a/b"),
+        ("Fetch", {"url": "https://example.org"}, None, "Fetch: https://example.org"),
+        ("Other", {"depth": 3}, None, 'Other: {"depth": 3}'),
+        ("Other", {}, None, "Other"),
+        ("", {}, None, "A tool"),
+        ("Bash", {"command": "ls"}, "  Lists the files ", "Lists the files"),
+        ("Bash", {"command": "ls"}, "   ", "Bash: ls"),
+    ],
+)
+def test_a_description(tool: str, params: dict[str, Any], given: object, expected: str) -> None:
+    """D37: what the agent says of the call, else its most telling parameter."""
+    assert describe(tool, params, given) == expected
+
+
+@given(st.text(), st.dictionaries(st.text(), JSON), JSON)
+def test_a_description_is_never_empty(tool: str, params: dict[str, Any], given: object) -> None:
+    """D37, whatever an agent sends; nor is it longer than a phone can show."""
+    assert 0 < len(describe(tool, params, given)) <= 2000
+
+
+@given(st.dictionaries(st.text(), JSON, min_size=1))
+def test_equal_calls_are_equal_in_any_order(params: dict[str, Any]) -> None:
+    """D37: a call is recognised by its tool and its parameters."""
+    turned = dict(reversed(params.items()))
+    assert Call(None, "T", params, "d").same == Call("x", "T", turned, "e").same
+    assert Call(None, "T", params, "d").same != Call(None, "U", params, "d").same
+    assert Call(None, "T", params, "d").same != Call(None, "T", params | {"one more": 1}, "d").same
+
+
+@given(JSON)
+def test_a_usable_id_can_be_sent_back(value: object) -> None:
+    found = usable_id(value)
+    assert found is None or (found == value and "\x00" not in found)
+
+
+@pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        ("text", "text"),
+        ({"stdout": "out\n", "stderr": "", "interrupted": False}, "out"),
+        ({"stdout": "out\n", "stderr": "bad\n"}, "out\nbad"),
+        ({"content": "of the file"}, "of the file"),
+        ({"error": "no such file", "interrupted": False}, "no such file"),
+        ({"answer": 42}, '{"answer":42}'),
+        (["ä"], '["ä"]'),
+        (None, ""),
+        (False, "false"),
+    ],
+)
+def test_the_content_of_a_result(result: Any, content: str) -> None:
+    """SPEC Tool result: ``content`` is text that a person can read."""
+    assert projection.outcome_of(ran(result)).content == content
+
+
+def test_a_failed_tool_says_why() -> None:
+    """SPEC Tool result: ``error``; the spec's PostToolUse carries success false for it."""
+    failed = projection.outcome_of(ran({"error": "exit 1"}, success=False, execution_time_ms=12.6))
+    assert (failed.success, failed.error, failed.duration_ms) == (False, "exit 1", 13)
+    assert projection.outcome_of(ran(None, success=False)).error
+    assert projection.outcome_of(ran("fine")).error is None
+
+
+def test_the_diff_of_an_edit() -> None:
+    """SPEC tool_result: result {success, content, diff}."""
+    patch = [{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-a", "+b"]}]
+    assert projection.outcome_of(ran({"structuredPatch": patch})).diff == "@@ -1,1 +1,1 @@\n-a\n+b\n"
+
+
+@given(JSON)
+def test_a_diff_that_is_none(patch: object) -> None:
+    """Whatever else an agent calls a patch is no reason to fail."""
+    assert projection.outcome_of(ran({"structuredPatch": patch})).diff is None or isinstance(patch, list)
+    assert projection.outcome_of(ran({"other": patch})).diff is None
+
+
+# -- notifications ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hook", "payload", "type_", "priority"),
+    [
+        ("Stop", {"reason": "task_completed", "message": "Done."}, "task_complete", "normal"),
+        ("Stop", {"reason": "user_request"}, "task_complete", "low"),
+        ("Stop", {"reason": "error"}, "error", "high"),
+        ("Stop", {"reason": "tool_error"}, "error", "high"),
+        ("Stop", {"reason": "max_tokens"}, "error", "normal"),
+        ("Stop", {"reason": "safety"}, "error", "high"),
+        ("Stop", {}, "task_complete", "normal"),
+        ("Stop", {"reason": ["odd"]}, "task_complete", "normal"),
+        ("SessionEnd", {}, "task_complete", "low"),
+        ("SessionEnd", {"exit_reason": "error"}, "error", "normal"),
+        ("Notification", {"message": "hi", "level": "info"}, "agent_notification", "normal"),
+        ("Notification", {"message": "hi", "level": "warning"}, "agent_notification", "high"),
+        ("Notification", {"message": "hi", "level": "error"}, "error", "high"),
+        ("Notification", {"notification_type": "idle_prompt"}, "agent_idle", "normal"),
+        ("Notification", {"notification_type": "permission_prompt"}, "agent_notification", "high"),
+        ("Notification", {}, "agent_notification", "normal"),
+    ],
+)
+def test_what_is_notified(hook: str, payload: dict[str, Any], type_: str, priority: str) -> None:
+    """D13: from Stop, SessionEnd and Notification."""
+    notice = projection.notice_of(event(hook, **payload), waiting=False)
+    assert notice is not None and (notice.type, notice.priority) == (type_, priority) and notice.title
+
+
+def test_a_permission_prompt_is_not_said_twice() -> None:
+    """D13: the approval that is pending has been notified; the agent's own prompt about it is the same thing."""
+    assert projection.notice_of(event("Notification", notification_type="permission_prompt", message="Allow?"), waiting=True) is None
+
+
+@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "PreCompact"])
+def test_what_is_not_notified(name: str) -> None:
+    assert projection.notice_of(event(name), waiting=False) is None

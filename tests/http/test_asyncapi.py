@@ -1,0 +1,83 @@
+"""The AsyncAPI document and the page of messages: every message of the catalogue, in both directions, with an example that is true."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from bridge_project import asyncapi, reference
+from bridge_project.protocol.catalogue import CATALOGUE
+from tests.http.conftest import Api
+
+NAMES = list(asyncapi.both_directions())
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(asyncapi.document())
+    return found
+
+
+def resolved(document: dict[str, Any], reference: str) -> Any:
+    value: Any = document
+    for part in reference.removeprefix("#/").split("/"):
+        value = value[part]
+    return value
+
+
+def test_it_is_served_without_a_token(stranger: Api) -> None:
+    response = stranger.get("/api/v1/asyncapi")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
+    assert response.json()["asyncapi"] == "3.0.0"
+
+
+def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> None:
+    actions = {(operation["action"], name) for name, operation in document["operations"].items()}
+    expected = {("receive", f"receive_{row.type}") for row in CATALOGUE.values() if row.client}
+    expected |= {("send", f"send_{row.type}") for row in CATALOGUE.values() if row.server}
+    assert actions == expected
+    assert document["components"]["messages"].keys() == document["channels"]["bridge"]["messages"].keys() == set(NAMES)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    references = set(re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(document)))
+    assert references
+    for one in references:
+        resolved(document, one)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str) -> None:
+    """A draft 7 schema, which is what AsyncAPI builds on; the example is also what the models read and write (tests/protocol/test_golden.py)."""
+    message = document["components"]["messages"][name]
+    schema = {**message["payload"], "components": document["components"]}
+    jsonschema.Draft7Validator.check_schema(schema)
+    [example] = message["examples"]
+    jsonschema.Draft7Validator(schema).validate(example["payload"])
+    if "payload" in message["payload"]["properties"]:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft7Validator(schema).validate({**example["payload"], "payload": "no object"})
+
+
+@pytest.mark.parametrize("row", [row for row in CATALOGUE.values() if row.client and row.reply], ids=lambda row: row.type)
+def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
+    replies = {one["$ref"].rpartition("/")[2] for one in document["operations"][f"receive_{row.type}"]["reply"]["messages"]}
+    assert replies == {*row.reply, "error"}
+
+
+def test_the_page_shows_every_message_with_its_example(stranger: Api) -> None:
+    html = stranger.get("/docs/messages").content.decode()
+    for message in reference.messages():
+        assert f'id="{message.name}"' in html
+        assert all(f"<code>{field.name}</code>" in html for field in message.fields)
+    assert html.count("<pre>") == len(NAMES)
+
+
+def test_the_file_shows_every_message_with_its_example() -> None:
+    text = reference.messages_markdown()
+    for message in reference.messages():
+        assert f"## {message.type} ({message.direction})" in text and message.example in text
