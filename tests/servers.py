@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -49,7 +49,22 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         time.sleep(0.02)
 
 
-def stop_process(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, seconds: float = 10) -> None:
+class Running(Protocol):
+    """What tests need of a process, as `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: int | Any
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def stop_process(process: Running, how: signal.Signals = signal.SIGTERM, seconds: float = 10) -> None:
     """Signal a process that we started, wait for it, kill it when it does not go."""
     if process.poll() is None:
         process.send_signal(how)

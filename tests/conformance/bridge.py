@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from tests.conformance.https import Dial, Https, Response
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import hook, new_session, prompt
-from tests.servers import free_port, wait_until
+from tests.servers import Running, free_port, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINT = """
@@ -32,21 +32,6 @@ for arguments in json.loads(sys.argv[1]):
     call_command("mint_pairing_qr", "--format", "json", *arguments)
 """
 MINTED_AT_ONCE = 40  # a process of its own for each device would cost a second each
-
-
-class Running(Protocol):
-    """What tests need of a process, as `subprocess.Popen` has it."""
-
-    pid: int
-    returncode: int | Any
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def send_signal(self, sig: int, /) -> None: ...
-
-    def kill(self) -> None: ...
 
 
 @dataclass

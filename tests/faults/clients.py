@@ -15,7 +15,7 @@ from tests.faults.links import GONE, Http, Message, Socket, connect
 if TYPE_CHECKING:
     from tests.faults.swarm import Swarm
 
-THINK_SECONDS = 0.08  # between two requests of a poster, on average
+THINK_SECONDS = 0.2  # between two requests of a poster, on average
 RETRY_SECONDS = 0.03  # at most, before something that failed is tried again
 BATCHES, STARTS = 0.1, 0.02  # the share of requests that are batches, and SessionStarts
 ACK_STYLES = {"all": 0.5, "some": 0.35, "none": 0.15}  # of a connection: at once, some now and some later, never

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from tests.conformance.bridge import REPOSITORY, Bridge, Running
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.servers import Running
 
 
 class QuickProcess:

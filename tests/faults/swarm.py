@@ -24,6 +24,7 @@ log = logging.getLogger("tests.faults")
 POSTERS, PHONES, SESSIONS = 64, 5, 4
 EPOCH = 25  # instants, after which everything must have arrived, and is forgotten
 LIVES = 7  # the longest life, in times that a process needs until it listens: one in seven never does
+LONGEST_LOAD = 2.0  # seconds: what is posted in a life, and sent again in the next ones, must not grow with the slowness of the machine
 ALL_AT_ONCE = 0.15  # the share of instants that take every process
 COLD = 0.03  # the share of starts that are no fork: the whole of `python manage.py serve`, imports included
 TRIES = 10  # until nothing that was acknowledged comes again
@@ -82,7 +83,7 @@ class Server:
 
     @property
     def longest_life(self) -> float:
-        return self.needs[False] * (LIVES - 1) + self.needs[self.cold]
+        return min(self.needs[False] * (LIVES - 1), LONGEST_LOAD) + self.needs[self.cold]
 
     async def revive(self, *, cold: bool = False) -> None:
         """Start it, if it is dead; it listens some time later."""

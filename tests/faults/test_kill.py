@@ -53,7 +53,7 @@ def survive(bridges: list[QuickBridge], instants: int, seed: str) -> None:
     assert found["instants"] == instants
     if instants >= ENOUGH:  # it was what it says: processes died in each phase of their lives, and the others' work went on
         assert all(found.get(f"killed {phase}") for phase in PHASES), found
-        assert found["events acknowledged"] > instants * 10 and found["requests sent again"] and found["rows sent again"], found
+        assert found["events acknowledged"] > instants and found["requests sent again"] and found["rows sent again"], found
 
 
 def single(group: BaseExceptionGroup[Wrong]) -> Iterator[BaseException]:
