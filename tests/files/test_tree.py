@@ -284,3 +284,12 @@ def test_a_long_listing_is_cut(house: House) -> None:
         "entries": [{"name": "1", "type": "file", "size": 5}, {"name": "2", "type": "file", "size": 5}],
         "truncated": True,
     }
+
+
+def test_a_listing_fits_in_a_message(house: House) -> None:
+    """max_message_size_mb, also where names grow in JSON."""
+    make(house.second, *(f"{number:03}" + "\x01" * 200 for number in range(100)))
+    answer = listing(house.jail, str(house.second), max_bytes=40_000)
+    assert answer["truncated"] and 5 < len(answer["entries"]) < 100
+    assert len(json.dumps(answer)) < 40_000
+    assert len(listing(house.jail, str(house.second))["entries"]) == 101
