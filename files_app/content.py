@@ -16,7 +16,7 @@ from bridge_project.errors import BridgeError
 from bridge_project.jail import Jail, Opened, answering, shown
 
 _CHUNK: Final = 2**20
-_ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2  # what a file_read_response holds besides the content
+ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2  # what an answer holds besides the content or the entries
 
 
 def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class _Reading:
             text, encoding, lines = _base64(self.whole), "base64", 0
         else:
             raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
-        if len(json.dumps(text, ensure_ascii=False).encode()) + _ENVELOPE_BYTES > self.most:
+        if len(json.dumps(text, ensure_ascii=False).encode()) + ENVELOPE_BYTES > self.most:
             raise BridgeError("FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer.")
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 

@@ -11,13 +11,16 @@ from itertools import islice
 from typing import Any
 
 from bridge_project import limits
+from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
 from bridge_project.jail import Identity, Jail, Names, Opened, answering, identity, shown
-from files_app.content import modified_at
+from bridge_project.protocol.jsontext import dumps_unicode
+from files_app.content import ENVELOPE_BYTES, modified_at
 
 Entry = dict[str, Any]
 
 _DEPTH = re.compile(r"[0-9]{1,4}")
+_ENTRY_BYTES = 64  # what an entry of a listing costs besides its name
 _NOT_ENTERED = frozenset({".git"})  # thousands of objects that tell a reader nothing
 
 
@@ -37,14 +40,24 @@ def tree(jail: Jail, path: object, depth: object = limits.FILE_TREE_DEPTH, *, ma
     return answer | {"truncated": True} if truncated else answer
 
 
-def listing(jail: Jail, path: object, base: str | None = None, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES) -> dict[str, Any]:
+def listing(
+    jail: Jail, path: object, base: str | None = None, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES, max_bytes: int | None = None
+) -> dict[str, Any]:
     """What file_list_response says about a directory: {path, entries: [{name, type, size (files only)}]}, by the rules of ``tree``.
 
-    A relative path begins in ``base``, the session's working_directory (D12).
+    A relative path begins in ``base``, the session's working_directory (D12). What does not fit in a message of ``max_bytes`` (default
+    ``max_message_size_mb``) is cut too.
     """
     with jail.open_dir(path, base=base) as top:
-        entries, truncated = _Tree(jail, top, 1, max_entries).grow()
-        answer: dict[str, Any] = {"path": shown(top.path), "entries": [{k: v for k, v in entry.items() if k != "modified_at"} for entry in entries]}
+        found, truncated = _Tree(jail, top, 1, max_entries).grow()
+        answer: dict[str, Any] = {"path": shown(top.path), "entries": []}
+    room = (conf.max_message_bytes if max_bytes is None else max_bytes) - ENVELOPE_BYTES
+    for entry in found:
+        room -= _ENTRY_BYTES + len(dumps_unicode(entry["name"]).encode())
+        if room < 0:
+            truncated = True
+            break
+        answer["entries"].append({k: v for k, v in entry.items() if k != "modified_at"})
     return answer | {"truncated": True} if truncated else answer
 
 

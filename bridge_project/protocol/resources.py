@@ -54,8 +54,11 @@ class GitCommitSummary(Sent):
 
 
 class DiffLine(Sent):
+    """``content`` is without sign and line feed; ``no_newline`` (added): the file ends here without one (D10)."""
+
     type: DiffLineType
     content: str
+    no_newline: bool | None = None
 
 
 class DiffHunk(Sent):
@@ -68,6 +71,8 @@ class DiffHunk(Sent):
 
 
 class DiffFile(Sent):
+    """``old_path`` differs from ``new_path`` only in a renamed file. Added (D10): ``binary`` for a file that has no lines, ``truncated`` where lines are missing."""
+
     path: str
     old_path: str
     new_path: str
@@ -77,6 +82,8 @@ class DiffFile(Sent):
     hunks: list[DiffHunk]
     old_mode: str | None = None
     new_mode: str | None = None
+    binary: bool | None = None
+    truncated: bool | None = None
 
 
 class DirectoryEntry(Sent):

@@ -254,7 +254,7 @@ class AgentEvent(ServerPayload):
 
 
 class GitStatusResponse(ServerPayload):
-    """``commit`` is there only in the answer to ``git_commit`` (D10)."""
+    """``commit`` is there only in the answer to ``git_commit``; ``truncated``: there are more changes (D10)."""
 
     type: ClassVar[str] = "git_status_response"
     session_id: str
@@ -264,16 +264,20 @@ class GitStatusResponse(ServerPayload):
     is_clean: bool
     changes: list[GitChange]
     commit: GitCommitSummary | None = None
+    truncated: bool | None = None
 
 
 class GitDiffResponse(ServerPayload):
+    """``truncated``: some file has more lines, or there are more files, than one answer holds (D10)."""
+
     type: ClassVar[str] = "git_diff_response"
     session_id: str
     files: list[DiffFile]
+    truncated: bool | None = None
 
 
 class FileListResponse(ServerPayload):
-    """``truncated`` only when something was cut, because there is more than one answer shows."""
+    """``path`` is the directory's real path; ``truncated`` only when something was cut: there is more than one answer shows."""
 
     type: ClassVar[str] = "file_list_response"
     session_id: str

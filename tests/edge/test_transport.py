@@ -68,6 +68,7 @@ def through(settings: dict[str, Any], local: str, peer: str, *headers: tuple[str
         ("", PUBLIC),
     ],
 )
+@pytest.mark.spec("mode.local_only", "mode.private_network", "mode.secure_remote", "mode.direct_public")
 def test_mode_of_an_address(address: str, mode: ConnectionMode) -> None:
     assert mode_of_address(address) is mode
 
@@ -112,6 +113,7 @@ def test_auto_takes_no_public_address_and_a_named_one_takes_all(local: str, name
         ("wss://bridge.example", WRONG),
     ],
 )
+@pytest.mark.spec("mode.secure_remote", "mode.misconfigured")
 def test_mode_of_a_public_url(url: str, mode: ConnectionMode) -> None:
     assert mode_of_url(url, ["tunnel.example", "*.other.example"]) is mode
 

@@ -14,6 +14,8 @@ import pytest
 
 from bridge_project.errors import BridgeError
 from bridge_project.jail import Jail
+from tests.conformance.repositories import Repository
+from tests.files.repositories import Seen
 
 SECRET = b"SECRET"
 
@@ -86,3 +88,20 @@ def no_leak() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
     yield
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def repository(house: House, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A fresh repository in the first root; the bridge's user has a home of his own, with nothing in it."""
+    (house.top / "home").mkdir()
+    monkeypatch.setenv("HOME", str(house.top / "home"))
+    for name in ("XDG_CONFIG_HOME", *(name for name in os.environ if name.startswith("GIT_"))):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return Repository(house.root / "a repository")
+
+
+@pytest.fixture
+def seen(house: House, repository: Repository) -> Seen:
+    """What a session in that repository gets."""
+    return Seen(house.jail, repository.path)

@@ -178,6 +178,7 @@ def test_another_command_says_warnings_only_and_writes_no_file(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.spec("severity.info", "severity.warning")
 def test_a_refused_request_is_logged_once_with_its_id(log_dir: Path, stranger: Api, db: None) -> None:
     check_error(stranger.get("/api/v1/info", x_request_id="mine", authorization=f"Bearer {DEVICE}"), "AUTH_INVALID_TOKEN", 401)
     [line] = lines(log_dir)

@@ -112,6 +112,7 @@ def test_accepted_events_by_name_and_once(admin: Api, hook: Api) -> None:
     assert after["bridge_commit_seconds_sum",] > before["bridge_commit_seconds_sum",]
 
 
+@pytest.mark.spec("severity.warning")
 def test_errors_by_code(admin: Api, hook: Api, stranger: Api) -> None:
     before = scrape(admin)
     stranger.get("/api/v1/health")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridge_project import asyncapi
 from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.base import ClientPayload, Wire
 from bridge_project.protocol.catalogue import CATALOGUE, encode
@@ -18,6 +19,7 @@ from bridge_project.protocol.parse import parse_client, parse_hook_body
 from bridge_project.protocol.types import HOOK_EVENTS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+MESSAGES = asyncapi.EXAMPLES  # part of the published protocol
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 # session_end goes both ways; its server example has a name of its own.
@@ -27,7 +29,7 @@ HTTP: dict[str, type[Wire]] = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", model.__name_
 
 
 def golden(name: str) -> tuple[str, Any]:
-    text = (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+    text = (GOLDEN / f"{name}.json" if "/" in name else MESSAGES / f"{name}.json").read_text(encoding="utf-8")
     return text, json.loads(text)
 
 
@@ -36,7 +38,7 @@ def names(directory: Path) -> set[str]:
 
 
 def test_there_is_one_example_for_each_and_no_other() -> None:
-    assert names(GOLDEN) == CLIENT.keys() | SERVER.keys()
+    assert names(MESSAGES) == CLIENT.keys() | SERVER.keys()
     assert names(GOLDEN / "http") == HTTP.keys()
     assert names(GOLDEN / "hooks") == set(HOOK_EVENTS)
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge_project import asyncapi
 from bridge_project.protocol.hooks import PAYLOADS
 from bridge_project.watch.render import Renderer, plain
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = asyncapi.EXAMPLES
 ENDLESS = "x" * 100_000
 
 

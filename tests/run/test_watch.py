@@ -224,6 +224,7 @@ async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
     assert any("the bridge is stopping (1001); trying again in 0 s" in note for note in screen.notes)
 
 
+@pytest.mark.spec("limit.reconnect")
 async def test_the_delays_are_the_specifications(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert limits.RECONNECT_DELAYS_SECONDS == (1, 2, 5, 10, 30)
@@ -245,6 +246,7 @@ async def test_a_server_that_is_away_is_waited_for(bridge: Bridge, unused_tcp_po
     assert "nothing listens there" in screen.notes[0]
 
 
+@pytest.mark.spec("limit.pong_wait")
 async def test_a_heartbeat_without_an_answer_means_a_new_connection(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(limits, "PONG_WAIT_SECONDS", 0.05)

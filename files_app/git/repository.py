@@ -1,0 +1,62 @@
+"""The repository of a session: found inside the roots, and of an owner that the bridge's user trusts (D10, D12)."""
+
+from __future__ import annotations
+
+import os
+
+from bridge_project import limits
+from bridge_project.errors import BridgeError
+from bridge_project.jail import Jail, answering, default_jail
+from files_app.git import call, config, run
+from sessions_app.workdir import Place, place_of
+
+
+def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Place, Jail]:
+    """The repository around a session's working directory, and the jail that it lies in.
+
+    Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part of it lies outside the roots, and the jail's for
+    the directory itself.
+    """
+    jail = jail or default_jail()
+    if not working_directory.startswith("/"):
+        raise BridgeError("GIT_ERROR", "The session has no working directory on this machine, so there is no repository.")
+    place = place_of(working_directory, jail)
+    if place is None:
+        raise BridgeError("GIT_ERROR", "Not a git repository: the session's working directory is in none that lies inside the allowed roots.")
+    if f"{place.directory}/".startswith(f"{place.git_dir}/"):
+        raise BridgeError("GIT_ERROR", "Not a work tree: the session's working directory is inside the git directory.")
+    _check_owner(place)
+    return place, jail
+
+
+def _check_owner(place: Place) -> None:
+    """As git does it: of somebody else's repository nothing is run and nothing believed, unless the user has named it as safe."""
+    with answering():
+        foreign = [path for path in (place.top, place.git_dir, place.common_dir) if os.stat(path).st_uid != os.geteuid()]
+    if foreign and not {"*", place.top}.intersection(_safe_directories()):
+        raise BridgeError("GIT_ERROR", f"The repository belongs to another user. To trust it: git config --global --add safe.directory {place.top}")
+
+
+def _safe_directories() -> list[str]:
+    environment = call.user_environment() | {"GIT_DIR": os.devnull}
+    done = run.run(
+        ["config", "--list", "-z", "--show-scope", "--includes"],
+        cwd="/",
+        environment=environment,
+        seconds=limits.GIT_READ_SECONDS,
+        max_bytes=limits.GIT_CONFIG_MAX_BYTES,
+    )
+    names: list[str] = []
+    for key, value in config.parse_scoped(done.out) if not done.code else []:
+        if key == "safe.directory":
+            names = [*names, value.rstrip("/") if value != "/" else value] if value else []  # an empty one takes back those before it
+    return names
+
+
+def leads_out(place: Place, jail: Jail, name: str) -> bool:
+    """Whether a submodule's commit would be read from a git directory outside the roots."""
+    try:
+        place_of(f"{place.top}/{name}", jail)
+    except BridgeError as error:
+        return error.code == "FILE_ACCESS_DENIED"
+    return False

@@ -1,0 +1,38 @@
+"""file_list and file_read (SPEC File resources; D7, D11, D12)."""
+
+from __future__ import annotations
+
+from bridge_project.dispatch import handles
+from bridge_project.jail import default_jail
+from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.parse import ClientMessage
+from files_app import work
+from files_app.content import read_lines
+from files_app.tree import listing
+from sessions_app.consumers import BridgeConsumer
+from sessions_app.handlers.session import session_of
+from sessions_app.models import Session
+
+
+@handles(c.FileList)
+async def file_list(socket: BridgeConsumer, message: ClientMessage) -> None:
+    session = await session_of(socket, message)
+    await socket.send_frame(await work.files.run(_list, session, message.payload, message.id))
+
+
+@handles(c.FileRead)
+async def file_read(socket: BridgeConsumer, message: ClientMessage) -> None:
+    session = await session_of(socket, message)
+    await socket.send_frame(await work.files.run(_read, session, message.payload, message.id))
+
+
+def _list(session: Session, payload: c.FileList, id: str) -> Encoded:
+    found = listing(default_jail(), payload.path, session.working_directory)
+    return encode(s.FileListResponse.model_validate({"session_id": session.session_id, **found}), id=id)
+
+
+def _read(session: Session, payload: c.FileRead, id: str) -> Encoded:
+    found = read_lines(default_jail(), payload.path, session.working_directory, payload.offset, payload.limit)
+    return encode(s.FileReadResponse.model_validate({"session_id": session.session_id, **found}), id=id)

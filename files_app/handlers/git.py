@@ -1,0 +1,68 @@
+"""git_status_request, git_diff, git_commit (SPEC Git resources; D7, D10).
+
+What only reads is also written to JSON in its thread: a diff of megabytes must not hold up the other sockets.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bridge_project import limits
+from bridge_project.database import writers
+from bridge_project.dispatch import handles
+from bridge_project.protocol import client as c
+from bridge_project.protocol import server as s
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.resources import GitCommitSummary
+from devices_app import audit
+from devices_app.models import Device
+from files_app import work
+from files_app.git import commit, diff, status
+from files_app.git.repository import repository_of
+from sessions_app import requests
+from sessions_app.consumers import BridgeConsumer
+from sessions_app.handlers.session import session_of
+from sessions_app.models import Session
+
+
+@handles(c.GitStatusRequest)
+async def git_status_request(socket: BridgeConsumer, message: ClientMessage) -> None:
+    session = await session_of(socket, message)
+    await socket.send_frame(await work.git.run(_status, session, message.id))
+
+
+@handles(c.GitDiff)
+async def git_diff(socket: BridgeConsumer, message: ClientMessage) -> None:
+    session = await session_of(socket, message)
+    await socket.send_frame(await work.git.run(_diff, session, message.payload, message.id))
+
+
+@handles(c.GitCommit)
+async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> s.GitStatusResponse:
+    """The fresh status, with what was committed."""
+    session = await session_of(socket, message)
+    answer = await work.git.run(_commit, session, message.payload, requests.begun.get())
+    await writers.run(_record, socket.device, session, answer.commit)
+    return answer
+
+
+def _status(session: Session, id: str) -> Encoded:
+    place, jail = repository_of(session.working_directory)
+    return encode(status.status(place, jail, session.session_id), id=id)
+
+
+def _diff(session: Session, payload: c.GitDiff, id: str) -> Encoded:
+    place, jail = repository_of(session.working_directory)
+    return encode(diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached), id=id)
+
+
+def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> s.GitStatusResponse:
+    place, jail = repository_of(session.working_directory)
+    committed = commit.commit(place, jail, payload.message, payload.files, begun=begun)
+    return status.status(place, jail, session.session_id, committed)
+
+
+def _record(device: Device | None, session: Session, made: GitCommitSummary | None) -> None:
+    assert made is not None
+    audit.record("commit", device=device, session_id=session.session_id, subject=made.hash, summary=made.summary[: limits.TITLE_MAX_CHARS])

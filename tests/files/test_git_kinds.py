@@ -1,0 +1,172 @@
+"""Repositories of every kind, and directories that are in none (D10, D12)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from files_app.git.links import look_below
+from files_app.git.repository import repository_of
+from sessions_app import workdir
+from tests.conformance.repositories import Repository
+from tests.files.conftest import House, as_nobody, no_leak, refused
+from tests.files.repositories import Seen, change, digest
+
+# -- kinds of repositories ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["sha1", "sha256"])
+def test_before_the_first_commit(house: House, repository: Repository, format: str) -> None:
+    other = Repository(house.root / "other", f"--object-format={format}")
+    other.write("a", "1\n2\n")
+    other.git("add", "a")
+    payload = Seen(house.jail, other.path).status()
+    assert (payload.branch, [(one.path, one.status, one.additions) for one in payload.changes]) == ("main", [("a", "added", 2)])
+    assert workdir.branch_of(str(other.path)) == ""  # the house is not the settings' root
+
+
+def test_a_split_index(repository: Repository, seen: Seen) -> None:
+    repository.git("config", "core.splitIndex", "true")
+    change(repository)
+    repository.git("update-index", "--split-index")
+    repository.write("c", "1\n")
+    repository.git("add", "c")
+    assert list(repository.path.glob(".git/sharedindex.*"))
+    before = digest(repository.path)
+    assert seen.changes() == {"a": ("modified", 1, 1), "c": ("added", 1, 0)}
+    assert digest(repository.path) == before
+
+
+def test_settings_of_a_linked_work_tree(house: House, repository: Repository) -> None:
+    """extensions.worktreeConfig: the harmless ones there count too, here a sparse work tree."""
+    repository.commit_files({"in/a": "1\n", "out/b": "1\n"})
+    beside = house.second / "beside"
+    repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
+    repository.git("sparse-checkout", "set", "in", cwd=beside)
+    assert repository.git("config", "extensions.worktreeConfig").strip() == "true"
+    assert not (beside / "out").exists()
+    seen = Seen(house.jail, beside)
+    assert seen.status().is_clean
+    (beside / "in/a").write_text("2\n")
+    assert (seen.status().branch, seen.changes()) == ("beside", {"in/a": ("modified", 1, 1)})
+
+
+def test_a_shallow_clone(house: House, repository: Repository) -> None:
+    for number in range(3):
+        repository.commit_files({"a": f"{number}\n"})
+    clone = house.root / "clone"
+    repository.git("clone", "-q", "--depth=1", f"file://{repository.path}", str(clone))
+    (clone / "a").write_text("changed\n")
+    payload = Seen(house.jail, clone).status()
+    assert (payload.ahead, payload.behind, len(payload.changes)) == (0, 0, 1)
+
+
+def test_objects_shared_with_a_neighbour_inside_the_roots(house: House, repository: Repository) -> None:
+    change(repository)
+    clone = house.second / "clone"
+    repository.git("clone", "-q", "--shared", str(repository.path), str(clone))
+    (clone / "a").write_text("3\n")
+    assert Seen(house.jail, clone).changes() == {"a": ("modified", 1, 1)}
+
+
+def test_packed_references_and_objects(repository: Repository, seen: Seen) -> None:
+    change(repository)
+    repository.git("gc", "-q")
+    repository.git("pack-refs", "--all")
+    assert seen.changes() == {"a": ("modified", 1, 1)}
+
+
+def test_line_ends_of_another_system(repository: Repository, seen: Seen) -> None:
+    """core.autocrlf says how files are stored, and is harmless."""
+    repository.git("config", "core.autocrlf", "true")
+    repository.commit_files({"a": "1\n"})
+    (repository.path / "a").unlink()
+    repository.git("checkout", "-q", "a")
+    os.utime(repository.path / "a", (1, 1))  # so that git must look at the content
+    assert (repository.path / "a").read_bytes() == b"1\r\n"
+    assert seen.status().is_clean and seen.diff().files == []
+
+
+def test_a_detached_head_is_said_as_it_is_when_joining(house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The branch of session_ready and that of git_status_response are one."""
+    monkeypatch.setattr(workdir, "default_jail", lambda: house.jail)
+    head = repository.commit()
+    assert seen.status().branch == workdir.branch_of(str(repository.path)) == "main"
+    repository.git("checkout", "-q", "--detach")
+    assert seen.status().branch == workdir.branch_of(str(repository.path)) == f"({head[:12]})"
+    (repository.path / "sub").mkdir()
+    (house.second / "link").symlink_to(repository.path / "sub")
+    assert workdir.branch_of(str(house.second / "link")) == f"({head[:12]})"
+
+
+@pytest.mark.parametrize("head", ["", "ref: refs/heads/.invalid", "nonsense", "ref: /etc/passwd", "\0\xff"])
+def test_a_head_that_is_none_is_no_branch(house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+    monkeypatch.setattr(workdir, "default_jail", lambda: house.jail)
+    repository.write(".git/HEAD", head.encode("latin-1"))
+    assert workdir.branch_of(str(repository.path)) == ""
+
+
+# -- where there is none -----------------------------------------------------------------------------------------------------
+
+
+def test_no_repository(house: House, repository: Repository) -> None:
+    cases = {
+        "": "GIT_ERROR",
+        "relative/path": "GIT_ERROR",
+        str(house.second): "GIT_ERROR",
+        str(house.root / "gone"): "FILE_NOT_FOUND",
+        str(house.root / "a.txt"): "FILE_INVALID_PATH",
+        str(house.outside): "FILE_ACCESS_DENIED",
+        str(house.data): "FILE_ACCESS_DENIED",
+        str(repository.path / ".git"): "GIT_ERROR",
+        str(repository.path / ".git/objects"): "GIT_ERROR",
+    }
+    for directory, code in cases.items():
+        with no_leak(), refused(code):
+            repository_of(directory, house.jail)
+
+
+@pytest.mark.parametrize("pointer", ["", "nonsense", "gitdir: ", "gitdir: gone", "gitdir: a.txt", "gitdir: \0"])
+def test_a_git_file_that_leads_nowhere(house: House, pointer: str) -> None:
+    (house.second / ".git").write_text(pointer)
+    with refused("GIT_ERROR"):
+        Seen(house.jail, house.second).status()
+
+
+@pytest.mark.parametrize("damage", ["HEAD", "objects", "refs", "config", "index"])
+def test_a_damaged_repository(repository: Repository, seen: Seen, damage: str) -> None:
+    """Git's reason, or that it is none; a repository without a part of it is not looked for further up."""
+    change(repository)
+    path = repository.path / ".git" / damage
+    if path.is_dir():
+        path.rename(repository.path / "moved")
+    else:
+        path.write_bytes(b"\xff[nonsense")
+    with refused("GIT_ERROR"):
+        seen.status()
+
+
+def test_somebody_elses_repository(house: House, repository: Repository, seen: Seen) -> None:
+    """As git does it: refused, unless the user has called it safe."""
+    change(repository)
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a repository away")
+    os.chown(repository.path / ".git", 65534, 65534)
+    with refused("GIT_ERROR"):
+        seen.status()
+    for safe, code in (("/elsewhere", "GIT_ERROR"), (str(repository.path), None), ("", "GIT_ERROR"), ("*", None)):
+        with (house.top / "home/.gitconfig").open("a") as file:
+            file.write(f'[safe]\n\tdirectory = "{safe}"\n')
+        if code:
+            with refused(code):
+                seen.status()
+        else:
+            assert seen.changes() == {"a": ("modified", 1, 1)}
+
+
+def test_a_repository_that_may_not_be_read(repository: Repository, seen: Seen) -> None:
+    change(repository)
+    (repository.path / ".git/objects").chmod(0)
+    with refused("FILE_ACCESS_DENIED"), as_nobody():
+        look_below(str(repository.path / ".git/objects"), seen.jail)

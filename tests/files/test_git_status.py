@@ -1,0 +1,198 @@
+"""git_status_response (SPEC Git resources; D10): what git says, of repositories of every kind."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge_project import limits
+from bridge_project.conf import conf
+from bridge_project.jail import Jail
+from files_app.git import mirror
+from files_app.git.status import parse
+from tests.conformance.repositories import Repository
+from tests.files.conftest import House, no_leak, refused
+from tests.files.repositories import Seen, change, digest, index, leftovers
+
+
+def record(*fields: str) -> bytes:
+    return "\0".join(fields).encode() + b"\0"
+
+
+def test_every_pair_of_letters_is_one_word() -> None:
+    """Index and work tree together: what has become of the file since the last commit."""
+    words = {"M.": "modified", ".M": "modified", "MM": "modified", ".T": "modified", "A.": "added", "AM": "added", ".A": "added"}
+    words |= {"D.": "deleted", ".D": "deleted", "AD": "deleted", "MD": "deleted"}
+    listed = [f"1 {letters} N... 100644 100644 100644 {'a' * 40} {'b' * 40} name {letters}" for letters in words]
+    state = parse(record("# branch.oid (initial)", "# branch.head main", *listed))
+    assert {name.removeprefix("name "): entry.status for name, entry in state.entries.items()} == words
+    assert (state.commit, state.branch) == ("", "main")
+
+
+def test_renames_copies_and_conflicts() -> None:
+    head = f"100644 100644 100644 {'a' * 40} {'b' * 40}"
+    data = record(
+        f"2 R. N... {head} R90 new name",
+        "old name",
+        f"2 RD N... {head} R90 gone",
+        "before",
+        f"2 C. N... {head} C90 copy",
+        "original",
+        f"u UU N... 100644 100644 100644 100644 {'a' * 40} {'b' * 40} {'c' * 40} in conflict",
+        "? new/",
+        "! ignored",
+    )
+    found = {name: (entry.status, entry.old) for name, entry in parse(data).entries.items()}
+    assert found == {
+        "new name": ("renamed", "old name"),
+        "before": ("deleted", None),
+        "copy": ("added", None),
+        "in conflict": ("modified", None),
+        "new/": ("untracked", None),
+    }
+
+
+def test_a_file_that_git_forgot_and_that_is_there(repository: Repository, seen: Seen) -> None:
+    """Git lists it twice, as deleted and as untracked; it is one change."""
+    repository.commit_files({"a": "1\n2\n"})
+    repository.git("rm", "-q", "--cached", "a")
+    assert [(change, kind) for change, (kind, _, _) in seen.changes().items()] == [("a", "modified")]
+
+
+@pytest.mark.parametrize("cut", range(0, 120, 7))
+def test_a_list_without_its_end(cut: int) -> None:
+    """Only whole records count, and it is not called clean."""
+    data = record("# branch.head main", "? a", "? b", "2 R. N... 100644 100644 100644 a b R90 new", "old")
+    state = parse(data[:cut], cut=True)
+    assert set(state.entries) <= {"a", "b", "new"} and state.cut
+
+
+def test_a_long_status_is_cut_and_says_so(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer fits in a message; what it leaves out is said."""
+    for name in "abc":
+        repository.write(name, "1\n")
+    assert seen.status().truncated is None
+    monkeypatch.setattr(limits, "GIT_CHANGES_MAX", 2)
+    payload = seen.status()
+    assert (len(payload.changes), payload.truncated, payload.is_clean) == (2, True, False)
+    monkeypatch.undo()
+    repository.write("x" * 200, "")
+    monkeypatch.setattr("files_app.git.status._ENVELOPE_BYTES", conf.max_message_bytes - 300)
+    assert 0 < len(seen.status().changes) < 4
+
+
+# -- lines of what git does not know -----------------------------------------------------------------------------------------
+
+
+def test_untracked_files_and_directories_have_their_lines(repository: Repository, seen: Seen) -> None:
+    """D10: a directory is one entry with a slash; its lines are those of the files in it that nothing ignores."""
+    repository.commit_files({".gitignore": "*.log\n"})
+    files: dict[str, str | bytes] = {"a": "1\n2", "empty": "", "binary": b"\0\n\n", "d/x": "1\n", "d/deep/y": "1\n2\n", "d/z.log": "1\n"}
+    for name, content in files.items():
+        repository.write(name, content)
+    (repository.path / "link").symlink_to("a")
+    (repository.path / "out").symlink_to("/etc/passwd")
+    os.mkfifo(repository.path / "fifo")
+    assert seen.changes() == {
+        "a": ("untracked", 2, 0),
+        "empty": ("untracked", 0, 0),
+        "binary": ("untracked", 0, 0),
+        "d/": ("untracked", 3, 0),
+        "link": ("untracked", 1, 0),
+        "out": ("untracked", 1, 0),
+    }
+
+
+def test_what_is_too_large_is_not_counted(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status does not read gigabytes; what was not counted has no lines."""
+    repository.write("large", "1\n" * 1000)
+    repository.write("small", "1\n")
+    monkeypatch.setattr(limits, "GIT_COUNT_MAX_BYTES", 100)
+    assert seen.changes() == {"large": ("untracked", 0, 0), "small": ("untracked", 1, 0)}
+
+
+def test_a_rename_counts_what_changed_besides(repository: Repository, seen: Seen) -> None:
+    text = "".join(f"line {number}\n" for number in range(20))
+    repository.commit_files({"a": text, "b": "p\nq\nr\n", "gone": "1\n2\n"})
+    repository.git("mv", "a", "renamed")
+    repository.write("renamed", text + "more\n")
+    repository.git("mv", "b", "rewritten")
+    repository.write("rewritten", "x\ny\n")  # against the work tree this is no rename any more
+    (repository.path / "gone").unlink()
+    repository.write("like gone", "1\n2\n3\n")  # and this would be one, if it were asked from there
+    repository.git("add", "like gone")
+    assert seen.changes() == {
+        "renamed": ("renamed", 1, 0),
+        "rewritten": ("renamed", 2, 3),
+        "gone": ("deleted", 0, 2),
+        "like gone": ("added", 3, 0),
+    }
+
+
+# -- what the user has set ---------------------------------------------------------------------------------------------------
+
+
+def test_the_users_own_ignores_count(house: House, repository: Repository, seen: Seen) -> None:
+    """As at the machine: in the usual place, or where his configuration says."""
+    repository.write("a.tmp", "")
+    repository.write("b.bak", "")
+    (house.top / "home/.config/git").mkdir(parents=True)
+    (house.top / "home/.config/git/ignore").write_text("*.tmp\n")
+    assert set(seen.changes()) == {"b.bak"}
+    (house.top / "home/ignored").write_text("*.bak\n")
+    (house.top / "home/.gitconfig").write_text("[core]\n\texcludesFile = ~/ignored\n")
+    assert set(seen.changes()) == {"a.tmp"}
+
+
+def test_a_broken_configuration_of_the_user_is_said(house: House, repository: Repository, seen: Seen) -> None:
+    (house.top / "home/.gitconfig").write_text("[nonsense\n")
+    with refused("GIT_ERROR"):
+        seen.status()
+
+
+# -- traces ------------------------------------------------------------------------------------------------------------------
+
+
+def test_reading_leaves_no_trace_anywhere(house: House, repository: Repository, seen: Seen) -> None:
+    """D10: neither in the repository, whose index is out of date, nor in the bridge's directory, also when it fails."""
+    change(repository)
+    os.utime(repository.path / "b", (1, 1))
+    before = digest(repository.path)
+    with no_leak():
+        seen.status()
+        seen.diff()
+        seen.diff("a", cached=True)
+        with refused("FILE_NOT_FOUND"):
+            seen.diff("missing")
+    assert digest(repository.path) == before
+    assert leftovers(conf.bridge_data_dir) == []
+
+
+def test_a_file_changed_in_the_second_of_its_staging_is_seen(repository: Repository, seen: Seen) -> None:
+    """The copy of the index keeps its time, by which git knows which files it must look at again."""
+    for _ in range(5):
+        repository.write("a", "1\n")
+        repository.git("add", "a")
+        stat = (repository.path / "a").stat()
+        repository.write("a", "2\n")
+        os.utime(repository.path / "a", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        os.utime(repository.path / ".git/index", ns=(stat.st_mtime_ns, stat.st_mtime_ns))
+        assert seen.files()["a"].additions == 1
+    assert index(repository)
+
+
+def test_what_a_killed_bridge_left_is_removed_at_the_start() -> None:
+    path = conf.bridge_data_dir / "git" / "old"
+    path.mkdir(parents=True)
+    mirror.forget_leftovers()
+    assert not path.exists()
+
+
+def test_the_working_directory_may_be_new(repository: Repository) -> None:
+    """A session that works in a directory of which git knows nothing yet."""
+    inner = repository.write("new/inner/a", "1\n").parent
+    repository.write("b", "1\n")
+    seen = Seen(Jail([str(repository.path.parent)]), inner)
+    assert set(seen.changes()) == {"../", "../../b"}
+    assert set(seen.files("../")) == {"a"}

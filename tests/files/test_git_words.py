@@ -1,0 +1,212 @@
+"""Names, configurations and reasons: what goes between git, its repository and a person (D10)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from bridge_project import limits
+from bridge_project.jail import Jail, shown
+from files_app.git import config
+from files_app.git.names import Names, Selection
+from files_app.git.quoting import unquoted
+from files_app.git.reason import reason
+from sessions_app.workdir import Place
+from tests.files.conftest import refused
+
+
+def git(*arguments: str, cwd: str, stdin: bytes = b"") -> bytes:
+    environment = {"PATH": os.environ["PATH"], "HOME": cwd, "GIT_CONFIG_NOSYSTEM": "1"}
+    return subprocess.run(["git", *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=20).stdout
+
+
+# -- names -------------------------------------------------------------------------------------------------------------------
+
+NAMES = some.binary(min_size=1, max_size=20).map(lambda data: data.replace(b"/", b"_").replace(b"\0", b"_")).filter(lambda data: data not in (b".", b".."))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=NAMES, quote=some.booleans())
+def test_any_name_comes_back_from_gits_quotes(tmp_path: Path, name: bytes, quote: bool) -> None:
+    if not (tmp_path / ".git").exists():
+        git("init", "-q", cwd=str(tmp_path))
+    if name.lower().startswith((b".git", b"git~")):
+        name = b"x" + name
+    path = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))
+    path.touch()
+    listed = git("-c", f"core.quotePath={quote}", "ls-files", "--others", cwd=str(tmp_path))
+    path.unlink()
+    assert unquoted(listed[:-1]) == name
+
+
+def names_of(top: str, directory: str, forbidden: str = "/forbidden") -> Names:
+    return Names(Place(directory, top, f"{top}/.git", f"{top}/.git"), Jail(["/"], [forbidden]))
+
+
+PARTS = some.lists(some.sampled_from(["a", "b", "ü ", "-", ":", "…"]), max_size=4)
+
+
+@given(inner=PARTS, name=PARTS.filter(bool), slash=some.booleans())
+def test_what_is_told_can_be_asked_for(inner: list[str], name: list[str], slash: bool) -> None:
+    """Relative to the working directory and back, wherever in the work tree it is."""
+    names = names_of("/top", "/".join(["/top", *inner]))
+    told = names.told("/".join(name) + "/" * slash)
+    assert told.endswith("/") == slash
+    assert names.asked(told) == "/".join(name)
+    assert os.path.normpath(os.path.join("/top", *inner, told)) == os.path.join("/top", *name)
+
+
+@given(name=some.text(alphabet="./ab", min_size=1, max_size=12), inner=PARTS)
+def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str]) -> None:
+    names = names_of("/top", "/".join(["/top", *inner]))
+    plain = os.path.normpath(os.path.join("/top", *inner, name))
+    if plain == "/top" or plain.startswith("/top/"):
+        assert os.path.normpath(f"/top/{names.asked(name)}") == plain
+    else:
+        with refused("FILE_ACCESS_DENIED"):
+            names.asked(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("", "INVALID_PATH"), ("a\0b", "INVALID_PATH"), ("a" * 5000, "INVALID_PATH"), ("/topmost", "ACCESS_DENIED"), ("var/x", "ACCESS_DENIED")]
+)
+def test_names_that_are_refused(name: str, code: str) -> None:
+    """D45: the bridge's own data is not asked for either."""
+    with refused(f"FILE_{code}"):
+        names_of("/top", "/top", "/top/var").asked(name)
+
+
+def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    (tmp_path / "link").symlink_to("top")
+    names = names_of(f"{tmp_path}/top", f"{tmp_path}/top")
+    assert names.asked(f"{tmp_path}/link/file") == "file"
+
+
+def test_a_selection() -> None:
+    names = names_of("/top", "/top")
+    known = ["a", "a/b", "ab", "c/d/e", os.fsdecode(b"\xff"), os.fsdecode(b"x\xfe"), os.fsdecode(b"x\xfd"), "new/"]
+    for asked, expected in {
+        ("a",): ["a", "a/b"],
+        ("c/d/", "./ab"): ["ab", "c/d/e"],
+        (".",): known,
+        ("\ufffd",): [os.fsdecode(b"\xff")],
+        ("x\ufffd",): [],  # it could be either
+        ("new",): ["new/"],
+        (): [],
+    }.items():
+        assert Selection(names, asked).find(known) == expected
+    assert Selection(names, ["a", "c", "gone", "c/d/e/f", ".", "\ufffd"]).unknown(known) == ["c/d/e/f", "gone"]
+
+
+# -- configurations ----------------------------------------------------------------------------------------------------------
+
+VALUES = some.text(alphabet='a "\\\n\t#;=ü[]', max_size=12)
+SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=some.lists(some.tuples(SUBSECTIONS, VALUES), max_size=5))
+def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
+    written = [("core.eol", "lf"), *((f"branch.{subsection}.merge", value) for subsection, value in pairs)]
+    listed = git("config", "--file", "-", "--list", "-z", cwd="/", stdin=config.text(written))
+    assert config.parse_list(listed) == written
+
+
+def test_only_harmless_keys_are_kept() -> None:
+    """D10: whatever names a program, a place or more configuration is none of them, in whichever version of git."""
+    harmless = [("core.filemode", "true"), ("extensions.objectformat", "sha256"), ("branch.a.b.merge", "refs/heads/x"), ("user.email", "a@b")]
+    harmful = [
+        *(
+            "core.fsmonitor",
+            "core.hookspath",
+            "core.worktree",
+            "core.sshcommand",
+            "core.gitproxy",
+            "core.askpass",
+            "core.editor",
+            "core.pager",
+            "core.attributesfile",
+        ),
+        *("core.excludesfile", "core.alternaterefscommand", "core.splitindex", "core.untrackedcache", "include.path", "includeif.gitdir:/.path"),
+        *("filter.x.clean", "filter.x.smudge", "filter.x.process", "filter.x.required", "diff.external", "diff.x.textconv", "diff.x.command", "merge.x.driver"),
+        *("gpg.program", "gpg.ssh.program", "commit.gpgsign", "alias.status", "pager.status", "credential.helper", "remote.o.url", "remote.o.promisor"),
+        *(
+            "remote.o.uploadpack",
+            "submodule.x.update",
+            "submodule.recurse",
+            "trace2.eventtarget",
+            "sequence.editor",
+            "extensions.partialclone",
+            "hook.x.command",
+        ),
+        *("protocol.allow", "safe.directory", "uploadpack.packobjectshook", "extensions.worktreeconfig", "i18n.commitencoding", "commit.template"),
+    ]
+    assert config.of_repository([*harmless, *((key, "x") for key in harmful)]) == harmless
+    assert config.of_user([(key, "x") for key in harmful if not key.startswith("safe")], "/users/u", filters=False) == []
+
+
+@pytest.mark.parametrize(("key", "value"), [("extensions.unheard", "true"), ("extensions.refstorage", "files:///etc")])
+def test_a_repository_of_another_kind_is_refused(key: str, value: str) -> None:
+    with refused("GIT_ERROR"):
+        config.of_repository([(key, value)])
+
+
+def test_the_users_paths_are_absolute() -> None:
+    """A relative path would begin in the repository."""
+    said = [
+        ("core.excludesfile", "~/ignore"),
+        ("core.attributesfile", "/etc/attributes"),
+        ("core.excludesfile", "relative"),
+        ("filter.lfs.clean", "git-lfs clean"),
+    ]
+    assert config.of_user(said, "/users/u", filters=True) == [
+        ("core.excludesfile", "/users/u/ignore"),
+        ("core.attributesfile", "/etc/attributes"),
+        ("filter.lfs.clean", "HOME=/users/u; export HOME; git-lfs clean"),
+    ]
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Jail:
+    (tmp_path / "my root" / "top").mkdir(parents=True)
+    (tmp_path / "my root" / "data").mkdir()
+    return Jail([str(tmp_path / "my root")], [str(tmp_path / "my root" / "data")])
+
+
+def test_a_reason_is_gits_own_without_its_noise(jail: Jail, tmp_path: Path) -> None:
+    top = f"{tmp_path}/my root/top"
+    said = f"fatal: \x1b[31mUnable\x1b[0m to create '{top}/.git/index.lock'\nhint: try again\n\nerror: 10%\r 20%\rdone.\r\nin {top}: no\n"
+    assert reason(said.encode(), jail, top) == "Unable to create '.git/index.lock'\ndone.\nin the work tree: no"
+
+
+def test_a_reason_names_no_place_outside_the_roots(jail: Jail, tmp_path: Path) -> None:
+    top = f"{tmp_path}/my root/top"
+    said = f"/etc/passwd:3: 'file:///etc/x' see https://example.org/a/b (/users/u/.git), {tmp_path}/private dir/index ~/x ../y a/b/c"
+    assert reason(said.encode(), jail, top, f"{tmp_path}/private dir") == "…:3: 'file:…' see https://example.org/a/b (…), … ~/x ../y a/b/c"
+
+
+@given(said=some.lists(some.sampled_from(["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]), max_size=30).map("".join))
+def test_no_reason_names_an_absolute_path(said: str) -> None:
+    cleaned = reason(said.encode(), Jail(["/allowed"]), "/allowed/top")
+    words = [word for part in cleaned.split() if "://" not in part for word in part.replace("'", " ").replace(":", " ").split()]
+    assert not any(word.startswith("/") for word in words), cleaned
+
+
+def test_a_long_reason_keeps_its_beginning_and_its_end(jail: Jail) -> None:
+    cut = reason(b"first\n" + b"x" * 10_000 + b"\nlast", jail, "/top")
+    assert cut.startswith("first\n") and cut.endswith("\nlast") and len(cut) <= limits.GIT_REASON_MAX_CHARS + 3
+
+
+@given(data=some.binary(max_size=60))
+def test_a_reason_of_any_bytes_can_be_shown(data: bytes) -> None:
+    said = reason(data, Jail(["/allowed"]), "/allowed/top")
+    assert shown(said) == said and all(c.isprintable() or c in "\n\t" or c.isspace() or ord(c) > 0x9F for c in said)
