@@ -109,16 +109,19 @@ def _rows_of(feed_id: int, position: int, upto: int, depth: int, now: datetime) 
     with connection.cursor() as cursor:
         cursor.execute(_SOME, [statements.moment(oldest_kept_at(now)), *_counters(), feed_id, position, depth])
         rows = [row for row in cursor if row[0] <= upto]
-    if not rows or not rows[0][3]:
+    if not rows:  # what a prune has taken before that was read, its mark says now
+        dropped = Feed.objects.filter(pk=feed_id).values_list("dropped_seq", flat=True).first()
+        return None if dropped is None else Ahead(_gone(position, dropped, None, upto))
+    if not rows[0][3]:
         return _past_discarded(feed_id, position, upto, depth, now)
     return Ahead(_gone(position, rows[0][2], rows[0][0], upto), [(seq, size) for seq, size, _, _ in rows], len(rows) == depth)
 
 
 def _past_discarded(feed_id: int, position: int, upto: int, depth: int, now: datetime) -> Ahead | None:
-    """Where rows have been discarded and not pruned yet, or there are none left."""
+    """Where rows have been discarded and not pruned yet."""
     feed = Feed.objects.filter(pk=feed_id).first()
     if feed is None:
-        return None  # a session that was forgotten, with its rows
+        return None  # a session that was forgotten meanwhile, with its rows
     total = LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     wanted = LogRow.objects.filter(feed=feed, seq__gt=position, seq__lte=upto)
     rows = list(wanted.filter(kept(feed, total, now)).order_by("seq").values_list("seq", "size")[:depth])

@@ -62,6 +62,9 @@ class Model:
     def connected(self, device: Device, committed: int, process: object) -> Connection:
         """connection_ack came. `committed`: how many rows the log surely had when the device asked."""
         self.ghosts = [ghost for ghost in self.ghosts if ghost.device is not device]  # replaced at the latest now (D23)
+        before = self.current.get(device)
+        if before is not None and before.process is not process:
+            device.doubt()  # what one process has read and not yet stored, another does not know: at least once
         if not device.known:
             device.known = True
             beside = len(self.log.rows) > committed

@@ -251,7 +251,7 @@ class Swarm:
             self.renewal += 1
             await self._until(lambda: self._renewed, "all phones have come back")
             for session_id in self.sessions:
-                await self.herald.post(session_id, "UserPromptSubmit")
+                await self._proclaim(session_id, "UserPromptSubmit")
             await self._until(lambda: not self.ledger.outstanding(), "the last event has come", self.ledger.outstanding)
             if sum(view.again for view in self.ledger.views) == again:
                 break
@@ -267,14 +267,21 @@ class Swarm:
         sessions = [new_session() for _ in range(SESSIONS)]
         for session_id in sessions:
             self.ledger.open(session_id)
-            await self.herald.post(session_id, "SessionStart")
+            await self._proclaim(session_id, "SessionStart")
         self.sessions = sessions
 
     async def _end_sessions(self) -> None:
         for session_id in self.sessions:
-            await self.herald.post(session_id, "SessionEnd")
+            await self._proclaim(session_id, "SessionEnd")
         await self._until(lambda: not self.ledger.outstanding(), "the end has come", self.ledger.outstanding)
         self.over, self.sessions = self.sessions, []
+
+    async def _proclaim(self, session_id: str, event: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.herald.post(session_id, event)
+        except TimeoutError:
+            raise Wrong(f"not within {PATIENCE} s: the {event} of {session_id} was answered") from None
 
     async def _until(self, condition: Callable[[], object], what: str, instead: Callable[[], object] = str) -> None:
         deadline = time.monotonic() + PATIENCE

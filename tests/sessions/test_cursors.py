@@ -121,3 +121,12 @@ def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -
 def test_a_gap_that_was_acknowledged_is_passed(phone: Device, five: list[Row]) -> None:
     cursors.acknowledge(phone.pk, [], {five[0].feed_id: five[1].seq})
     assert position(phone, five[0]) == five[1].seq
+
+
+def test_a_gap_that_was_said_is_passed_by_whoever_acknowledges_what_came_after_it(phone: Device, five: list[Row]) -> None:
+    """D27: what was discarded was never sent to the device, so it keeps no cursor back; it is passed only once a later row is acknowledged."""
+    said = {five[0].feed_id: five[1].seq}
+    cursors.acknowledge(phone.pk, [five[0].id], {}, said)
+    assert position(phone, five[0]) == five[0].seq
+    cursors.acknowledge(phone.pk, [five[2].id], {}, said)
+    assert position(phone, five[0]) == five[2].seq

@@ -5,22 +5,30 @@ No clock is asked here: what is counted is statements, steps of the database and
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection
 
 from bridge_project import limits, ratelimit
 from bridge_project.conf import conf
+from devices_app.models import Device
 from sessions_app import cursors, delivery, log
 from sessions_app.handlers import handshake
+from sessions_app.hub import Hub
 from sessions_app.models import Cursor, Feed, LogRow
+from sessions_app.rows import Row
 from tests.http.conftest import Api
 from tests.performance.fill import fill
 from tests.sessions import helpers
 from tests.sessions.costs import LOG, statements, steps, whole_reads
+from tests.sessions.test_delivery import Phone, hub
 
+__all__ = ["hub"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for what is counted here")
@@ -179,3 +187,32 @@ def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(monkeypatch
         assert not [sql for sql, _ in seen if LOG in sql or "recent_events" in sql]
         counts.append(len(seen))
     assert counts[0] == counts[1]
+
+
+class Greedy(Phone):
+    """Takes all it is given, and notes in which turn of the event loop."""
+
+    def __init__(self, hub: Hub, device: Device) -> None:
+        super().__init__(hub, device)
+        self.turn = 0
+        self.rows: Counter[int] = Counter()
+        self.ticking = asyncio.create_task(self.tick())
+
+    async def tick(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def send_at_once(self, rows: Sequence[Row]) -> int:
+        self.rows[self.turn] += len(rows)
+        self.changed.set()
+        return len(rows)
+
+
+async def test_a_backlog_leaves_turns_of_the_event_loop_to_the_others(hub: Hub) -> None:
+    """Live events of other sockets wait for no more than some rows of it."""
+    await sync_to_async(fill)(3, 2_000)
+    client = Greedy(hub, await sync_to_async(helpers.device)())
+    await client.until(lambda: client.rows.total() == 2_000)
+    client.ticking.cancel()
+    assert max(client.rows.values()) <= delivery.ROWS_AT_ONCE < limits.PAGE_ROWS
