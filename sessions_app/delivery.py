@@ -143,7 +143,7 @@ class Delivery:
 
     async def _send_page(self, rows: Sequence[Row]) -> None:
         """At the pace of the socket, some rows at a time: in between, the live rows of other sockets have their turn."""
-        start = 0
+        start, rows = 0, self._not_asked(rows)
         while start < len(rows):
             some = rows[start : start + ROWS_AT_ONCE]
             count = self._outlet.send_at_once(some)
@@ -169,7 +169,7 @@ class Delivery:
         rows = None if self._joins else self._hub.after(self.live)
         if rows is None:
             return False
-        wanted = [row for row in rows if row.feed_id in self.feeds and row.id not in self._asked]
+        wanted = self._not_asked([row for row in rows if row.feed_id in self.feeds])
         count = self._outlet.send_at_once(wanted) if wanted else 0
         for row in wanted[:count]:
             self._has_sent(row)
@@ -204,14 +204,20 @@ class Delivery:
 
     async def _send_live_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            if row.feed_id in self.feeds:  # asked for each row: the session may be left in between
+            if row.feed_id in self.feeds and self._not_asked([row]):  # asked for each row: the session may be left in between
                 await self._send_row(row)
             self.live = row.seq
 
+    def _not_asked(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Without the approvals that greeted the device."""
+        if not self._asked:
+            return rows
+        for row in rows:
+            if row.id in self._asked:
+                self.sent[row.feed_id] = row.seq
+        return [row for row in rows if row.id not in self._asked]
+
     async def _send_row(self, row: Row) -> None:
-        if row.id in self._asked:
-            self.sent[row.feed_id] = row.seq  # it was there to greet the device
-            return
         await self._outlet.send_in_turn(row.frame)
         self._has_sent(row)
 
