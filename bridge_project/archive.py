@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import io
 import json
@@ -167,18 +168,20 @@ def _unpack(archive: Path, staged: Path) -> dict[str, Any]:
     """Write the archive's files, nothing but regular ones with names of ours, and hold them against its manifest."""
     digests: dict[str, str] = {}
     try:
-        with tarfile.open(archive, "r:gz") as opened:
+        with gzip.open(archive) as whole, tarfile.open(fileobj=whole, mode="r:") as opened:
             for member in opened:
                 if not _is_ours(member) or member.name in digests:
                     raise MaintenanceError(f"{archive} is no backup of a bridge: it holds {member.name!r}.")
                 source = opened.extractfile(member)
                 assert source is not None
                 digests[member.name] = _write(staged / member.name, source)
+            while whole.read(CHUNK):
+                pass  # to its end, where the sum over everything stands
         manifest = json.loads((staged / MANIFEST).read_bytes())
         expected = {name: about["sha256"] for name, about in manifest["files"].items()}
         times = {name: int(about["mtime_ns"]) for name, about in manifest["files"].items()}
         version = _numbers(manifest["version"])
-    except (tarfile.TarError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MaintenanceError(f"{archive} is damaged, or no backup of a bridge ({error.__class__.__name__}).") from None
     except FileNotFoundError as error:
         raise MaintenanceError(f"{archive} is not there, or damaged: {error.filename} is missing.") from None

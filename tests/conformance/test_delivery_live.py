@@ -156,7 +156,7 @@ def test_the_feed_for_all_while_away(bridge: Bridge, sid: str, device: Phone) ->
     seen = []
     for _ in range(2):
         device.ready()
-        seen.append([device.expect(type_, session_id=sid)["id"] for type_ in ("session_started", "session_end")])
+        seen.append([device.expect(type_, session_id=sid)["id"] for type_ in ("session_started", "session_end", "notification")])
         device.collect(lambda: len(device.events(sid)) == 2, "the session's own events")
         last = list(device.messages)
         device.close()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(LONGEST + 2 * SOAK_SECONDS)
 
 SESSIONS = ["plain", "with space", "team/project", "team/project/events", "ünï 😀", "100%", "a?b=c#d", "closed"]
 PATHS = [".", "docs", "docs/note.txt", "docs/picture.png", "docs/way out", "docs/deep", "docs/../docs/note.txt", "/etc/passwd"]
-OPERATIONS = 15
+OPERATIONS = 16
 
 
 @dataclass

@@ -61,6 +61,7 @@ class Log:
         self.append(session, "agent_event", event=event, event_type=event, event_id=event_id, session_id=session, payload=body["payload"])
         if event == "SessionEnd" and self.sessions[session]:
             self.append(ALL, "session_end", session_id=session)
+            self.append(ALL, "notification", session_id=session, notification_type="task_complete")  # D13
             self.sessions[session] = False
 
     def append(self, feed: str, type_: str, *, unordered: bool = False, **says: Any) -> None:

@@ -87,7 +87,7 @@ def refused(code: str) -> Iterator[None]:
 def no_leak() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
     yield
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what others close meanwhile is no leak of ours
 
 
 @pytest.fixture
