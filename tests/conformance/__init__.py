@@ -2,4 +2,11 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.conformance.https", "tests.conformance.phone", "tests.conformance.bridge")
+pytest.register_assert_rewrite(
+    "tests.conformance.https",
+    "tests.conformance.phone",
+    "tests.conformance.bridge",
+    "tests.conformance.approvals",
+    "tests.conformance.repositories",
+    "tests.conformance.reader",
+)

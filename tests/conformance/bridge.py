@@ -31,7 +31,7 @@ from django.core.management import call_command
 for arguments in json.loads(sys.argv[1]):
     call_command("mint_pairing_qr", "--format", "json", *arguments)
 """
-MINTED_AT_ONCE = 40  # a process of its own for each device would cost a second each
+MINTED_FIRST, MINTED_NEXT = 20, 160  # at once: a process of its own for each device would cost a second each
 
 
 @dataclass
@@ -88,6 +88,7 @@ class Bridge:
         self.dial: Dial | None = None  # how clients reach it there
         self.called: list[Phone] = []
         self.minted: list[Pairing] = []
+        self.stocked = False
         self.minting = threading.Lock()
 
     # the process
@@ -205,7 +206,8 @@ class Bridge:
         """An unused token of a fresh device, from a stock that is minted many at once."""
         with self.minting:
             if not self.minted:
-                names = [f"phone-{secrets.token_hex(4)}" for _ in range(MINTED_AT_ONCE)]
+                names = [f"phone-{secrets.token_hex(4)}" for _ in range(MINTED_NEXT if self.stocked else MINTED_FIRST)]
+                self.stocked = True
                 self.minted = self.mint_many(*[("--name", name, "--ttl", "60m") for name in names])
             return self.minted.pop()
 

@@ -15,7 +15,9 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_session
+from tests.conformance.reader import Reader
+from tests.conformance.repositories import Repository
+from tests.conformance.samples import hook, new_session
 from tests.conformance.scenarios import SCENARIOS, Outcome
 from tests.servers import Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
 
@@ -113,6 +115,26 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
     """A fresh device's phone, connected and ready."""
     with bridge.phones(1) as phones:
         yield phones[0]
+
+
+@pytest.fixture
+def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
+    """A ready phone that has joined the session and is at the present. The session ends with the test: what it left pending greets nobody else."""
+    bridge.watch(phone, sid)
+    yield phone
+    bridge.accept(hook("SessionEnd", sid))
+
+
+@pytest.fixture
+def repository(bridge: Bridge) -> Repository:
+    """A fresh repository below the bridge's allowed root, in a directory with a space in its name."""
+    return Repository(bridge.root / f"repository {new_session()[8:20]}")
+
+
+@pytest.fixture
+def reader(bridge: Bridge, phone: Phone) -> Reader:
+    """A joined session that works in a directory of this test alone."""
+    return Reader(bridge, phone)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Words of the delivery tests: away, back, nothing more, replayed."""
+"""Words of the delivery tests: away, back, nothing more, replayed, sent again."""
 
 from __future__ import annotations
 
@@ -35,3 +35,11 @@ def replay(phone: Phone, session_id: str, **how: Any) -> dict[str, Any]:
 
 def replayed(payload: dict[str, Any]) -> list[Any]:
     return [message["payload"]["payload"]["number"] for message in payload["messages"] if message["type"] == "agent_event"]
+
+
+def send(phone: Phone, type_: str, id_: str, payload: dict[str, Any]) -> Message:
+    """The answer to a message with that id."""
+    before = len([message for message in phone.messages if message.get("id") == id_])
+    phone.send(type_, payload, id=id_)
+    phone.collect(lambda: len([message for message in phone.messages if message.get("id") == id_]) > before, f"the answer to {type_} {id_}")
+    return [message for message in phone.messages if message.get("id") == id_][-1]

@@ -8,12 +8,26 @@ import os
 import socket
 import ssl
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from tests.conformance.https import LOOPBACK, Response, pinned_context, strict_json
 from tests.conformance.samples import new_id, now
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+def encoded(data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0) -> bytes:
+    """One frame as it goes on the wire; a mask of zeros leaves the data as it is."""
+    head = bytes([(0x80 if final else 0) | (reserved << 4) | opcode])
+    bit = 0x80 if masked else 0
+    if len(data) < 126:
+        head += bytes([bit | len(data)])
+    elif len(data) < 65536:
+        head += bytes([bit | 126]) + struct.pack("!H", len(data))
+    else:
+        head += bytes([bit | 127]) + struct.pack("!Q", len(data))
+    return head + (bytes(4) if masked else b"") + data
 
 
 class RawSocket:
@@ -93,17 +107,11 @@ class RawSocket:
 
     def frame(self, data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0) -> None:
         """Send one frame, right or wrong."""
-        head = bytes([(0x80 if final else 0) | (reserved << 4) | opcode])
-        bit = 0x80 if masked else 0
-        if len(data) < 126:
-            head += bytes([bit | len(data)])
-        elif len(data) < 65536:
-            head += bytes([bit | 126]) + struct.pack("!H", len(data))
-        else:
-            head += bytes([bit | 127]) + struct.pack("!Q", len(data))
-        if masked:
-            head += bytes(4)  # a mask of zeros leaves the data as it is
-        self.socket.sendall(head + data)
+        self.socket.sendall(encoded(data, opcode, final=final, masked=masked, reserved=reserved))
+
+    def frames(self, texts: Iterable[bytes]) -> None:
+        """Send text messages in one write."""
+        self.socket.sendall(b"".join(encoded(text) for text in texts))
 
     def send(self, type_: str, payload: Any) -> str:
         sent = new_id()

@@ -13,6 +13,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.conftest import HOOKS_CONFIG
 from tests.conformance.https import Response, assert_error, assert_now
 
+pytestmark = pytest.mark.spec("http.admin.reload", "auth.admin")
+
 
 @pytest.fixture
 def config(shared: Bridge) -> Iterator[Path]:
@@ -29,6 +31,7 @@ def entry(command: str = "true") -> dict[str, Any]:
     return {"hooks": [{"type": "command", "command": command, "timeout": 10}]}
 
 
+@pytest.mark.spec("producer.map", "producer.matcher", "producer.hook")
 def test_a_reload(shared: Bridge, config: Path) -> None:
     """Spec: 200 {reloaded, timestamp, active_hooks}."""
     config.write_text(

@@ -61,6 +61,7 @@ SHAPES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+@pytest.mark.spec("wscode.PROTO_INVALID_MESSAGE", "ws.error")
 def test_messages_of_wrong_shape(phone: Phone, text: str) -> None:
     """D3, spec: PROTO_INVALID_MESSAGE with violations {field, constraint, received}; the connection stays open and ready."""
     phone.send_raw(text)
@@ -72,6 +73,7 @@ def test_messages_of_wrong_shape(phone: Phone, text: str) -> None:
     phone.ping()
 
 
+@pytest.mark.spec("error.violations")
 def test_every_violation_is_listed(phone: Phone) -> None:
     """Spec, WebSocket errors: violations array."""
     sent = phone.send("session_start", {"agent": 5, "session_id": [], "working_directory": None, "resume": "no"})
@@ -121,6 +123,7 @@ def test_a_binary_frame(phone: Phone) -> None:
     assert code == 1003
 
 
+@pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_in_a_frame(phone: Phone) -> None:
     """Spec: max_message_size_mb 10: within the limit a message is read (and refused for its type)."""
     phone.send("nonsense", {"x": "x" * (9 * MIB)})
@@ -128,6 +131,7 @@ def test_nine_megabytes_in_a_frame(phone: Phone) -> None:
     phone.ping()
 
 
+@pytest.mark.spec("limit.max_message_size_mb")
 def test_eleven_megabytes_in_a_frame(phone: Phone) -> None:
     """D9: a frame over the limit: close 1009, or whatever close the server stack can give."""
     try:

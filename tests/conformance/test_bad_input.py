@@ -70,6 +70,7 @@ def lives_on(shared: Bridge) -> Iterator[None]:
     ],
     ids=lambda body: repr(body[:24]),
 )
+@pytest.mark.spec("code.HOOK_INVALID_PAYLOAD")
 def test_what_is_no_json_object(shared: Bridge, path: str, body: bytes) -> None:
     """D8: a body that is not JSON (NaN and Infinity are not, nor nesting over 100) or not an object: 400 HOOK_INVALID_PAYLOAD."""
     assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
@@ -157,6 +158,7 @@ def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
 
 
 @pytest.mark.parametrize("character", ["x", "ä", "\u4f1a", "\U0001f600", '"', "\n"], ids=["ascii", "umlaut", "cjk", "emoji", "quote", "newline"])
+@pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, character: str) -> None:
     """Spec: max_message_size_mb 10; D26: an event of 9 MB is taken and arrives whole, in whatever characters."""
     shared.watch(phone, sid)
@@ -182,6 +184,7 @@ def test_what_just_fits_arrives_too(shared: Bridge, sid: str, phone: Phone) -> N
 
 
 @pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/api/v1/hooks/batch", "/hooks/event"])
+@pytest.mark.spec("limit.max_message_size_mb", "code.PAYLOAD_TOO_LARGE")
 def test_eleven_megabytes_are_not(shared: Bridge, sid: str, path: str) -> None:
     """D9: 413 PAYLOAD_TOO_LARGE reaches a client that sends everything before it reads."""
     answer = post_raw(shared, valid_text(sid, '{"x": "' + "x" * (11 * MIB) + '"}'), path)

@@ -44,6 +44,7 @@ def assert_refused(phone: Phone, answer: Message, code: str, close: int) -> dict
     return payload
 
 
+@pytest.mark.spec("ws.connection_ack", "info.*", "phase.accepted", "mode.local_only", "ws.auth")
 def test_connection_ack(shared: Bridge, sid: str, device: Phone) -> None:
     """Spec: the payload of connection_ack, its id that of auth; active_sessions as session info."""
     shared.accept(hook("SessionStart", sid, {"working_directory": "/srv/app"}))
@@ -72,6 +73,7 @@ def test_connection_ack(shared: Bridge, sid: str, device: Phone) -> None:
 
 
 @pytest.mark.parametrize("type_", ["health_check", "acknowledge_warning", "notification_ack", *SESSION_MESSAGES])
+@pytest.mark.spec("auth.first", "wscode.PROTO_SEQUENCE_ERROR")
 def test_auth_comes_first(device: Phone, type_: str) -> None:
     """D21: before connection_ack only auth is allowed; the connection stays open and auth still works."""
     payload = SESSION_MESSAGES.get(type_) or {"health_check": HEALTH, "acknowledge_warning": ACKNOWLEDGE, "notification_ack": {"notification_ids": []}}[type_]
@@ -88,6 +90,7 @@ def test_a_heartbeat_before_auth(device: Phone) -> None:
 
 
 @pytest.mark.parametrize("type_", SESSION_MESSAGES)
+@pytest.mark.spec("wscode.PROTO_SEQUENCE_ERROR")
 def test_health_check_comes_second(shared: Bridge, device: Phone, type_: str) -> None:
     """D21: before ready only health_check, acknowledge_warning, notification_ack and heartbeats."""
     device.connect()
@@ -108,6 +111,7 @@ def test_auth_twice(device: Phone) -> None:
     device.ping()
 
 
+@pytest.mark.spec("ws.health_check", "ws.health_status", "phase.health", "phase.ready")
 def test_health_status(device: Phone) -> None:
     """Spec: the payload of health_status; local_only is healthy and ready at once."""
     device.connect()
@@ -128,6 +132,7 @@ def test_health_checks_may_be_repeated(phone: Phone) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-600, 600])
+@pytest.mark.spec("ws.health_status")
 def test_a_wrong_clock_is_a_warning(device: Phone, seconds: int) -> None:
     """D25: more than 5 minutes off: warning CLOCK_SKEW, ready stays true."""
     device.connect()
@@ -139,6 +144,7 @@ def test_a_wrong_clock_is_a_warning(device: Phone, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("token", ["wrong", "", "x" * 300, "ünïcode", "a\x00b"], ids=repr)
+@pytest.mark.spec("phase.rejected", "connerror.AUTH_FAILED", "ws.connection_error")
 def test_a_wrong_token(device: Phone, token: str) -> None:
     """Spec: token invalid: connection_error (AUTH_FAILED, id of the auth); D21: close 4401."""
     device.connect()
@@ -146,6 +152,7 @@ def test_a_wrong_token(device: Phone, token: str) -> None:
     assert_refused(device, answer, "AUTH_FAILED", 4401)
 
 
+@pytest.mark.spec("auth.device")
 def test_other_tokens_are_no_device_tokens(shared: Bridge, device: Phone) -> None:
     """D14: the hook and the admin token open no socket."""
     for token in (shared.hook_token, shared.admin_token):
@@ -165,6 +172,7 @@ def test_other_tokens_are_no_device_tokens(shared: Bridge, device: Phone) -> Non
     ],
     ids=str,
 )
+@pytest.mark.spec("ws.auth")
 def test_a_malformed_auth(device: Phone, change: dict[str, Any], field: str) -> None:
     """Spec: auth's fields; PROTO_INVALID_MESSAGE with violations {field, constraint, received}; a right one may follow."""
     device.connect()
@@ -183,6 +191,7 @@ def test_auth_may_carry_more(device: Phone) -> None:
 
 
 @pytest.mark.parametrize("id_", ["auth-001", "auth-6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50", "x", "y" * 128, "ü 会", "6F1C2A90-1D2E-4C3B-9A8F-0B1C2D3E4F50"])
+@pytest.mark.spec("envelope.id")
 def test_ids_of_any_form(device: Phone, id_: str) -> None:
     """D4: id is any string of 1 to 128 characters, and the reply carries it."""
     device.connect()
@@ -190,6 +199,7 @@ def test_ids_of_any_form(device: Phone, id_: str) -> None:
     assert device.receive()["id"] == id_
 
 
+@pytest.mark.spec("envelope.id")
 def test_no_id(device: Phone) -> None:
     """D4: absent id: answered with a fresh UUID."""
     device.connect()
@@ -199,6 +209,7 @@ def test_no_id(device: Phone) -> None:
 
 
 @pytest.mark.parametrize("id_", ["", "y" * 129, 5, {}, ["x"], True], ids=repr)
+@pytest.mark.spec("envelope.id")
 def test_ids_that_are_none(phone: Phone, id_: Any) -> None:
     """D4: PROTO_INVALID_MESSAGE for anything but a string of 1 to 128 characters; the answer has a good id."""
     phone.send("health_check", HEALTH, id=id_)
@@ -207,6 +218,7 @@ def test_ids_that_are_none(phone: Phone, id_: Any) -> None:
     phone.ping()
 
 
+@pytest.mark.spec("envelope.id")
 def test_strict_ids(narrow: Bridge) -> None:
     """D4: with BRIDGE_STRICT_PROTOCOL=1 only a UUID v4 is an id."""
     phone = narrow.phone()
@@ -219,6 +231,7 @@ def test_strict_ids(narrow: Bridge) -> None:
     phone.close()
 
 
+@pytest.mark.spec("wscode.SESSION_NOT_FOUND", "ws.error", "error.recoverable")
 def test_unknown_closed_not_joined(shared: Bridge, sid: str, phone: Phone) -> None:
     """D7: the checks come in the order unknown, closed, not joined; D21: a session message needs its session joined."""
     answer = phone.request("replay_request", {"session_id": "never-heard-of", "since": now(-60)})
@@ -230,12 +243,14 @@ def test_unknown_closed_not_joined(shared: Bridge, sid: str, phone: Phone) -> No
 
 
 @pytest.mark.parametrize("type_", ["session_end", "replay_request"])
+@pytest.mark.spec("wscode.SESSION_NOT_FOUND")
 def test_unknown_sessions(phone: Phone, type_: str) -> None:
     """D7: any message but session_start naming an unknown session: SESSION_NOT_FOUND."""
     answer = phone.request(type_, SESSION_MESSAGES[type_] | {"session_id": new_session()})
     assert answer["payload"]["code"] == "SESSION_NOT_FOUND"
 
 
+@pytest.mark.spec("state.unknown", "wscode.SESS_NOT_FOUND")
 def test_resuming_an_unknown_session(phone: Phone) -> None:
     """D7: session_start with resume true on an unknown id: SESS_NOT_FOUND."""
     answer = phone.start(new_session(), resume=True)
@@ -243,6 +258,7 @@ def test_resuming_an_unknown_session(phone: Phone) -> None:
 
 
 @pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.spec("ws.session_start", "ws.session_ready")
 def test_joining_an_observed_session(shared: Bridge, sid: str, phone: Phone, resume: bool) -> None:
     """D22: a known id joins it, agent and working_directory are ignored; session_ready reports status ready."""
     shared.accept(hook("SessionStart", sid, {"working_directory": "/srv/app"}))
@@ -284,6 +300,7 @@ def test_a_message_to_an_observed_session(shared: Bridge, sid: str, phone: Phone
     assert answer["type"] == "error" and answer["payload"]["session_id"] == sid
 
 
+@pytest.mark.spec("phase.misconfigured", "mode.misconfigured", "connerror.MISCONFIGURED", "health.connection_mode")
 def test_mode_misconfigured(misconfigured: Bridge) -> None:
     """Spec: a connection in mode misconfigured is rejected; D20: HTTP is served and /health says so; D21: close 4403."""
     health = misconfigured.get("/api/v1/health", misconfigured.hook_token)
@@ -299,6 +316,7 @@ def test_mode_misconfigured(misconfigured: Bridge) -> None:
     assert error["type"] == "connection_error" and error["payload"]["code"] == "MISCONFIGURED" and error["payload"]["remediation"]
 
 
+@pytest.mark.spec("phase.acknowledge", "mode.direct_public", "ws.acknowledge_warning", "ws.acknowledgment_accepted", "limit.acknowledged")
 def test_direct_public(public: Bridge) -> None:
     """Spec: requires user acknowledgment before ready becomes true; D24, D28: no event before, everything after; holds across reconnects."""
     sid = new_session()
@@ -331,6 +349,7 @@ def test_direct_public(public: Bridge) -> None:
     with_events.close()
 
 
+@pytest.mark.spec("mode.direct_public")
 def test_forwarding_headers_from_a_stranger(shared: Bridge, device: Phone) -> None:
     """D20: forwarding headers from a peer that is no trusted proxy make it direct_public."""
     device.connect(headers={"X-Forwarded-For": "127.0.0.1"})

@@ -7,6 +7,8 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.conftest import ALLOWED_ORIGIN
 
+pytestmark = pytest.mark.spec("limit.cors")
+
 PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization, content-type"}
 
 

@@ -95,6 +95,7 @@ def crash_under_load(bridge: Bridge, session_id: str) -> list[Poster]:
 
 
 @pytest.mark.parametrize("_round", [1, 2])
+@pytest.mark.spec("delivery.crash")
 def test_kill_9_under_sixteen_posters(mortal: Bridge, _round: int) -> None:
     """Issue, done when; D26, D31: no acknowledged event is lost, none is doubled, each poster's order holds, for a phone that was there and one that was away."""
     sid, finished = new_session(), threading.Event()

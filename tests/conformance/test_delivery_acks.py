@@ -11,7 +11,7 @@ from tests.conformance.delivery import away, back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, prompt
 
-pytestmark = pytest.mark.usefixtures("database")
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.notification_ack", "delivery.cursor")]
 
 
 def test_unacknowledged_is_sent_again(bridge: Bridge, sid: str, device: Phone) -> None:

@@ -15,6 +15,7 @@ from tests.conformance.samples import EVENTS, hook, new_session, prompt
 pytestmark = pytest.mark.usefixtures("database")
 
 
+@pytest.mark.spec("ws.agent_event", "envelope.type", "envelope.id", "envelope.timestamp", "envelope.payload", "event_post.broadcast")
 def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: agent_event whose payload is the hook event; D1: with event, event_type, event_id; D4: a fresh UUID each."""
     bridge.watch(phone, sid)
@@ -31,6 +32,7 @@ def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone
     assert len({event["id"] for event in events}) == 5
 
 
+@pytest.mark.spec("ws.agent_event", "event.UserPromptSubmit", "event.SubagentStop", "event.PreCompact", "event.Notification", "event.Stop")
 def test_one_agent_event_per_hook_event(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: each accepted hook event produces one agent_event per connected client with a matching session, for each of the nine."""
     bridge.watch(phone, sid)
@@ -60,6 +62,7 @@ def test_the_join_continues(bridge: Bridge, sid: str, phone: Phone) -> None:
     nothing_more(bridge, phone, sid, list(range(5)))
 
 
+@pytest.mark.spec("ws.session_end")
 def test_leaving_and_coming_back(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D22: session_end only leaves an observed session (it goes on); joining again continues where this connection stands."""
     bridge.watch(phone, sid)
@@ -74,6 +77,7 @@ def test_leaving_and_coming_back(bridge: Bridge, sid: str, phone: Phone) -> None
     phone.wait_numbers(sid, [0, 1, 2])
 
 
+@pytest.mark.spec("event_post.broadcast")
 def test_broadcast_count(bridge: Bridge, sid: str) -> None:
     """D33: connections that had joined the session when the event was accepted; a connection counts once."""
     assert bridge.accept(prompt(sid, 0))[0]["broadcast_count"] == 0
@@ -135,6 +139,7 @@ def test_concurrent_posters(bridge: Bridge, sid: str) -> None:
             assert [number for number in first.numbers(sid) if number.startswith(f"{poster}-")] == [f"{poster}-{number}" for number in range(15)]
 
 
+@pytest.mark.spec("ws.session_started", "event.SessionStart")
 def test_session_started(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: session_started is sent when a session-start hook event arrives; D26, D28: to every device, joined or not, live."""
     bridge.accept(hook("SessionStart", sid))
@@ -143,6 +148,7 @@ def test_session_started(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert phone.numbers(sid) == [], "D28: the session's own feed waits for the join"
 
 
+@pytest.mark.spec("ws.session_end", "event.SessionEnd")
 def test_session_end(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: session_end, both directions, reason one of four; D26: to every device."""
     bridge.accept(prompt(sid, 0), hook("SessionEnd", sid))

@@ -13,7 +13,7 @@ from tests.conformance.delivery import away, back
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, prompt
 
-pytestmark = pytest.mark.usefixtures("database")
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("offline.pending", "offline.replay")]
 
 
 # Live
@@ -60,6 +60,7 @@ def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device:
     poster.join()
 
 
+@pytest.mark.spec("device.replaced")
 def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
     """D23, D27: the old socket still looks open, events went into it; the newer connection gets them all, and new ones."""
     bridge.accept(prompt(sid, 0))

@@ -54,6 +54,7 @@ def certificate(bridge: Bridge) -> bytes:
     return found
 
 
+@pytest.mark.spec("auth.device")
 def test_the_pairing(shared: Bridge) -> None:
     """D43: {v, name, url, token, pin, fingerprint, expires_at}; pin: SHA-256 of the SPKI, fingerprint: of the certificate, both in hex; D15: 10 minutes."""
     name = f"pixel-{new_id()[:8]}"
@@ -101,6 +102,7 @@ def test_the_log_names_no_token(shared: Bridge) -> None:
         assert token not in text
 
 
+@pytest.mark.spec("device.binding")
 def test_the_first_device_id_binds(shared: Bridge) -> None:
     """D15: its first auth with a device_id binds it; another device_id, or none, is AUTH_FAILED."""
     pairing = shared.pairing()
@@ -112,6 +114,7 @@ def test_the_first_device_id_binds(shared: Bridge) -> None:
     assert not refused(shared.phone(pairing, device_id="device-A"))
 
 
+@pytest.mark.spec("device.binding")
 def test_unbound_until_a_device_id_comes(shared: Bridge) -> None:
     """D15: a token that was never given one stays unbound."""
     pairing = shared.pairing()
@@ -132,6 +135,7 @@ def test_a_refused_thief_does_not_disturb(shared: Bridge) -> None:
 
 
 @pytest.mark.parametrize("device_id", ["mine", None])
+@pytest.mark.spec("notification.type.agent_notification")
 def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone, device_id: str | None) -> None:
     """D15: to all other devices, an agent_notification without session (D13: notification_id is the envelope's id); once."""
     pairing = shared.pairing()
@@ -163,6 +167,7 @@ def test_a_token_not_used_in_time_is_void(shared: Bridge) -> None:
     assert not refused(shared.phone(claimed, device_id="in-time"))
 
 
+@pytest.mark.spec("auth.invalid")
 def test_a_lifetime(shared: Bridge) -> None:
     """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is invalid."""
     started = time.monotonic()
@@ -174,6 +179,7 @@ def test_a_lifetime(shared: Bridge) -> None:
     assert refused(phone)
 
 
+@pytest.mark.spec("device.revoke")
 def test_listing_and_revoking(shared: Bridge) -> None:
     """D43, D15: revoke_device by name closes the live sockets within two seconds; the token opens nothing any more; others are left alone."""
     pairing, other = shared.pairing(), shared.phone().ready()
@@ -253,6 +259,7 @@ def test_a_pin_that_does_not_match_is_noticed(shared: Bridge) -> None:
         shared.phone(wrong).connect()
 
 
+@pytest.mark.spec("device.replaced", "wscode.CONN_REPLACED")
 def test_newer_connection_replaces_older(shared: Bridge) -> None:
     """D23: error CONN_REPLACED, not recoverable, then close 4409; the newer one works."""
     pairing = shared.pairing()

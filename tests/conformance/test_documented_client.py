@@ -18,6 +18,8 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import PATIENCE
 from tests.conformance.samples import hook, new_id, new_session, prompt
 
+pytestmark = pytest.mark.spec("offline.replay")
+
 LINES = 75
 
 

@@ -41,6 +41,7 @@ def token_for(bridge: Bridge, path: str) -> str:
         "/api/v1/health%20",
     ],
 )
+@pytest.mark.spec("error.http.*", "code.other", "versioning.prefix")
 def test_unknown_paths(shared: Bridge, path: str) -> None:
     """D9: the 404 of an unknown path too; D2: other endpoints only under /api/v1."""
     assert_error(shared.get(path, shared.admin_token), 404, "SESSION_NOT_FOUND" if "sessions/" in path else "NOT_FOUND")
@@ -53,6 +54,7 @@ def test_unknown_paths(shared: Bridge, path: str) -> None:
     [(method, path) for path in GETS for method in ("POST", "PUT", "DELETE", "PATCH")]
     + [(method, path) for path in POSTS for method in ("GET", "PUT", "DELETE", "PATCH")],
 )
+@pytest.mark.spec("error.http.*", "code.other")
 def test_wrong_methods(shared: Bridge, method: str, path: str) -> None:
     """D9: 405 METHOD_NOT_ALLOWED with all six fields; RFC 9110: and Allow."""
     answer = shared.https().request(method, path, token=token_for(shared, path), json_body={} if method != "GET" else ...)
@@ -83,6 +85,7 @@ def test_head_where_only_post_goes(shared: Bridge, path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/sessions"])
+@pytest.mark.spec("auth.required", "auth.invalid", "code.AUTH_INVALID_TOKEN")
 def test_malformed_tokens(shared: Bridge, path: str, authorization: str) -> None:
     """Spec, Authentication 4: missing, malformed: 401 AUTH_INVALID_TOKEN, and WWW-Authenticate (D9)."""
     assert_error(shared.get(path, headers={"Authorization": authorization}), 401, "AUTH_INVALID_TOKEN")
@@ -119,6 +122,7 @@ def test_a_post_with_a_trailing_slash(shared: Bridge, sid: str) -> None:
 
 
 @pytest.mark.parametrize("request_id", ["req-123", "A1_b2.c3-d4", "0" * 36, "3fa85f64-5717-4562-b3fc-2c963f66afa6"])
+@pytest.mark.spec("error.http.request_id")
 def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
     """D9: request_id echoes a sane X-Request-ID (assert_error: in the header too)."""
     answer = shared.get("/api/v1/nope", shared.admin_token, headers={"X-Request-ID": request_id})
@@ -149,6 +153,7 @@ def test_request_ids_are_fresh(shared: Bridge) -> None:
         ("GET", "/api/v1/files/tree?path=/etc", "FILE_ACCESS_DENIED"),
     ],
 )
+@pytest.mark.spec("error.http.documentation_url")
 def test_the_documentation_opens(shared: Bridge, method: str, path: str, code: str) -> None:
     """D9: documentation_url is absolute and opens a page of the bridge without a token, over the same TLS; it speaks of that code."""
     token = None if "AUTH" in code else shared.admin_token
@@ -175,6 +180,7 @@ def test_localhost_is_an_own_name(shared: Bridge) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"])
+@pytest.mark.spec("code.other", "event_post.headers")
 def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
     """Spec: Content-Type: application/json; D9: 415 UNSUPPORTED_MEDIA_TYPE."""
     answer = shared.https().post("/api/v1/hooks/event", token=shared.hook_token, json_body=hook("Stop", sid), headers={"Content-Type": content_type})
@@ -196,6 +202,7 @@ def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
     assert_error(shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND")
 
 
+@pytest.mark.spec("auth.scope", "code.AUTH_INSUFFICIENT_SCOPE")
 def test_scopes(shared: Bridge) -> None:
     """D14: a known token of the wrong kind: 403 AUTH_INSUFFICIENT_SCOPE."""
     for path in ("/api/v1/sessions", "/api/v1/files/tree?path=.", "/api/v1/files/content?path=x"):

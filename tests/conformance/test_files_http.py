@@ -41,6 +41,7 @@ def named(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {entry["name"]: entry for entry in entries}
 
 
+@pytest.mark.spec("http.files.tree", "file.tree.*")
 def test_a_tree(shared: Bridge, place: Path) -> None:
     """Spec: {path, entries}; name, type, size and modified_at for files, children for directories."""
     (place / "src").mkdir()
@@ -62,6 +63,7 @@ def depth_of(entries: list[dict[str, Any]]) -> int:
 
 
 @pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5), (20, 6)])
+@pytest.mark.spec("limit.tree_depth")
 def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> None:
     """Spec: depth, default 3."""
     (place / "1" / "2" / "3" / "4" / "5" / "6").mkdir(parents=True)
@@ -69,6 +71,7 @@ def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> N
 
 
 @pytest.mark.parametrize("depth", ["-1", "x", "1e400", "NaN", "99999999999999999999x", "\x00"])
+@pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_bad_depth(shared: Bridge, place: Path, depth: str) -> None:
     """D12: bad depth: 400 FILE_INVALID_PATH."""
     assert_error(ask(shared, "tree", place, depth=depth), 400, "FILE_INVALID_PATH")
@@ -82,6 +85,7 @@ def test_relative_paths_start_at_the_first_root(shared: Bridge, place: Path) -> 
     assert ask(shared, "content", f"{place.name}/a.txt").json()["content"] == "a"
 
 
+@pytest.mark.spec("http.files.content")
 def test_content(shared: Bridge, place: Path) -> None:
     """Spec: {path, content, size, encoding, modified_at}."""
     text = "línea 1\r\nline 2\n\ttab\u2028end"
@@ -104,6 +108,7 @@ def test_empty_content(shared: Bridge, place: Path) -> None:
 @pytest.mark.parametrize(
     "data", [bytes(range(256)), b"\x00text", "caf\xe9".encode("latin-1"), b"\xed\xa0\x80"], ids=["all-bytes", "nul", "latin-1", "surrogate"]
 )
+@pytest.mark.spec("versioning.wire_types")
 def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
     """Spec, Versioning 4: binary is base64; it comes back byte for byte."""
     (place / "blob").write_bytes(data)
@@ -113,6 +118,7 @@ def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
     assert got == data
 
 
+@pytest.mark.spec("filecode.FILE_TOO_LARGE", "limit.max_message_size_mb")
 def test_size_limit(shared: Bridge, place: Path) -> None:
     """D12: larger than max_message_size_mb: 413 FILE_TOO_LARGE."""
     with (place / "large").open("wb") as sparse:
@@ -124,6 +130,7 @@ def test_size_limit(shared: Bridge, place: Path) -> None:
 
 @pytest.mark.parametrize("what", ["tree", "content"])
 @pytest.mark.parametrize("path", [None, "", "a\x00b", "\x00"], ids=["missing", "empty", "nul-inside", "nul"])
+@pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
     """D12: missing parameter or bad path: 400 FILE_INVALID_PATH."""
     assert_error(ask(shared, what, path), 400, "FILE_INVALID_PATH")
@@ -146,6 +153,7 @@ def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
         "./../x",
     ],
 )
+@pytest.mark.spec("filecode.FILE_ACCESS_DENIED", "file.jail")
 def test_outside(shared: Bridge, what: str, path: str) -> None:
     """D12: outside every allowed root: 403 FILE_ACCESS_DENIED, whether it exists or not."""
     assert_error(ask(shared, what, path), 403, "FILE_ACCESS_DENIED")
@@ -168,6 +176,7 @@ def test_a_neighbour_with_the_same_beginning(shared: Bridge) -> None:
 
 
 @pytest.mark.parametrize("what", ["tree", "content"])
+@pytest.mark.spec("filecode.FILE_NOT_FOUND")
 def test_not_there(shared: Bridge, place: Path, what: str) -> None:
     """D12: 404 FILE_NOT_FOUND."""
     assert_error(ask(shared, what, place / "missing"), 404, "FILE_NOT_FOUND")
@@ -177,6 +186,7 @@ def test_not_there(shared: Bridge, place: Path, what: str) -> None:
     assert_error(ask(shared, what, f"{place}{'/d' * 3000}"), (400, 404))
 
 
+@pytest.mark.spec("file.jail")
 def test_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
     """D12: links are followed only while they stay inside."""
     (tmp_path / "secret").write_text("secret")
@@ -239,6 +249,7 @@ def test_unreadable_directories(shared: Bridge, place: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["tree", "content"])
+@pytest.mark.spec("auth.device", "auth.required")
 def test_who_may(shared: Bridge, place: Path, what: str) -> None:
     """D14: device and admin tokens."""
     path = f"/api/v1/files/{what}?path={place.name}"

@@ -13,6 +13,7 @@ from tests.conformance.phone import Phone
 SEMVER = re.compile(r"\d+\.\d+\.\d+")
 
 
+@pytest.mark.spec("http.health", "health.*")
 def test_health(shared: Bridge) -> None:
     """Spec: the fields of the 200 body and their types."""
     answer = shared.get("/api/v1/health", shared.hook_token)
@@ -54,12 +55,14 @@ def test_any_valid_token(shared: Bridge, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/info"])
+@pytest.mark.spec("auth.required", "code.AUTH_INVALID_TOKEN")
 def test_no_token(shared: Bridge, path: str) -> None:
     """Spec: every HTTP endpoint requires a bearer token."""
     assert_error(shared.get(path), 401, "AUTH_INVALID_TOKEN")
     assert_error(shared.get(path, "x" * 43), 401, "AUTH_INVALID_TOKEN")
 
 
+@pytest.mark.spec("http.info", "info_body.*", "limit.max_sessions", "limit.hook_timeout", "limit.max_websocket_connections", "limit.max_message_size_mb")
 def test_info(shared: Bridge) -> None:
     """Spec: the capabilities object; seven supported hooks, limits as configured."""
     body = shared.get("/api/v1/info", shared.hook_token).json()
@@ -82,6 +85,7 @@ def test_the_schema(shared: Bridge) -> None:
         assert path in text, path
 
 
+@pytest.mark.spec("versioning.names")
 def test_one_version_everywhere(shared: Bridge, device: Phone) -> None:
     """Spec, Versioning 2: /info, /health and connection_ack name the server's version."""
     device.connect()

@@ -14,6 +14,7 @@ from tests.conformance.scenarios import LIVENESS, Outcome
 Patient = Callable[[str], Outcome]
 
 
+@pytest.mark.spec("ws.heartbeat_ping", "ws.heartbeat_pong", "envelope.heartbeat")
 def test_a_ping_is_answered_by_a_pong_with_type_and_timestamp_only(phone: Phone) -> None:
     """Spec, envelope: "Heartbeat messages carry only type and timestamp" (checked for every frame received)."""
     pong = phone.ping()
@@ -44,6 +45,7 @@ def test_heartbeats_are_answered_before_ready(device: Phone) -> None:
 
 
 @pytest.mark.slow("silence")
+@pytest.mark.spec("limit.heartbeat", "wscode.CONN_TIMEOUT")
 def test_a_silent_client_is_closed_after_45_seconds(patient: Patient) -> None:
     """D25: no frame for 45 seconds: connection_error CONN_TIMEOUT, then 4408."""
     outcome = patient("silence")
@@ -62,6 +64,7 @@ def test_protocol_pongs_keep_a_client_alive(patient: Patient) -> None:
 
 
 @pytest.mark.slow("no_auth")
+@pytest.mark.spec("wscode.CONN_TIMEOUT")
 def test_no_auth_within_10_seconds(patient: Patient) -> None:
     """D21: no auth within 10 seconds: connection_error CONN_TIMEOUT, close 4408."""
     outcome = patient("no_auth")
@@ -72,6 +75,7 @@ def test_no_auth_within_10_seconds(patient: Patient) -> None:
 
 
 @pytest.mark.slow("heartbeat_proof")
+@pytest.mark.spec("delivery.cursor", "limit.pong_wait")
 def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: Patient) -> None:
     """D27: event 1 went out before the pong of a ping 10 s older and is proven; event 2 came after that pong and is not."""
     assert patient("heartbeat_proof").seen["sent_again"] == [2, 3]
@@ -84,6 +88,7 @@ def test_two_pings_close_together_prove_nothing(patient: Patient) -> None:
 
 
 @pytest.mark.slow("no_reader")
+@pytest.mark.spec("delivery.slow")
 def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) -> None:
     """D30: closed (4413) after 30 seconds; ingestion and other devices go on meanwhile; what it missed comes by its cursor."""
     outcome = patient("no_reader")
@@ -94,6 +99,7 @@ def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) ->
 
 
 @pytest.mark.slow("no_reader")
+@pytest.mark.spec("delivery.slow")
 def test_ingestion_never_waits_for_a_client(patient: Patient) -> None:
     """D30: ingestion never waits for a client, and a socket's backlog is not held in memory (24 MB were posted)."""
     outcome = patient("no_reader")

@@ -23,6 +23,7 @@ def accepted(bridge: Bridge, events: list[Any]) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.spec("http.hooks.batch", "batch.result")
 def test_a_batch_in_order(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: 200 {received, count, accepted, rejected, event_ids}; D32: stored in order; the ids are those of the agent_events."""
     bridge.watch(phone, sid)
@@ -32,12 +33,14 @@ def test_a_batch_in_order(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert [event["payload"]["event_id"] for event in events] == body["event_ids"]
 
 
+@pytest.mark.spec("http.hooks.batch")
 def test_without_prefix(bridge: Bridge, sid: str) -> None:
     """D2: /hooks/batch answers too."""
     assert bridge.https().post("/hooks/batch", token=bridge.hook_token, json_body={"events": [prompt(sid, 1)]}).status == 200
     assert bridge.knows(sid)
 
 
+@pytest.mark.spec("batch.errors")
 def test_bad_ones_in_the_middle(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D32: validated one by one: the good ones are stored in order, errors names the others by index, with D8's violations."""
     bridge.watch(phone, sid)
@@ -66,6 +69,7 @@ def test_only_bad_ones(bridge: Bridge, sid: str) -> None:
     assert not bridge.knows(sid)
 
 
+@pytest.mark.spec("hook.event_id")
 def test_the_same_event_id_in_one_batch(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D31: stored and sent once, also inside one batch and against an earlier post; the ids of the answer are the first answer's."""
     known, twice = new_id(), new_id()

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.usefixtures("database")
 
 
 @pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.spec("http.hooks.event", "event_post.result", "hook.event", "hook.payload")
 def test_each_event_is_accepted(bridge: Bridge, sid: str, event: str) -> None:
     """Spec: 200 body received (true), event_id string, broadcast_count integer, timestamp."""
     answer = bridge.post_hook(hook(event, sid))
@@ -28,6 +29,7 @@ def test_each_event_is_accepted(bridge: Bridge, sid: str, event: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/hooks/event", "/api/v1/hooks/event"])
+@pytest.mark.spec("http.hooks.event")
 def test_with_and_without_prefix(bridge: Bridge, sid: str, path: str) -> None:
     """D2: both paths answer and store."""
     answer = bridge.https().post(path, token=bridge.hook_token, json_body=hook("Stop", sid))
@@ -35,6 +37,7 @@ def test_with_and_without_prefix(bridge: Bridge, sid: str, path: str) -> None:
     assert bridge.knows(sid)
 
 
+@pytest.mark.spec("hook.event_type")
 def test_only_event_type(bridge: Bridge, sid: str, device: Phone) -> None:
     """D1: a body with only event_type is read as event; outbound payloads carry both names."""
     device.ready()
@@ -67,6 +70,7 @@ def test_only_event_type_is_validated_too(bridge: Bridge, sid: str) -> None:
 
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Basic Zm9vOmJhcg==", "Bearer wrong", "Bearer a b c", "token"])
 @pytest.mark.parametrize("body", [{}, {"event": "Nonsense"}], ids=["empty", "nonsense"])
+@pytest.mark.spec("event_post.order", "event_post.unauthorized", "auth.hook.wrong", "code.HOOK_AUTH_FAILED")
 def test_the_token_is_checked_first(bridge: Bridge, authorization: str | None, body: dict[str, Any]) -> None:
     """Spec, processing order: authenticate before anything; 401 HOOK_AUTH_FAILED (D9: with WWW-Authenticate)."""
     headers = {} if authorization is None else {"Authorization": authorization}
@@ -74,6 +78,7 @@ def test_the_token_is_checked_first(bridge: Bridge, authorization: str | None, b
 
 
 @pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/hooks/event", "/api/v1/hooks/batch", "/hooks/batch"])
+@pytest.mark.spec("auth.hook")
 def test_other_tokens_are_no_hook_tokens(bridge: Bridge, sid: str, path: str) -> None:
     """D14: on /hooks/* anything but the hook token is 401 HOOK_AUTH_FAILED, a device's or the admin's token too."""
     for token in (bridge.device_token(), bridge.admin_token, bridge.hook_token + "x", bridge.hook_token[:-1], bridge.hook_token.swapcase()):
@@ -81,6 +86,7 @@ def test_other_tokens_are_no_hook_tokens(bridge: Bridge, sid: str, path: str) ->
     assert not bridge.knows(sid)
 
 
+@pytest.mark.spec("event_post.headers", "session.agent_type")
 def test_the_source_header_becomes_the_agent_type(bridge: Bridge, sid: str) -> None:
     """D6: X-Hook-Source becomes agent_type; X-Hook-Version changes nothing."""
     assert bridge.post_hook(hook("SessionStart", sid), headers={"X-Hook-Source": "my-agent", "X-Hook-Version": "9.9.9"}).status == 200
@@ -106,6 +112,7 @@ def test_unknown_fields_are_passed_on(bridge: Bridge, sid: str, device: Phone) -
 
 
 @pytest.mark.parametrize("result", [None, False, 0, "", [], {}, {"deep": [1, {"x": None}]}, "text"], ids=repr)
+@pytest.mark.spec("payload.PostToolUse.result")
 def test_a_result_is_anything(bridge: Bridge, sid: str, result: Any) -> None:
     """Spec, PostToolUse: result any, required, so null counts as given."""
     answer = bridge.post_hook(hook("PostToolUse", sid, {"tool": "Bash", "params": {}, "result": result, "success": False, "execution_time_ms": 1.5}))
@@ -129,6 +136,7 @@ def test_a_result_is_anything(bridge: Bridge, sid: str, result: Any) -> None:
     ],
     ids=str,
 )
+@pytest.mark.spec("payload.lax", "payload.UserPromptSubmit.*", "payload.Stop.*", "payload.SessionEnd")
 def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str, event: str, payload: dict[str, Any]) -> None:
     """D5: six events only need an object payload; absent optional fields are omitted or null (spec, Versioning 4)."""
     answer = bridge.post_hook(hook(event, sid, payload))
@@ -136,6 +144,7 @@ def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str, event: str, payload
 
 
 @pytest.mark.parametrize("seconds", [-290, -1, 0, 1, 290])
+@pytest.mark.spec("hook.timestamp", "limit.skew")
 def test_fresh_timestamps(bridge: Bridge, sid: str, seconds: int) -> None:
     """Spec: within 5 minutes, either direction."""
     assert bridge.post_hook(hook("Stop", sid, timestamp=now(seconds))).status == 200
@@ -149,6 +158,7 @@ def test_timestamps_with_an_offset(bridge: Bridge, sid: str) -> None:
 
 
 @pytest.mark.parametrize("session_id", ["x", "ünïcödé 会话", "a b", "-", "a" * 200, "../../etc", "%2e%2e", "'; DROP TABLE--"])
+@pytest.mark.spec("hook.session_id")
 def test_any_session_id_that_is_not_empty(bridge: Bridge, session_id: str, device: Phone) -> None:
     """Spec: session_id string, non-empty; it comes out as it went in."""
     device.ready()
@@ -159,6 +169,7 @@ def test_any_session_id_that_is_not_empty(bridge: Bridge, session_id: str, devic
     assert device.expect("agent_event", session_id=unique)["payload"]["session_id"] == unique
 
 
+@pytest.mark.spec("hook.event_id")
 def test_the_same_event_id_twice(bridge: Bridge, sid: str, device: Phone) -> None:
     """D31: 200 with the first answer's event_id, stored and sent once, the first body's content."""
     device.ready()

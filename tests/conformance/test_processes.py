@@ -15,6 +15,8 @@ from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.servers import Postgres, Redis
 
+pytestmark = pytest.mark.spec("processes")
+
 
 @pytest.fixture(scope="module")
 def pair(make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis) -> Iterator[tuple[Bridge, Bridge]]:
@@ -164,6 +166,7 @@ def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
         phone.close()
 
 
+@pytest.mark.spec("device.revoke")
 def test_revoking_closes_on_every_process(pair: tuple[Bridge, Bridge]) -> None:
     """D15: within two seconds, on every process."""
     first, second = pair
@@ -204,6 +207,7 @@ def test_without_redis_events_go_on(pair: tuple[Bridge, Bridge], dark: Callable[
         phone.wait_numbers(sid, range(1, 8), 20)
 
 
+@pytest.mark.spec("http.health.degraded")
 def test_without_redis_health_says_so(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
     """D46, D48: /health is 503 with websocket_server unhealthy, and with the spec's body only."""
     first, _ = pair
@@ -242,6 +246,7 @@ def test_without_redis_revoking_closes(pair: tuple[Bridge, Bridge], dark: Callab
     assert time.monotonic() - revoked < 2.5
 
 
+@pytest.mark.spec("code.STORAGE_UNAVAILABLE")
 def test_without_the_database(pair: tuple[Bridge, Bridge], postgres_server: Postgres) -> None:
     """D46: the database down: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored; it comes back by itself."""
     first, _ = pair

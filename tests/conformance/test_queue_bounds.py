@@ -13,6 +13,8 @@ from tests.conformance.https import parse_time
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_session, now, prompt
 
+pytestmark = pytest.mark.spec("delivery.bounds")
+
 TTL = 4  # seconds
 
 

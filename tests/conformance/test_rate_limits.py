@@ -39,6 +39,7 @@ def asker(bridge: Bridge, method: str, path: str, token: str | None, **more: obj
     return lambda: https.request(method, path, token=token, connection=connection, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.spec("limit.rate.event", "code.RATE_LIMIT_EXCEEDED", "auth.hardening")
 def test_hooks_event(rated: Bridge) -> None:
     """Spec: 120 a minute; D2: with and without prefix are one endpoint, one count; batches have their own."""
     sid = new_session()
@@ -57,12 +58,14 @@ def test_hooks_event(rated: Bridge) -> None:
     assert rated.post_batch([prompt(sid, 1)]).status == 200
 
 
+@pytest.mark.spec("limit.rate.batch")
 def test_hooks_batch(rated: Bridge) -> None:
     """Spec: 10 a minute."""
     until_refused(asker(rated, "POST", "/api/v1/hooks/batch", rated.hook_token, json_body={"events": [hook("Stop", new_session())]}), 10, spent=4)
 
 
 @pytest.mark.parametrize(("path", "limit"), [("/api/v1/health", 60), ("/api/v1/files/tree?path=.", 60), ("/api/v1/sessions", 30)])
+@pytest.mark.spec("limit.rate.status", "limit.rate.sessions", "limit.rate.files")
 def test_each_endpoint_has_its_limit(rated: Bridge, path: str, limit: int) -> None:
     """Spec, Limits; D17: per token: another device is not held up by this one."""
     first, second = rated.device_token(), rated.device_token()
@@ -70,6 +73,7 @@ def test_each_endpoint_has_its_limit(rated: Bridge, path: str, limit: int) -> No
     assert rated.get(path, second).status == 200
 
 
+@pytest.mark.spec("limit.rate.sessions")
 def test_sessions_are_one_group(rated: Bridge) -> None:
     """Spec: /sessions/*: one session and all of them share 30 a minute."""
     rated.post_batch([prompt("grouped", 1)])
@@ -102,6 +106,7 @@ def test_upgrades(rated: Bridge) -> None:
     other.close()
 
 
+@pytest.mark.spec("wscode.RATE_LIMITED")
 def test_websocket_messages(rated: Bridge) -> None:
     """D17: 1,200 a minute per connection, heartbeats and notification_ack aside, then error RATE_LIMITED, recoverable, the message not acted on."""
     phone = Phone(rated.port, rated.device_token(), rated.pin, source="127.0.0.31").ready()
@@ -132,6 +137,7 @@ def locked_out(bridge: Bridge, source: str, *, plain_port: int | None = None, he
     raise AssertionError("20 failures and no 429")
 
 
+@pytest.mark.spec("auth.lockout", "connerror.RATE_LIMITED")
 def test_failed_authentication(rated: Bridge) -> None:
     """D16: after 10 failures in a minute the address gets 429, on every endpoint and over the WebSocket; a correct token from there still works."""
     source = "127.0.0.41"

@@ -50,6 +50,7 @@ def refused(phone: Phone) -> bool:
     return True
 
 
+@pytest.mark.spec("limit.max_websocket_connections", "connerror.RATE_LIMITED")
 def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
     """D23: beyond max_websocket_connections: connection_error RATE_LIMITED, close 4429; the others stay."""
     assert refused(narrow.phone())

@@ -11,7 +11,7 @@ from tests.conformance.delivery import back, replay, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
 
-pytestmark = pytest.mark.usefixtures("database")
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask")]
 
 
 def test_replay_after_an_id(bridge: Bridge, sid: str, phone: Phone) -> None:

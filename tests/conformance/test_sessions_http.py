@@ -24,6 +24,7 @@ def listed(bridge: Bridge, session_id: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+@pytest.mark.spec("http.sessions", "http.session", "session.*")
 def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
     """Spec: fields of the list's and of the single view; recent_events only in the latter."""
     shared.accept(hook("SessionStart", sid, {"working_directory": "/home/dev/my-project"}))
@@ -45,6 +46,7 @@ def test_any_event_creates_a_session(shared: Bridge, sid: str, event: str) -> No
     assert shared.session(sid)["status"] == "active"
 
 
+@pytest.mark.spec("state.observed")
 def test_session_end_closes_and_session_start_reopens(shared: Bridge, sid: str) -> None:
     """D34; late events of a closed one are still stored and do not reopen it."""
     shared.accept(hook("SessionStart", sid), hook("SessionEnd", sid))
@@ -66,12 +68,14 @@ def test_session_end_closes_and_session_start_reopens(shared: Bridge, sid: str) 
     ],
     ids=["initial-prompt", "prompt", "first-prompt", "directory"],
 )
+@pytest.mark.spec("session.title")
 def test_titles(shared: Bridge, sid: str, events: list[tuple[str, dict[str, Any]]], title: str) -> None:
     """D6: the first line of the first prompt, else the directory's name."""
     shared.accept(*[hook(event, sid, payload) for event, payload in events])
     assert shared.session(sid)["title"] == title
 
 
+@pytest.mark.spec("session.recent_events")
 def test_recent_events(shared: Bridge, sid: str) -> None:
     """Spec: {type, timestamp, tool}; D35: the last 20, newest first."""
     bodies = [prompt(sid, number) for number in range(22)]
@@ -84,6 +88,7 @@ def test_recent_events(shared: Bridge, sid: str) -> None:
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.spec("session.hook_count", "session.last_activity_at")
 def test_counting_and_activity(shared: Bridge, sid: str) -> None:
     """Spec: hook_count, last_activity_at."""
     shared.accept(prompt(sid, 1))
@@ -101,6 +106,7 @@ def test_a_rejected_event_counts_nothing(shared: Bridge, sid: str) -> None:
     assert shared.session(sid)["hook_count"] == 1
 
 
+@pytest.mark.spec("session.websocket_connected")
 def test_websocket_connected(shared: Bridge, sid: str) -> None:
     """Spec: websocket_connected is true while a client has joined, not while it is merely connected."""
     shared.accept(prompt(sid, 1))
@@ -118,6 +124,7 @@ def test_websocket_connected(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.parametrize("session_id", ["no-such-session", "6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50", "%00", "%2e%2e", "a%20b", "%F0%9F%98%80", "x" * 2000, "%ff"])
 @pytest.mark.parametrize("suffix", ["", "/events"])
+@pytest.mark.spec("code.SESSION_NOT_FOUND")
 def test_an_unknown_session(shared: Bridge, session_id: str, suffix: str) -> None:
     """Spec: 404 SESSION_NOT_FOUND."""
     method, body = ("POST", MESSAGE) if suffix else ("GET", ...)
@@ -164,6 +171,7 @@ def test_events_are_only_posted(shared: Bridge, sid: str) -> None:
     assert_error(shared.get(path, shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
 
 
+@pytest.mark.spec("http.session.events")
 def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phone) -> None:
     """Spec: 202 {accepted, event_id, session_id}; D39: accepted false, hooks cannot control the agent."""
     shared.accept(prompt(sid, 1))
@@ -174,6 +182,7 @@ def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phon
         assert body["accepted"] is False and body["session_id"] == sid and is_uuid(body["event_id"])
 
 
+@pytest.mark.spec("state.closed", "code.SESSION_CLOSED")
 def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
     """Spec: closed session: 409 SESSION_CLOSED."""
     shared.accept(prompt(sid, 1), hook("SessionEnd", sid))
@@ -195,6 +204,7 @@ def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
     ],
     ids=repr,
 )
+@pytest.mark.spec("code.other")
 def test_a_bad_event(shared: Bridge, sid: str, body: Any) -> None:
     """Spec: type string, content string, metadata object; D9: 400 VALIDATION_ERROR."""
     shared.accept(prompt(sid, 1))
@@ -202,6 +212,7 @@ def test_a_bad_event(shared: Bridge, sid: str, body: Any) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/api/v1/sessions"), ("GET", "/api/v1/sessions/x"), ("POST", "/api/v1/sessions/x/events")])
+@pytest.mark.spec("auth.device", "auth.scope")
 def test_who_may(shared: Bridge, method: str, path: str) -> None:
     """D14: device and admin tokens; the hook token 403; none 401, whether the session exists or not."""
     body = MESSAGE if method == "POST" else ...

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 
+pytestmark = pytest.mark.spec("settings")
+
 BAD: dict[str, dict[str, str]] = {
     "BRIDGE_HOOK_TOKEN": {"BRIDGE_HOOK_TOKEN": "short"},
     "BRIDGE_ADMIN_TOKEN": {"BRIDGE_ADMIN_TOKEN": "x" * 31},
@@ -54,6 +56,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
 
 
 @pytest.mark.parametrize("name", BAD)
+@pytest.mark.spec("severity.fatal")
 def test_a_bad_value_stops_the_start(outcomes: dict[str, tuple[int, str]], name: str) -> None:
     """D44: a bad value stops the start with one line that names the setting (and does not print a secret)."""
     code, output = outcomes[name]

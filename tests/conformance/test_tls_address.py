@@ -38,6 +38,7 @@ def plain_port(bridge: Bridge) -> int:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@pytest.mark.spec("tls.certificate")
 def test_the_certificate_verifies_with_its_authority(shared: Bridge, tmp_path: Path, name: str) -> None:
     """D19: an own CA at /ca.crt (no token), a leaf with all its names and addresses."""
     answer = shared.get("/ca.crt")
@@ -51,6 +52,7 @@ def test_the_certificate_verifies_with_its_authority(shared: Bridge, tmp_path: P
         assert connection.version() in ("TLSv1.2", "TLSv1.3")
 
 
+@pytest.mark.spec("tls.certificate")
 def test_the_leaf(shared: Bridge) -> None:
     """D19: at most 397 days, no CA itself, valid now, for servers; the CA is one."""
     certificate = leaf(shared)
@@ -83,6 +85,7 @@ def test_old_tls_is_refused(shared: Bridge) -> None:
         context.wrap_socket(raw, server_hostname=LOOPBACK)
 
 
+@pytest.mark.spec("auth.tls")
 def test_plain_http_on_the_tls_port(shared: Bridge) -> None:
     """Spec: TLS is required for all traffic: nothing is answered that was asked in the clear, certainly no 200."""
     with socket.create_connection((LOOPBACK, shared.port), 10) as raw:
@@ -141,6 +144,7 @@ INSECURE: list[tuple[dict[str, str], str | None]] = [
 
 
 @pytest.mark.parametrize(("headers", "source"), INSECURE, ids=str)
+@pytest.mark.spec("auth.tls", "connerror.INSECURE_TRANSPORT")
 def test_anything_else_on_the_plain_listener(public: Bridge, headers: dict[str, str], source: str | None) -> None:
     """D19: 403 INSECURE_TRANSPORT over HTTP; over WebSocket connection_error INSECURE_TRANSPORT and 4403, at once, before any message is read."""
     for path in ("/api/v1/health", "/api/v1/nope", "/pair", "/ca.crt", "/admin/"):

@@ -10,6 +10,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, assert_now
 from tests.conformance.samples import PAYLOADS, hook, now
 
+pytestmark = pytest.mark.spec("auth.hardening")
+
 BASE, PAYLOAD = "VALIDATION_ERROR", "PAYLOAD_VALIDATION_ERROR"
 
 
@@ -67,6 +69,7 @@ BASE_CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "field", "code"), [case[1:] for case in BASE_CASES], ids=[case[0] for case in BASE_CASES])
+@pytest.mark.spec("hookcode.*", "hook.event", "hook.timestamp", "hook.session_id", "hook.payload", "event.other", "event_post.invalid")
 def test_base_rules(shared: Bridge, sid: str, change: dict[str, Any], field: str, code: str) -> None:
     """Spec's table; D8: the rule's code on top, VALIDATION_ERROR with the rule in validation_errors; nothing is stored."""
     body = hook("Stop", sid, **{name: value for name, value in change.items() if name != "payload"})
@@ -81,6 +84,7 @@ def test_base_rules(shared: Bridge, sid: str, change: dict[str, Any], field: str
     assert not shared.knows(sid)
 
 
+@pytest.mark.spec("hookcode.HOOK_STALE_TIMESTAMP", "limit.skew")
 def test_just_stale(shared: Bridge, sid: str) -> None:
     """Spec: 5 minutes, either side."""
     for seconds in (-310, 310):
@@ -129,6 +133,7 @@ def test_an_empty_object(shared: Bridge) -> None:
     assert fields(rejected(shared, {}, "HOOK_INVALID_EVENT_TYPE")) == {"event", "timestamp", "session_id", "payload"}
 
 
+@pytest.mark.spec("event_post.order")
 def test_the_stages_are_apart(shared: Bridge, sid: str) -> None:
     """D8: while the base fails, the payload's fields are not looked at."""
     answer = rejected(shared, hook("PreToolUse", sid, {}, timestamp="x"), "HOOK_INVALID_TIMESTAMP")
@@ -143,6 +148,7 @@ def test_the_stages_are_apart(shared: Bridge, sid: str) -> None:
         ("PostToolUse", {"tool", "params", "result", "success"}),
     ],
 )
+@pytest.mark.spec("payload.SessionStart.*", "payload.PreToolUse.*", "payload.PostToolUse.*", "code.HOOK_INVALID_PAYLOAD")
 def test_every_missing_payload_field_is_listed(shared: Bridge, sid: str, event: str, missing: set[str]) -> None:
     """Spec's payload table; D8: PAYLOAD_VALIDATION_ERROR, field path prefixed payload., all of them."""
     answer = rejected(shared, hook(event, sid, {}), "HOOK_INVALID_PAYLOAD")
@@ -183,6 +189,7 @@ PAYLOAD_CASES: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("event", "name", "value"), PAYLOAD_CASES, ids=[f"{event}-{name}-{value!r}" for event, name, value in PAYLOAD_CASES])
+@pytest.mark.spec("payload.SessionStart.*", "payload.PreToolUse.*", "payload.PostToolUse.*")
 def test_no_coercion_in_payloads(shared: Bridge, sid: str, event: str, name: str, value: Any) -> None:
     """D5: strict for SessionStart, PreToolUse, PostToolUse: "true" is no boolean, 1 is none either, true is no number."""
     answer = rejected(shared, hook(event, sid, PAYLOADS[event] | {name: value}), "HOOK_INVALID_PAYLOAD")
@@ -191,6 +198,7 @@ def test_no_coercion_in_payloads(shared: Bridge, sid: str, event: str, name: str
 
 
 @pytest.mark.parametrize("level", ["low", "medium", "high", "critical"])
+@pytest.mark.spec("payload.PreToolUse.risk_level")
 def test_each_risk_level(shared: Bridge, sid: str, level: str) -> None:
     """Spec: enum low, medium, high, critical."""
     assert shared.post_hook(hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"risk_level": level})).status == 200

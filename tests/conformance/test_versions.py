@@ -8,6 +8,8 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 
+pytestmark = pytest.mark.spec("versioning.compatible")
+
 
 @pytest.mark.parametrize(
     ("version", "reason"),
@@ -20,6 +22,7 @@ from tests.conformance.bridge import Bridge
         ("10.0.0", "CLIENT_TOO_NEW"),
     ],
 )
+@pytest.mark.spec("connerror.VERSION_INCOMPATIBLE")
 def test_incompatible(public: Bridge, version: str, reason: str) -> None:
     """Below the minimum 1.2.0 or above the maximum 1.10.0, compared as numbers: connection_error VERSION_INCOMPATIBLE with the reason, close 4426."""
     phone = public.phone()

@@ -11,6 +11,8 @@ from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket
 
+pytestmark = pytest.mark.spec("http.ws")
+
 
 def upgrade_status(bridge: Bridge, **headers: str | None) -> int:
     """The status of a hand-made upgrade; an error's body must be D9's."""
@@ -24,6 +26,7 @@ def upgrade_status(bridge: Bridge, **headers: str | None) -> int:
         socket.close()
 
 
+@pytest.mark.spec("code.WS_UPGRADE_REQUIRED")
 def test_without_upgrade(shared: Bridge) -> None:
     """Spec: 400 WS_UPGRADE_REQUIRED with websocket_url carrying the wss address."""
     for token in (shared.device_token(), shared.admin_token):
@@ -92,6 +95,7 @@ def test_own_origins(shared: Bridge) -> None:
         "https://app.example@evil.example",
     ],
 )
+@pytest.mark.spec("auth.hardening")
 def test_foreign_origins(shared: Bridge, origin: str) -> None:
     """D18: refused with 403."""
     assert upgrade_status(shared, Origin=origin) == 403

@@ -1,0 +1,81 @@
+"""A browser without a screen for the admin site: logs in through the form, follows links, fills in forms."""
+
+from __future__ import annotations
+
+import html
+import re
+import urllib.parse
+from http.cookies import SimpleCookie
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Response
+
+PASSWORD = "sphinx-of-black-quartz"
+
+
+class Admin:
+    """A user made by `make_admin`, logged in over HTTPS."""
+
+    def __init__(self, bridge: Bridge, name: str) -> None:
+        self.bridge, self.cookies, self.form_token = bridge, dict[str, str](), ""
+        bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = PASSWORD
+        try:
+            bridge.manage("make_admin", "--username", name)
+        finally:
+            del bridge.settings["DJANGO_SUPERUSER_PASSWORD"]
+        self.get("/admin/login/")
+        answer = self.post("/admin/login/", {"username": name, "password": PASSWORD, "next": "/admin/"})
+        assert answer.status == 302, answer
+        assert "/admin/login/" not in answer.headers["location"]
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> Response:
+        """One request with the cookies; those that come back are kept."""
+        origin = f"https://127.0.0.1:{self.bridge.port}"
+        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), "Referer": f"{origin}/admin/", "Origin": origin}
+        if body is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection = self.bridge.https().open()
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            for value in answer.headers.get_all("Set-Cookie") or []:
+                self.cookies |= {name: morsel.value for name, morsel in SimpleCookie(value).items()}
+            text = answer.read()
+            if found := re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', text):
+                self.form_token = found[1].decode()
+            return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Response:
+        return self.request("GET", path)
+
+    def page(self, path: str) -> str:
+        """The text of a page that must be there."""
+        answer = self.get(path)
+        assert answer.status == 200, f"{path}: {answer}"
+        return answer.body.decode()
+
+    def post(self, path: str, fields: dict[str, str]) -> Response:
+        """As a form of the page that was read last."""
+        return self.request("POST", path, urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token}).encode())
+
+    def lists(self) -> dict[str, str]:
+        """The lists that the site's first page links to: the words of the link → its path."""
+        links = re.findall(r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>([^<]+)</a>', self.page("/admin/"))
+        return {html.unescape(words).strip().lower(): path for path, words in links}
+
+
+def text_of(page: str) -> str:
+    """What a reader sees: tags away, entities resolved."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def rows_of(page: str) -> list[str]:
+    """The rows of a list, each as the text that a reader sees."""
+    body = re.search(r'<table[^>]*id="result_list".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    return [text_of(row) for row in re.findall(r"<tr.*?</tr>", body[1], re.DOTALL)] if body else []
+
+
+def links_of(page: str) -> list[str]:
+    return [html.unescape(link) for link in re.findall(r'href="([^"]+)"', page)]

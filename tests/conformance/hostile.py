@@ -1,0 +1,145 @@
+"""Repositories that want to run something: each trap is a way in which git itself would run a program that the repository names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.repositories import Repository
+
+
+@dataclass
+class Trap:
+    """`script` leaves a mark when it runs; it stands outside the allowed roots."""
+
+    directory: Path
+
+    @property
+    def script(self) -> Path:
+        path = self.directory / "trap.sh"
+        if not path.exists():
+            path.write_text(f"#!/bin/sh\ntouch '{self.directory}/ran'\nexit 1\n")
+            path.chmod(0o755)
+        return path
+
+    @property
+    def ran(self) -> bool:
+        return (self.directory / "ran").exists()
+
+    def hooks(self, *names: str) -> Path:
+        """A directory of hooks outside the roots that are all the script."""
+        hooks = self.directory / "hooks"
+        hooks.mkdir(exist_ok=True)
+        for name in names:
+            (hooks / name).symlink_to(self.script)
+        return hooks
+
+
+Plant = Callable[[Repository, Trap], None]
+
+
+def config(**values: str) -> Plant:
+    """Settings; `__` stands for a dot, `{script}` for the trap's script, quoted for a shell, `{path}` for its path."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        for name, value in values.items():
+            repository.git("config", name.replace("__", "."), value.format(script=f"'{trap.script}'", path=trap.script))
+
+    return plant
+
+
+def driver(attribute: str, key: str) -> Plant:
+    """An attribute for every file, and the program of its driver; its name is any that git takes."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        kind, _, name = attribute.partition("=")
+        repository.write(".git/info/attributes", f"* {attribute}\n")
+        with (repository.path / ".git/config").open("a") as file:  # git config itself would not take every name
+            file.write(f'[{kind} "{name}"]\n\t{key} = "\'{trap.script}\'"\n')
+
+    return plant
+
+
+def hook_in_place(repository: Repository, trap: Trap) -> None:
+    repository.write(".git/hooks/post-index-change", trap.script.read_bytes()).chmod(0o755)
+
+
+def hooks_elsewhere(repository: Repository, trap: Trap) -> None:
+    repository.git("config", "core.hooksPath", str(trap.hooks("post-index-change", "pre-commit", "commit-msg", "post-commit")))
+
+
+def included(repository: Repository, trap: Trap) -> None:
+    repository.write(".git/more", f"[core]\n\tfsmonitor = '{trap.script}'\n")
+    repository.git("config", "include.path", "more")
+
+
+def included_if(repository: Repository, trap: Trap) -> None:
+    repository.write(".git/more", f"[diff]\n\texternal = '{trap.script}'\n")
+    repository.git("config", "includeIf.gitdir:**.path", "more")
+
+
+def worktree_config(repository: Repository, trap: Trap) -> None:
+    repository.git("config", "extensions.worktreeConfig", "true")
+    repository.git("config", "--worktree", "core.fsmonitor", str(trap.script))
+
+
+def submodule(repository: Repository, trap: Trap) -> None:
+    inner = Repository(repository.path.with_name(f"{repository.path.name} inner"))
+    inner.commit_files({"a": "1\n"})
+    repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
+    repository.commit("submodule")
+    for name, value in (("status.submoduleSummary", "true"), ("diff.submodule", "diff"), ("diff.ignoreSubmodules", "none"), ("submodule.recurse", "true")):
+        repository.git("config", name, value)
+    repository.git("config", "core.fsmonitor", str(trap.script), cwd=repository.path / "sub")
+    repository.git("config", "diff.external", str(trap.script), cwd=repository.path / "sub")
+    (repository.path / "sub" / "a").write_text("2\n")
+
+
+def promisor(**values: str) -> Plant:
+    """An object that is not there, and a program that is said to bring it."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        repository.git("config", "core.repositoryFormatVersion", "1")
+        config(extensions__partialClone="evil", remote__evil__promisor="true", protocol__allow="always", **values)(repository, trap)
+        blob = repository.git("rev-parse", ":a.txt").strip()
+        (repository.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+    return plant
+
+
+STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
+
+# name → how it is planted, and the ordinary command that springs it
+READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "fsmonitor": (config(core__fsmonitor="{script}"), STATUS),
+    "external diff": (config(diff__external="{script}"), DIFF),
+    "diff driver": (driver("diff=evil", "command"), DIFF),
+    "textconv": (driver("diff=evil", "textconv"), DIFF),
+    "clean filter": (driver("filter=evil", "clean"), DIFF),
+    "filter process": (driver("filter=evil", "process"), DIFF),
+    "filter with a dot": (driver("filter=Evil.Two", "clean"), DIFF),
+    "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
+    "hook": (hook_in_place, STATUS),
+    "hooks elsewhere": (hooks_elsewhere, STATUS),
+    "include": (included, STATUS),
+    "conditional include": (included_if, DIFF),
+    "work tree settings": (worktree_config, STATUS),
+    "submodule": (submodule, STATUS),
+    "lazy fetch by ext": (promisor(remote__evil__url="ext::{path}"), DIFF),
+    "lazy fetch by ssh": (promisor(remote__evil__url="ssh://evil.invalid/x", core__sshCommand="{script}"), DIFF),
+    "lazy fetch by upload-pack": (promisor(remote__evil__url="/", remote__evil__uploadpack="{script}"), DIFF),
+}
+
+COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "gpg": (config(commit__gpgSign="true", gpg__program="{path}"), COMMIT),
+    "ssh signature": (config(commit__gpgSign="true", gpg__format="ssh", gpg__ssh__program="{path}", user__signingKey="key::ssh-ed25519 AAAA"), COMMIT),
+    "x509 signature": (config(commit__gpgSign="true", gpg__format="x509", gpg__x509__program="{path}"), COMMIT),
+    "hooks elsewhere": (hooks_elsewhere, COMMIT),
+    "fsmonitor": READING["fsmonitor"],
+    "clean filter": READING["clean filter"],
+    "filter with an equals sign": READING["filter with an equals sign"],
+    "external diff": READING["external diff"],
+    "textconv": READING["textconv"],
+    "include": READING["include"],
+}

@@ -1,0 +1,106 @@
+"""Which test proves which row of the contract: `python -m tests.conformance.report` writes docs/conformance.md."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conformance.rows import ROWS, Row
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = REPOSITORY / "docs" / "conformance.md"
+HEAD = """# Conformance
+
+Every row of the tables of the specification, in this project's own words, and the tests that prove it. The tests of `tests/conformance/` know nothing of
+the implementation: they start the real server, over TLS, and speak to it as a producer, a phone or a browser does; where the database matters, on SQLite
+and on PostgreSQL. A few rows cannot be seen from outside and are proven beside the code. This page is written by `python -m tests.conformance.report`;
+the tests fail when a row has no test, or when this page is not up to date.
+"""
+
+
+class Mark(NamedTuple):
+    """One `spec` marker: the test (empty: all of the module) and the ids or patterns (`git.diff.*`) it names."""
+
+    path: str
+    test: str
+    names: tuple[str, ...]
+
+
+def test_files() -> list[Path]:
+    return sorted((REPOSITORY / "tests").rglob("test_*.py"))
+
+
+def marks(paths: Iterable[Path]) -> Iterator[Mark]:
+    """The markers of tests that must pass: one that is expected to fail proves nothing."""
+    for path in paths:
+        module, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(REPOSITORY))
+        for statement in module.body:
+            if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == ["pytestmark"]:
+                yield Mark(name, "", _names(statement.value))
+            elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                decorators = [ast.unparse(decorator) for decorator in statement.decorator_list]
+                if not any(text.startswith("pytest.mark.xfail") for text in decorators):
+                    yield Mark(name, statement.name, tuple(found for decorator in statement.decorator_list for found in _names(decorator)))
+
+
+def _names(node: ast.expr) -> tuple[str, ...]:
+    """The arguments of every `pytest.mark.spec(...)` in an expression; they must be written out."""
+    found: list[str] = []
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.spec":
+            found += [ast.literal_eval(argument) for argument in call.args]
+    return tuple(found)
+
+
+def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
+    """Row id → the markers that name it. A pattern means the rows that something can prove."""
+    found: dict[str, list[Mark]] = {id_: [] for id_ in ROWS}
+    for mark in all_marks:
+        for row in ROWS.values():
+            if row.id in mark.names or (not row.later and any(name.endswith("*") and fnmatchcase(row.id, name) for name in mark.names)):
+                found[row.id].append(mark)
+    return found
+
+
+def problems(all_marks: list[Mark]) -> list[str]:
+    """What is wrong with the listing, one sentence each."""
+    named = {(name, f"{mark.path}::{mark.test}") for mark in all_marks for name in mark.names}
+    wrong = [f"{where} names {name}, which is no row" for name, where in sorted(named) if not any(name == row or fnmatchcase(row, name) for row in ROWS)]
+    for id_, found in proofs(all_marks).items():
+        if not found and not ROWS[id_].later:
+            wrong.append(f"no test proves {id_}: {ROWS[id_].says}")
+        if found and ROWS[id_].later:
+            wrong.append(f"{id_} is said to have no test ({ROWS[id_].later}), but {found[0].path}::{found[0].test} names it")
+    tests = [(mark.path, mark.test) for mark in all_marks if mark.test.startswith("test_")]
+    wrong += [f"{path} has two tests called {test}: the first is never run" for path, test in sorted({one for one in tests if tests.count(one) > 1})]
+    return wrong
+
+
+def page(all_marks: list[Mark]) -> str:
+    """The text of docs/conformance.md."""
+    by_row, lines = proofs(all_marks), [HEAD]
+    for section in dict.fromkeys(row.section for row in ROWS.values()):
+        lines += [f"## {section}", "", "| Row | Tests |", "|---|---|"]
+        lines += [f"| {row.says} | {_cell(row, by_row[row.id])} |" for row in ROWS.values() if row.section == section]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(row: Row, found: list[Mark]) -> str:
+    if row.later:
+        return f"*none: {row.later}*"
+    return ", ".join(f"[{_short(mark)}](../{mark.path})" for mark in found)
+
+
+def _short(mark: Mark) -> str:
+    file = Path(mark.path).stem.removeprefix("test_")
+    return f"{file}: {mark.test.removeprefix('test_')}" if mark.test else file
+
+
+if __name__ == "__main__":
+    found = list(marks(test_files()))
+    PAGE.write_text(page(found), encoding="utf-8")
+    raise SystemExit("\n".join(problems(found)) or 0)

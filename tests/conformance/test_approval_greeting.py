@@ -1,0 +1,148 @@
+"""What is pending greets every device that connects (D21, D27, D28): whatever its cursor, once per connection, with the same ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.approvals import ask, assert_recorded, call_ids, decide, greeted, of, pending, post, pre
+from tests.conformance.bridge import Bridge
+from tests.conformance.delivery import away
+from tests.conformance.phone import Phone
+from tests.conformance.samples import hook, new_session, prompt
+
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("offline.pending")]
+
+
+def asked(phone: Phone, session_id: str) -> list[str]:
+    """The envelope ids of the questions of that session received on this connection."""
+    return [message["id"] for message in of(phone, "approval_required", session_id)]
+
+
+def test_a_new_device_is_asked(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D28: also one that starts at the present: the whole question, with the id that the others know, before it has joined anything."""
+    ask(bridge, joined, sid, {"command": "rm x"}, risk="critical")
+    (question,) = of(joined, "approval_required", sid)
+    with bridge.phones(1) as (fresh,):
+        greeted(bridge, fresh)
+        (greeting,) = of(fresh, "approval_required", sid)
+        assert greeting["id"] == question["id"] and greeting["payload"] == question["payload"]
+        assert_recorded(decide(fresh, sid, greeting["payload"]["tool_call_id"], "approved"), sid, greeting["payload"]["tool_call_id"], "approved")
+
+
+def test_before_ready(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
+    """D28: right after connection_ack; D21: it can be decided once the connection is ready."""
+    call_id = ask(bridge, joined, sid)
+    device.connect()
+    device.auth()
+    device.expect("approval_required", session_id=sid)
+    body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
+    assert device.request("approval_response", body)["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
+    assert device.health_check()["payload"]["ready"] is True
+    assert_recorded(decide(device, sid, call_id, "rejected"), sid, call_id, "rejected")
+
+
+def test_again_on_each_connection(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D28: whatever its cursor: a question that was acknowledged and not answered is asked again, with the same id, until it is decided."""
+    bridge.accept(prompt(sid, 0))
+    device.ready()
+    device.join(sid)
+    call_id = ask(bridge, device, sid)
+    first = asked(device, sid)
+    for _ in range(2):
+        device.ack(*device.messages[2:])
+        device.close()
+        device.ready()
+        greeted(bridge, device)
+        assert asked(device, sid) == first
+    decide(device, sid, call_id, "rejected")
+    device.ack(*device.messages[2:])
+    device.close()
+    device.ready()
+    greeted(bridge, device)
+    assert asked(device, sid) == []
+
+
+def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D28: the backlog has the row, the greeting too, the join brings what waits: still one question."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid))
+    device.ready()
+    device.join(sid)
+    device.join(sid)
+    greeted(bridge, device)
+    assert call_ids(device, "approval_required", sid) == ["x"]
+    bridge.accept(hook("SessionEnd", sid))
+
+
+def test_once_when_it_comes_live(bridge: Bridge, sid: str, phone: Phone) -> None:
+    """D28: a device that is connected and joins later gets the question with the join, once; the next connection has its own."""
+    bridge.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
+    greeted(bridge, phone)
+    assert asked(phone, sid) == []
+    phone.join(sid)
+    first = [phone.expect("approval_required", session_id=sid)["id"]]
+    phone.close()
+    phone.ready()
+    phone.join(sid)
+    greeted(bridge, phone)
+    assert asked(phone, sid) == first
+    bridge.accept(hook("SessionEnd", sid))
+
+
+def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D28: all of it, of every session; what was decided, in whichever way, is not."""
+    other = new_session()
+    bridge.watch(joined, other)
+    kept = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
+    by_device, by_machine = ask(bridge, joined, sid, {"command": "a"}), ask(bridge, joined, sid, {"command": "b"})
+    elsewhere = ask(bridge, joined, other)
+    decide(joined, sid, by_device, "modified")
+    bridge.accept(post(sid, {"command": "b"}))
+    assert by_machine not in pending(bridge, sid)
+    assert sorted(pending(bridge, sid)) == sorted(kept) and pending(bridge, other) == [elsewhere]
+    bridge.accept(hook("SessionEnd", other))
+
+
+def test_decided_between_two_connections(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
+    """D26, D28: a device that was away gets what happened, in order: the question as history, then the decision; it is not pending any more."""
+    away(device)
+    call_id = ask(bridge, joined, sid)
+    decide(joined, sid, call_id, "approved")
+    device.ready()
+    device.expect("notification", session_id=sid, notification_type="approval_decided")
+    greeted(bridge, device)
+    assert len(asked(device, sid)) <= 1
+    assert (
+        device.request("approval_response", {"session_id": sid, "tool_call_id": call_id, "decision": "rejected"})["payload"]["code"] == "TOOL_ALREADY_DECIDED"
+    )
+
+
+def test_many_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D28, D30: a hundred large questions greet a device, each once; a heartbeat is answered meanwhile."""
+    padding = "x" * 20_000
+    answer = bridge.post_batch([pre(sid, {"command": padding, "n": number}, approval=True, tool_call_id=f"call-{number}") for number in range(100)])
+    assert answer.json()["accepted"] == 100
+    with bridge.phones(1) as (fresh,):
+        fresh.ping()
+        fresh.collect(lambda: len(asked(fresh, sid)) == 100, "all questions", 30)
+        greeted(bridge, fresh)
+        assert sorted(call_ids(fresh, "approval_required", sid)) == sorted(f"call-{number}" for number in range(100))
+    joined.collect(lambda: len(asked(joined, sid)) == 100, "all questions, live", 30)
+
+
+def test_direct_public(public: Bridge) -> None:
+    """D28: in mode direct_public once ready: before the warning is acknowledged nothing is shown."""
+    sid = new_session()
+    public.accept(pre(sid, approval=True, tool_call_id="x"))
+    phone = public.phone(client_version="1.5.0")
+    phone.connect()
+    phone.auth()
+    phone.health_check()
+    phone.ping()
+    assert asked(phone, sid) == []
+    answer = phone.request("acknowledge_warning", {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": "2026-01-01T00:00:00Z"})
+    assert answer["payload"]["ready"] is True
+    phone.expect("approval_required", session_id=sid, tool_call_id="x")
+    public.accept(hook("SessionEnd", sid))
+    phone.close()

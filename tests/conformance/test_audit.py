@@ -1,0 +1,188 @@
+"""The admin site (issue, Build 1; D15, D38): approvals by state with who decided, when and from which device; an audit trail that nobody changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.admin import Admin, links_of, rows_of, text_of
+from tests.conformance.approvals import ask, decide, post
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.phone import Phone
+from tests.conformance.repositories import Repository, commit, committed, session_in
+from tests.conformance.samples import hook, new_id
+
+pytestmark = pytest.mark.spec("admin.audit")
+STATES = ("pending", "approved", "rejected", "modified")
+
+
+@pytest.fixture(scope="module")
+def admin(shared: Bridge) -> Admin:
+    return Admin(shared, f"ada-{new_id()[:8]}")
+
+
+@pytest.fixture(scope="module")
+def lists(admin: Admin) -> dict[str, str]:
+    return admin.lists()
+
+
+@pytest.fixture(scope="module")
+def approvals(lists: dict[str, str]) -> str:
+    """The path of the list of approvals, by the words that lead there."""
+    (path,) = {path for words, path in lists.items() if "approval" in words}
+    return path
+
+
+@pytest.fixture(scope="module")
+def trail(lists: dict[str, str]) -> str:
+    (path,) = {path for words, path in lists.items() if "audit" in words}
+    return path
+
+
+@pytest.fixture
+def find(admin: Admin) -> Callable[..., list[str]]:
+    """The rows of a list that have all these words."""
+
+    def find(path: str, *words: str) -> list[str]:
+        return [row for row in rows_of(admin.page(path)) if all(word.lower() in row.lower() for word in words)]
+
+    return find
+
+
+def filtered(admin: Admin, path: str, state: str) -> str:
+    """The list under the filter that the page itself offers for that state."""
+    link = next(link for link in links_of(admin.page(path)) if link.startswith("?") and link.endswith(f"={state}"))
+    return f"{path}{link}"
+
+
+@pytest.mark.spec("record.decision", "record.decided_at")
+def test_approvals_by_state(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+    """Issue: kept for manual handling, filtered by state, with who decided, when and from which device."""
+    pairing, mark = shared.pairing(), new_id()[:13]
+    with_name = shared.phone(pairing).ready()
+    for state in STATES:
+        call_id = ask(shared, joined, sid, {"command": f"ls {mark} {state}"})
+        if state != "pending":
+            decide(with_name, sid, call_id, state)
+    for state in STATES:
+        (row,) = find(filtered(admin, approvals, state), mark)
+        assert f"{mark} {state}" in row
+        if state == "pending":
+            assert pairing.name not in row
+        else:
+            assert pairing.name in row and re.search(r"20\d\d", row), "who and when"
+    assert len(find(approvals, mark)) == 4
+    with_name.close()
+
+
+def test_decided_at_the_machine(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+    """D37, D38: decided_by agent, or by the session's close, and no device."""
+    mark = new_id()[:13]
+    for word in ("granted", "refused"):
+        ask(shared, joined, sid, {"command": f"ls {mark} {word}"})
+    shared.accept(post(sid, {"command": f"ls {mark} granted"}), hook("Stop", sid))
+    (granted,), (refused,) = find(filtered(admin, approvals, "approved"), mark), find(filtered(admin, approvals, "rejected"), mark)
+    assert "agent" in granted.lower() and "agent" in refused.lower()
+
+
+@pytest.mark.spec("record.*")
+def test_the_whole_record(shared: Bridge, admin: Admin, approvals: str, sid: str, joined: Phone) -> None:
+    """Spec, Tool call / approval record: all its fields are kept and can be looked at."""
+    mark = new_id()[:13]
+    call_id = ask(shared, joined, sid, {"command": f"ls {mark}"}, tool_call_id=f"call-{mark}", risk="critical", reasoning=f"because {mark}")
+    decide(joined, sid, call_id, "modified", {"command": f"ls -l {mark}"})
+    shared.accept(post(sid, {"command": f"ls -l {mark}"}, tool_call_id=call_id, result=f"total {mark}"))
+    joined.expect("tool_result", session_id=sid)
+    page = admin.page(approvals)
+    row = next(row for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL) if mark in row)
+    link = next(link for link in links_of(row) if link.startswith(approvals))
+    text = text_of(admin.page(link))
+    for part in (f"call-{mark}", "Bash", f"ls {mark}", f"ls -l {mark}", f"because {mark}", f"total {mark}"):
+        assert part in text, part
+    assert "critical" in text.lower() and "modified" in text.lower() and "prompt before" in text, "the session, by its title"
+
+
+def test_a_record_cannot_be_made_or_changed(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+    """D38: what a device did not decide, nobody writes down as decided."""
+    mark = new_id()[:13]
+    ask(shared, joined, sid, {"command": f"ls {mark}"})
+    assert_unchangeable(admin, approvals, mark, {"decision": "approved"})
+    assert find(filtered(admin, approvals, "pending"), mark)
+
+
+def assert_unchangeable(admin: Admin, path: str, mark: str, fields: dict[str, str]) -> None:
+    """Neither added, nor changed, nor deleted, singly or many at once."""
+    row = next(row for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL) if mark in row)
+    before = text_of(row)
+    own = next(link for link in links_of(row) if link.startswith(path))
+    key = own.removeprefix(path).split("/")[0]
+    assert admin.get(f"{path}add/").status == 403
+    admin.page(own)
+    assert admin.post(own, fields).status == 403
+    assert admin.get(f"{path}{key}/delete/").status == 403 and admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
+    admin.page(path)
+    answer = admin.post(path, {"action": "delete_selected", "_selected_action": key, "post": "yes"})
+    assert answer.status in (200, 302, 403), answer
+    assert before in [text_of(row) for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL)]
+
+
+def test_the_trail_of_decisions(shared: Bridge, trail: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+    """Issue: every decision, by a device and at the machine, once."""
+    pairing, mark = shared.pairing(), new_id()[:13]
+    phone = shared.phone(pairing).ready()
+    by_device = ask(shared, joined, sid, tool_call_id=f"device-{mark}")
+    decide(phone, sid, by_device, "rejected")
+    decide(phone, sid, by_device, "approved")  # comes too late: it decides nothing
+    ask(shared, joined, sid, {"command": "pwd"}, tool_call_id=f"agent-{mark}")
+    shared.accept(hook("Stop", sid))
+    (row,) = find(trail, f"device-{mark}")
+    assert "decision" in row and pairing.name in row and "rejected" in row and sid in row
+    (row,) = find(trail, f"agent-{mark}")
+    assert "decision" in row and "agent" in row.lower().replace(f"agent-{mark}", "") and "rejected" in row
+    phone.close()
+
+
+def test_the_trail_of_commits(shared: Bridge, trail: str, find: Callable[..., list[str]], repository: Repository) -> None:
+    """Issue: every client action that changes something: a commit; one that is refused changes nothing, one that is repeated is one."""
+    pairing = shared.pairing()
+    phone = shared.phone(pairing).ready()
+    repository.commit_files({"a": "1\n"})
+    sid = session_in(shared, phone, repository.path)
+    assert commit(phone, sid, "Nothing")["type"] == "error"
+    repository.write("a", "2\n")
+    summary, id_ = {}, new_id()
+    for _ in range(2):
+        phone.send("git_commit", {"session_id": sid, "message": "Something", "files": ["a"]}, id=id_)
+        summary = committed(phone.until(lambda message: message.get("id") == id_, "the commit"), sid)
+    (row,) = find(trail, sid)
+    assert "commit" in row and pairing.name in row and summary["hash"][:7] in row, row
+    phone.close()
+
+
+def test_the_trail_of_devices(shared: Bridge, trail: str, find: Callable[..., list[str]]) -> None:
+    """Issue: pairing and revoking; a later connection is neither."""
+    pairing = shared.pairing()
+    for _ in range(2):
+        shared.phone(pairing).ready().close()
+    (row,) = find(trail, pairing.name)
+    assert "pair" in row.lower(), row
+    shared.manage("revoke_device", pairing.name)
+    eventually(lambda: len(find(trail, pairing.name)) == 2)
+    assert [row for row in find(trail, pairing.name) if "revo" in row.lower()]
+
+
+def test_the_trail_cannot_be_changed(shared: Bridge, admin: Admin, trail: str, sid: str, joined: Phone) -> None:
+    """Issue: append-only."""
+    mark = new_id()[:13]
+    decide(joined, sid, ask(shared, joined, sid, tool_call_id=f"call-{mark}"), "rejected")
+    assert_unchangeable(admin, trail, mark, {"action": "pairing", "details": "{}"})
+
+
+def test_nobody_else_sees_it(shared: Bridge, approvals: str, trail: str) -> None:
+    """D14: the admin site is for its users: no token opens it."""
+    for path in (approvals, trail):
+        for token in (None, shared.admin_token, shared.device_token(), shared.hook_token):
+            answer = shared.get(path, token)
+            assert answer.status in (302, 401, 403) and b"result_list" not in answer.body, answer

@@ -1,0 +1,251 @@
+"""git_diff and git_diff_response (spec, Diff file, Hunk, Diff line; D10): files, hunks and lines as the spec types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conformance.approvals import assert_refused
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.repositories import Repository, diff, lines, session_in
+from tests.conformance.test_git_status import ODD_NAMES
+
+pytestmark = pytest.mark.spec("ws.git_diff", "ws.git_diff_response")
+
+
+@pytest.mark.spec(
+    "git.diff.path",
+    "git.diff.old_path",
+    "git.diff.new_path",
+    "git.diff.status",
+    "git.diff.additions",
+    "git.diff.deletions",
+    "git.diff.hunks",
+    "git.hunk.*",
+    "git.line.*",
+)
+def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec: one file with two hunks, its lines in order, each without its sign and its end."""
+    before = [f"line {number}" for number in range(1, 31)]
+    repository.commit_files({"a.txt": "\n".join(before) + "\n"})
+    after = [*before[:1], "two", *before[2:27], "inserted", *before[27:]]
+    repository.write("a.txt", "\n".join(after) + "\n")
+    (file,) = diff(phone, session_in(shared, phone, repository.path))
+    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == ("a.txt", "a.txt", "a.txt", "modified")
+    assert (file["additions"], file["deletions"]) == (2, 1)
+    first, second = file["hunks"]
+    assert (first["old_start"], first["old_lines"], first["new_start"], first["new_lines"]) == (1, 5, 1, 5)
+    assert first["header"].startswith("@@ -1,5 +1,5 @@") and second["header"].startswith("@@ -25,6 +25,7 @@")
+    assert [(line["type"], line["content"]) for line in first["lines"]] == [
+        ("context", "line 1"),
+        ("removed", "line 2"),
+        ("added", "two"),
+        ("context", "line 3"),
+        ("context", "line 4"),
+        ("context", "line 5"),
+    ]
+    assert [line["content"] for line in second["lines"] if line["type"] == "added"] == ["inserted"]
+
+
+@pytest.mark.spec("git.diff.cached")
+def test_cached_and_not(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, git_diff; D10: cached false is the work tree against the index, cached true the index against the last commit."""
+    repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    repository.git("add", "a")
+    repository.write("a", "3\n")
+    sid = session_in(shared, phone, repository.path)
+    (staged,), (unstaged,) = diff(phone, sid, cached=True), diff(phone, sid, cached=False)
+    assert (lines(staged, "removed"), lines(staged, "added")) == (["1"], ["2"])
+    assert (lines(unstaged, "removed"), lines(unstaged, "added")) == (["2"], ["3"])
+
+
+@pytest.mark.spec("git.diff.files")
+def test_all_or_some_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, git_diff: null means all changes; a directory means what is in it; a file that has none has none."""
+    repository.commit_files({"a": "1\n", "b": "1\n", "sub/c": "1\n", "same": "1\n"})
+    for name in ("a", "b", "sub/c"):
+        repository.write(name, "2\n")
+    sid = session_in(shared, phone, repository.path)
+    assert sorted(file["path"] for file in diff(phone, sid)) == ["a", "b", "sub/c"]
+    assert [file["path"] for file in diff(phone, sid, ["b"])] == ["b"]
+    assert sorted(file["path"] for file in diff(phone, sid, ["a", "sub"])) == ["a", "sub/c"]
+    assert sorted(file["path"] for file in diff(phone, sid, ["./a", "sub/../b"])) == ["a", "b"]
+    assert diff(phone, sid, ["same"]) == []
+
+
+def test_added_and_deleted(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, Diff file: status, and every line of the file on its one side."""
+    repository.commit_files({"gone": "1\n2\n"})
+    (repository.path / "gone").unlink()
+    repository.write("new", "a\nb\nc\n")
+    repository.git("add", "-A")
+    added, deleted = sorted(diff(phone, session_in(shared, phone, repository.path), cached=True), key=lambda file: file["status"])
+    assert (added["path"], added["status"], added["additions"], added["deletions"], lines(added, "added")) == ("new", "added", 3, 0, ["a", "b", "c"])
+    assert (deleted["path"], deleted["status"], deleted["additions"], deleted["deletions"], lines(deleted, "removed")) == ("gone", "deleted", 0, 2, ["1", "2"])
+
+
+def test_before_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: no commit yet: what is staged is added."""
+    repository.write("a", "1\n")
+    repository.git("add", "a")
+    sid = session_in(shared, phone, repository.path)
+    (file,) = diff(phone, sid, cached=True)
+    assert (file["path"], file["status"], lines(file, "added")) == ("a", "added", ["1"]) and diff(phone, sid) == []
+
+
+def test_untracked_files_when_named(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: untracked files when they are named, and only then; the index stays as it was."""
+    repository.commit_files({"a": "1\n"})
+    repository.write("new dir/new", "1\n2\n")
+    sid = session_in(shared, phone, repository.path)
+    assert diff(phone, sid) == []
+    (file,) = diff(phone, sid, ["new dir/new"])
+    assert (file["path"], file["additions"], file["deletions"], lines(file, "added")) == ("new dir/new", 2, 0, ["1", "2"])
+    assert file["status"] in ("untracked", "added") and repository.staged() == []
+
+
+def test_a_rename(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, Diff file: old_path and new_path; renamed, with what changed besides."""
+    content = "".join(f"line {number}\n" for number in range(20))
+    repository.commit_files({"old name": content})
+    repository.git("mv", "old name", "new name")
+    repository.write("new name", content + "more\n")
+    repository.git("add", "-A")
+    (file,) = diff(phone, session_in(shared, phone, repository.path), cached=True)
+    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == ("new name", "old name", "new name", "renamed")
+    assert (file["additions"], file["deletions"], lines(file, "added")) == (1, 0, ["more"])
+
+
+@pytest.mark.spec("git.diff.modes")
+def test_modes(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, Diff file: old_mode and new_mode, optional."""
+    repository.commit_files({"script": "1\n", "plain": "1\n"})
+    (repository.path / "script").chmod(0o755)
+    repository.write("plain", "2\n")
+    plain, script = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
+    assert (script["old_mode"], script["new_mode"], script["hunks"], script["additions"]) == ("100644", "100755", [], 0)
+    assert plain.get("old_mode") == plain.get("new_mode")
+
+
+def test_a_binary_file(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: binary files are named and have no lines."""
+    repository.commit_files({"image": b"\x89PNG\x00" * 100})
+    repository.write("image", b"\x89PNG\x00\xff" * 100)
+    (file,) = diff(phone, session_in(shared, phone, repository.path))
+    assert (file["path"], file["status"], file["additions"], file["deletions"], file["hunks"]) == ("image", "modified", 0, 0, [])
+
+
+def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: no newline at the end: git's remark about it is no line of the file."""
+    repository.commit_files({"a": "1\n2", "b": "1\n"})
+    repository.write("a", "1\n3")
+    repository.write("b", "1")
+    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
+    assert (lines(first, "removed"), lines(first, "added"), first["additions"], first["deletions"]) == (["2"], ["3"], 1, 1)
+    assert (lines(second, "removed"), lines(second, "added")) == (["1"], ["1"])
+
+
+def test_carriage_returns(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: CRLF: a carriage return is part of the line, so that its change can be seen; none breaks a line in two."""
+    repository.git("config", "core.autocrlf", "false")
+    repository.commit_files({"a": "1\r\n2\r\n", "b": "1\rx\u2028y\x0bz\x85\n"})
+    repository.write("a", "1\n2\r\n3\r\n")
+    repository.write("b", "1\rx\u2028y\x0bz\x0c\n")
+    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
+    assert (lines(first, "removed"), lines(first, "added"), lines(first, "context")) == (["1\r"], ["1", "3\r"], ["2\r"])
+    assert (lines(second, "removed"), lines(second, "added")) == (["1\rx\u2028y\x0bz\x85"], ["1\rx\u2028y\x0bz\x0c"])
+
+
+def test_lines_that_look_like_a_diff(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec, Diff line: content is content: signs, headers and markers inside a file change nothing."""
+    old = ["-- a/x", "++ b/x", "@@ -1 +1 @@", "diff --git a/x b/x", "\\ No newline at end of file", "", " ", "\\"]
+    repository.commit_files({"a": "\n".join(old) + "\n", "b": "1\n"})
+    repository.write("a", "\n".join(["+" + line for line in old]) + "\n")
+    repository.write("b", "2\n")
+    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
+    assert (lines(first, "removed"), lines(first, "added")) == (old, ["+" + line for line in old])
+    assert (first["path"], second["path"], lines(second, "added")) == ("a", "b", ["2"])
+
+
+def test_what_is_no_utf8(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Spec: JSON: bytes that are no text are replaced, what is text stays."""
+    repository.commit_files({"a": b"caf\xe9\nplain\n"})
+    repository.write("a", b"caf\xe9 au lait\nplain\n")
+    (file,) = diff(phone, session_in(shared, phone, repository.path))
+    (added,) = lines(file, "added")
+    assert added.startswith("caf") and added.endswith(" au lait") and lines(file, "context") == ["plain"]
+
+
+def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: names with spaces, quotes, newlines and umlauts, options and patterns among them: as they are, and each means itself alone."""
+    repository.commit_files(dict.fromkeys([*ODD_NAMES, "a.star"], "1\n"))
+    for name in (*ODD_NAMES, "a.star"):
+        repository.write(name, "2\n")
+    sid = session_in(shared, phone, repository.path)
+    assert sorted(file["path"] for file in diff(phone, sid)) == sorted([*ODD_NAMES, "a.star"])
+    for name in ODD_NAMES:
+        (file,) = diff(phone, sid, [name])
+        assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
+
+
+def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """D10: paths are relative to the session's working_directory, those that are asked for and those that are answered."""
+    repository.commit_files({"sub/a": "1\n", "a": "1\n"})
+    repository.write("sub/a", "2\n")
+    repository.write("a", "3\n")
+    sid = session_in(shared, phone, repository.path / "sub")
+    (file,) = diff(phone, sid, ["a"])
+    assert (file["path"], lines(file, "added")) == ("a", ["2"])
+    assert {file["path"] for file in diff(phone, sid)} <= {"a", "../a"}
+
+
+def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Issue: conflicts: the file is there, with whatever lines."""
+    repository.commit_files({"a": "base\n", "b": "1\n"})
+    repository.git("checkout", "-q", "-b", "other")
+    repository.commit_files({"a": "theirs\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"a": "ours\n"})
+    repository.git("merge", "-q", "other", check=False)
+    repository.write("b", "2\n")
+    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": None, "cached": False})
+    assert answer["type"] == "git_diff_response" and {file["path"] for file in answer["payload"]["files"]} == {"a", "b"}
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one file", "many files"])
+def test_a_large_diff_is_cut_and_says_so(shared: Bridge, repository: Repository, phone: Phone, many: bool) -> None:
+    """Issue: large diffs are cut with a sign that says so: the answer fits max_message_size_mb; the connection lives."""
+    names = [f"file {number}" for number in range(40)] if many else ["file"]
+    repository.commit_files(dict.fromkeys(names, "\n"))
+    for name in names:
+        repository.write(name, f"{name} {'x' * 90}\n" * (16_000_000 // 100 // len(names)))
+    sid = session_in(shared, phone, repository.path)
+    answer = phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}, 30)
+    text = json.dumps(answer["payload"])
+    assert answer["type"] == "git_diff_response" and len(text) < 10 * 2**20
+    assert answer["payload"]["files"] and '"truncated": true' in text, "nothing says that it is cut"
+    phone.ping()
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a/../../x", "sub/../../../etc/passwd", "a\x00b"])
+def test_paths_outside(shared: Bridge, repository: Repository, phone: Phone, path: str) -> None:
+    """Issue, bad input: paths outside: the right code, recoverable, nothing shown."""
+    repository.commit_files({"a": "1\n"})
+    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": [path], "cached": False})
+    assert answer["type"] == "error" and answer["payload"]["code"] in ("FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "GIT_ERROR"), answer
+    assert answer["payload"]["recoverable"] is True and "root:" not in json.dumps(answer)
+    phone.ping()
+
+
+def test_a_file_that_is_not_there(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """D12: a name that neither git nor the directory knows: nothing, or FILE_NOT_FOUND or GIT_ERROR, recoverable."""
+    repository.commit_files({"a": "1\n"})
+    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": ["no such file"], "cached": False})
+    if answer["type"] == "error":
+        assert answer["payload"]["code"] in ("FILE_NOT_FOUND", "GIT_ERROR")
+        assert_refused(answer, answer["payload"]["code"], True)
+    else:
+        assert answer["payload"]["files"] == []

@@ -1,0 +1,56 @@
+"""A fault that nobody foresaw (spec, Errors; D9, D50): an answer that says so and no more, on both ways in, and the bridge lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.approvals import assert_refused
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_error
+from tests.conformance.reader import Reader
+
+# The operating system's own open, broken for one name: whatever reads a file of that name fails in a way of its own.
+FAULT = """
+import os
+honest = os.open
+def broken(path, *rest, **more):
+    if isinstance(path, (str, bytes)) and b"provoked" in os.fsencode(path):
+        raise ZeroDivisionError("a secret detail")
+    return honest(path, *rest, **more)
+os.open = broken
+"""
+
+
+@pytest.fixture(scope="module")
+def broken(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    directory: Path = tmp_path_factory.mktemp("fault")
+    (directory / "sitecustomize.py").write_text(FAULT)
+    bridge = make_bridge("broken", PYTHONPATH=str(directory))
+    (bridge.root / "provoked.txt").write_text("1")
+    (bridge.root / "other.txt").write_text("1")
+    yield bridge
+    bridge.stop()
+
+
+@pytest.mark.spec("wscode.BRIDGE_ERROR")
+def test_over_the_websocket(broken: Bridge) -> None:
+    """D50: BRIDGE_ERROR, recoverable, without the details; the connection lives."""
+    with broken.phones(1) as (phone,):
+        reader = Reader(broken, phone)
+        payload = assert_refused(reader.ask("file_read", broken.root / "provoked.txt"), "BRIDGE_ERROR", True)
+        assert "secret" not in str(payload) and "ZeroDivision" not in str(payload)
+        assert reader.read(broken.root / "other.txt")["content"] == "1"
+
+
+@pytest.mark.spec("code.INTERNAL_ERROR", "severity.error")
+def test_over_http(broken: Bridge) -> None:
+    """D9: 500 INTERNAL_ERROR with all six fields; the log has the request id and the fault, the answer does not."""
+    answer = broken.get("/api/v1/files/content?path=provoked.txt", broken.admin_token)
+    body = assert_error(answer, 500, "INTERNAL_ERROR")
+    assert b"secret" not in answer.body and b"ZeroDivision" not in answer.body
+    logged = "".join(path.read_text(errors="replace") for path in [broken.log, *(broken.data / "logs").glob("*")])
+    assert body["request_id"] in logged and "ZeroDivisionError" in logged
+    assert broken.get("/api/v1/files/content?path=other.txt", broken.admin_token).status == 200
