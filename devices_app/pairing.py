@@ -36,7 +36,7 @@ def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Devic
                 device.name = f"Device {device.pk}"
                 device.save(update_fields=["name"])
         else:
-            device = Device.objects.select_for_update().get(pk=device.pk)
+            device = Device.objects.select_for_update(no_key=True).get(pk=device.pk)
             if device.revoked_at is not None:
                 raise ValueError(f"{device} was revoked; pair it as a new device")
         expires_at = None if lifetime is None else now + lifetime
@@ -166,7 +166,7 @@ def _lock(token_digest: str) -> Token | None:
     token = Token.objects.filter(digest=token_digest).first()
     if token is None:
         return None
-    device = Device.objects.select_for_update().get(pk=token.device_id)
+    device = Device.objects.select_for_update(no_key=True).get(pk=token.device_id)
     token.refresh_from_db()
     token.device = device
     return token

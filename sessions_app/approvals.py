@@ -19,7 +19,7 @@ from bridge_project.protocol.types import ApprovalSource, Decision, now_text
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import notices
-from sessions_app.calls import Call
+from sessions_app.calls import Call, usable_id
 from sessions_app.models import Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
 from sessions_app.text import printable
@@ -112,10 +112,15 @@ def _unasked(session: Session, call: Call) -> ToolCall | None:
 
 
 def finish(box: Outbox, session: Session, call: Call, outcome: s.ToolOutcome) -> None:
-    """The tool has run: ``tool_result``. That it ran says who decided, if nobody had; a rejected call that ran anyway is said (D37)."""
+    """The tool has run: ``tool_result``, and ``tool_error`` if it failed. That it ran says who decided, if nobody had (D37).
+
+    A rejected call that ran anyway is said.
+    """
     record = _that_ran(session, call)
     tool_call_id = record.tool_call_id if record else call.id or str(uuid.uuid4())
     box.append(session.feed, encode(s.ToolResult(session_id=session.session_id, tool_call_id=tool_call_id, tool=call.tool, result=outcome)))
+    if not outcome.success:
+        box.append(session.feed, encode(_tool_error(session, tool_call_id, call, outcome)))
     if record is None:
         return
     record.finished_at = box.now
@@ -127,11 +132,30 @@ def finish(box: Outbox, session: Session, call: Call, outcome: s.ToolOutcome) ->
         box.append_to_all(encode(notices.ran_anyway(session, record)))
 
 
+def _tool_error(session: Session, tool_call_id: str, call: Call, outcome: s.ToolOutcome) -> s.ToolError:
+    """Why a tool failed. The agent tries again by itself or does not: the bridge did not run it."""
+    return s.ToolError(
+        session_id=session.session_id,
+        tool_call_id=tool_call_id,
+        tool=call.tool,
+        code="TOOL_EXECUTION_FAILED",
+        message=outcome.error or "The tool failed.",
+        details=s.ToolErrorDetails(stderr=outcome.error, execution_time_ms=outcome.duration_ms),
+        retryable=False,
+        max_retries=0,
+    )
+
+
 def _that_ran(session: Session, call: Call) -> ToolCall | None:
-    """The open call of that id, else the oldest equal one. What was refused at the machine is not waiting to run."""
+    """The open call of that id, else the oldest equal one. What was refused at the machine is not waiting to run.
+
+    An id that an agent has used for two calls names the equal one: what ran must not pass for the approval of what did not.
+    """
     by_id = _open(session).filter(tool_call_id=call.id).first() if call.id else None
+    if by_id is not None and by_id.same == call.same:
+        return by_id
     refused = Q(decision=ToolCall.Decision.REJECTED, decided_by=ToolCall.DecidedBy.AGENT)
-    return by_id or _open(session).filter(~refused, same=call.same).first()
+    return _open(session).filter(~refused, same=call.same).first() or by_id
 
 
 def moved_on(box: Outbox, session: Session) -> None:
@@ -165,7 +189,8 @@ def decide(device: Device, session_id: str, tool_call_id: str, decision: Decisio
         session = Session.objects.select_related("feed").filter(session_id=session_id).first()
         if session is None:
             raise BridgeError("SESSION_NOT_FOUND", session_id=session_id)
-        record = ToolCall.objects.select_related("device").filter(session=session, tool_call_id=tool_call_id).exclude(decision=None).first()
+        known = ToolCall.objects.select_related("device").filter(session=session, tool_call_id=usable_id(tool_call_id) or "")
+        record = known.exclude(decision=None).first()
         stands = record is not None and (record.decision, record.modifications) == (decision, given)
         if session.status == Session.Status.CLOSED and not stands:
             raise BridgeError("SESS_CLOSED", session_id=session_id)

@@ -57,7 +57,7 @@ def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, ad
     no place is left.
     """
     with transaction.atomic():
-        Device.objects.select_for_update().get(pk=device.pk)  # before the head, as pairing does: nobody waits in a circle
+        Device.objects.select_for_update(no_key=True).get(pk=device.pk)  # before the head, as pairing does: nobody waits in a circle
         LogHead.objects.select_for_update().get_or_create(pk=1)  # one at a time on all processes, or two could take the last place
         Connection.objects.filter(device=device).update(replaced=True)
         if live().count() >= conf.bridge_max_websockets:
