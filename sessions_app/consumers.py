@@ -50,6 +50,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self.talk = Conversation()
         self.device: Device | None = None
         self.connection_id: int | None = None
+        self.token_digest = ""
         self.delivery: Delivery | None = None
         self.receipts: Receipts | None = None
         self.over = False
@@ -80,8 +81,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
     # -- in --------------------------------------------------------------------------------------------------------------
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if not self.over:
-            await incoming.take(self, text_data if text_data is not None else bytes_data or b"")
+        await incoming.take(self, text_data if text_data is not None else bytes_data or b"")
 
     # -- out -------------------------------------------------------------------------------------------------------------
 
@@ -141,6 +141,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         self.device = device
         hub.opening += 1
         try:
+            self.token_digest = token_digest
             self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, token_digest, self.transport.client)
             self.receipts = Receipts(device.pk)
             self.delivery = Delivery(device, self, self.receipts, hub)

@@ -16,6 +16,7 @@ from bridge_project import limits
 from bridge_project.conf import conf, write_private_file
 from bridge_project.database import background, readers, writers
 from devices_app import pairing
+from devices_app.models import Token
 from sessions_app import approvals, lifecycle, log, presence, requests
 from sessions_app.hub import Listener, hub
 from sessions_app.models import Connection, Feed, Join, Process, Session
@@ -108,7 +109,9 @@ def _register_again(listeners: tuple[Listener, ...]) -> None:
         Process.objects.create(pk=hub.process_id, instance=instance(), lease_until=presence.lease())
         for listener in listeners:
             if listener.connection_id is not None and listener.device_id is not None:
-                Connection.objects.create(pk=listener.connection_id, process_id=hub.process_id, device_id=listener.device_id, address="")
+                token = Token.objects.filter(digest=listener.token_digest).first()  # when it ends, so must the socket
+                known = {"process_id": hub.process_id, "device_id": listener.device_id, "token": token, "address": ""}
+                Connection.objects.create(pk=listener.connection_id, **known)
                 sessions = Session.objects.filter(session_id__in=list(listener.joined))
                 Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
 

@@ -31,6 +31,7 @@ class Listener(Protocol):
     """A live socket, as the hub sees it. All its methods are called on the event loop."""
 
     connection_id: int | None
+    token_digest: str
 
     @property
     def device_id(self) -> int | None: ...

@@ -28,6 +28,8 @@ LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and
 
 async def take(socket: BridgeConsumer, data: str | bytes) -> None:
     """Act on a message, or answer why not; a slow one goes on beside the conversation."""
+    if socket.over:
+        return None
     try:
         message = await _parse(socket, data)
     except ProtocolInvalid as invalid:

@@ -31,6 +31,7 @@ class Phone:
     """A socket that keeps what it is sent."""
 
     connection_id: int | None = None
+    token_digest = ""
     joined: dict[str, int] = {}
 
     def __init__(self, hub: Hub, device: Device) -> None:
