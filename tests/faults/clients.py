@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 THINK_SECONDS = 0.2  # between two requests of a poster, on average
 RETRY_SECONDS = 0.03  # at most, before something that failed is tried again
 BATCHES, STARTS = 0.1, 0.02  # the share of requests that are batches, and SessionStarts
+ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2}  # session_started; session_end and its notification (D13)
 ACK_STYLES = {"all": 0.5, "some": 0.35, "none": 0.15}  # of a connection: at once, some now and some later, never
 LEAVES = 0.15  # the share of connections that the phone gives up by itself
 
@@ -64,7 +65,7 @@ class Poster:
         if given != [one["event_id"] for one in bodies]:
             raise Wrong(f"{self.name}: {names} were answered with other event_ids: {answer}")
         for event, name in zip(events, names, strict=True):
-            self.swarm.ledger.promise(session_id, name, announced=event in ("SessionStart", "SessionEnd"))
+            self.swarm.ledger.promise(session_id, name, announced=ANNOUNCED.get(event, 0))
 
     async def _until_answered(self, what: str, body: bytes) -> Message:
         asked = 0
@@ -155,7 +156,7 @@ class Phone:
                 self.joined.add(session_id)
         elif type_ == "agent_event":
             self.swarm.ledger.sent(self.view, payload["session_id"], message["id"], payload["payload"]["number"], payload["event_id"])
-        elif type_ in ("session_started", "session_end"):
+        elif type_ in ("session_started", "session_end") or (type_ == "notification" and payload["notification_type"] == "task_complete"):
             self.view.arrived(ALL, message["id"], f"{type_} {payload['session_id']}")
         else:
             raise Wrong(f"{self.view.device} did not expect {message}")

@@ -138,8 +138,8 @@ class Ledger:
     def sending(self, session_id: str, name: str, event_id: str) -> None:
         self.event_ids[session_id, name] = event_id
 
-    def promise(self, session_id: str, name: str, *, announced: bool = False) -> None:
-        """The event was answered with 200. `announced`: all devices are told of it (session_started, session_end)."""
+    def promise(self, session_id: str, name: str, *, announced: int = 0) -> None:
+        """The event was answered with 200. `announced`: how many rows tell all devices of it."""
         poster, _, number = name.rpartition("-")
         self.acknowledged[session_id, poster] = int(number)
         self.promised += 1

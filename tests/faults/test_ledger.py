@@ -160,7 +160,7 @@ def test_announcements_are_counted(ledger: Ledger) -> None:
     """D31: an event that was sent again is announced once."""
     send(ledger, 0, *range(10))
     send(ledger, 1, *range(10))
-    ledger.promise(SID, "p-9", announced=True)
+    ledger.promise(SID, "p-9", announced=1)
     assert ledger.outstanding() == {ALL: "1 announcements were due, 0 have come"}
     for name in ("one", "two"):
         for view in ledger.views:
