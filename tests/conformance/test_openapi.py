@@ -81,7 +81,7 @@ def explore(bridge: Bridge, directory: Path, *arguments: str, tokens: dict[str, 
     """Its command, as a user runs it; AssertionError with what it printed unless it found nothing."""
     (directory / "openapi.json").write_bytes(document or document_of(bridge))  # from a file: a document at an address of its own is left out of the test
     (directory / "schemathesis.toml").write_text(configuration(tokens or {}), encoding="utf-8")
-    how = ["--max-time", str(SOAK_SECONDS), "-n", "100000"] if SOAK_SECONDS else ["--generation-deterministic"]
+    how = ["--max-time", str(SOAK_SECONDS), "-n", "100000"] if SOAK_SECONDS else ["--generation-deterministic", "-n", "40"]
     reports = ["--report", "json,har", "--report-json-path", str(directory / "run.json"), "--report-har-path", str(directory / "run.har")]
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(directory / "schemathesis.toml"), "run", str(directory / "openapi.json")]
     done = subprocess.run(
