@@ -210,12 +210,7 @@ class Delivery:
 
     def _not_asked(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Without the approvals that greeted the device."""
-        if not self._asked:
-            return rows
-        for row in rows:
-            if row.id in self._asked:
-                self.sent[row.feed_id] = row.seq
-        return [row for row in rows if row.id not in self._asked]
+        return [row for row in rows if row.id not in self._asked] if self._asked else rows
 
     async def _send_row(self, row: Row) -> None:
         await self._outlet.send_in_turn(row.frame)
