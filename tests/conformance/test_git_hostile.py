@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.hostile import COMMITTING, READING, Trap, submodule
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, changes, commit, committed, diff, session_in, status
+from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
 
@@ -73,23 +73,13 @@ def test_a_commit_runs_its_hooks_alone(shared: Bridge, victim: Repository, phone
     assert trap.ran, "no trap: plain git does not run it either"
 
 
-def snapshot(directory: Path) -> dict[str, tuple[int, int, str]]:
-    """Everything below: mode, time and content; what was read may have a new access time and nothing else."""
-    found = {}
-    for path in (directory, *directory.rglob("*")):
-        stat = path.lstat()
-        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
-        found[str(path.relative_to(directory))] = (stat.st_mode, stat.st_mtime_ns, content)
-    return found
-
-
 def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone) -> None:
     """Issue: GIT_OPTIONAL_LOCKS=0: not even the index is refreshed; no lock, no temporary file, no object."""
     os.utime(victim.path / "b.txt", (1, 1))  # plain git would refresh its index
     victim.git("mv", "-f", "b.txt", "c.txt")
-    before = snapshot(victim.path)
+    before = digest(victim.path)
     look(phone, session_in(shared, phone, victim.path))
-    assert snapshot(victim.path) == before
+    assert digest(victim.path) == before
 
 
 def test_reading_while_the_index_is_locked(shared: Bridge, victim: Repository, phone: Phone) -> None:
