@@ -1,0 +1,134 @@
+"""Runs a command that an agent wants run by the bridge: in a group of its own, with a time limit and bounded output (SPEC Limits, Tool retry policy).
+
+The bridge itself never runs a failed command again: half of it may have happened. What the retry table says goes to the client in ``tool_error``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge_project import limits
+from bridge_project.errors import TOOL_RETRIES
+from bridge_project.protocol.types import ToolErrorCode
+from sessions_app.agents import processes
+
+_CHUNK = 64 * 1024
+_BY_CODE = {126: "permission_denied", 127: "file_not_found", 137: "out_of_memory", -9: "out_of_memory"}
+# What programs say, at the end of their standard error, by the kinds of the spec's retry table. The first that fits counts.
+_BY_WORDS = (
+    ("network_timeout", re.compile(r"connection timed out|operation timed out|timeout was reached|ETIMEDOUT|network is unreachable", re.IGNORECASE)),
+    ("rate_limited", re.compile(r"too many requests|rate.?limit|\b429\b", re.IGNORECASE)),
+    ("out_of_memory", re.compile(r"cannot allocate memory|out of memory|MemoryError", re.IGNORECASE)),
+    ("permission_denied", re.compile(r"permission denied|operation not permitted", re.IGNORECASE)),
+    ("file_not_found", re.compile(r"no such file or directory|not found", re.IGNORECASE)),
+)
+_TAIL_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """``failure``: why it failed, empty if it did not; ``retries``: how often the spec lets it be tried again."""
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    failure: str = ""
+    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
+    retries: int = 0
+
+
+class Output:
+    """What a stream has said: of more than ``limit`` bytes the beginning, or, with ``tail``, the end."""
+
+    def __init__(self, limit: int = limits.TOOL_OUTPUT_BYTES, *, tail: bool = False) -> None:
+        self._kept = bytearray()
+        self._limit = limit
+        self._tail = tail
+        self.total = 0
+
+    @property
+    def cut(self) -> bool:
+        return self.total > self._limit
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(_CHUNK):
+            self.total += len(data)
+            self._kept += data if self._tail else data[: max(0, self._limit - len(self._kept))]
+            del self._kept[: max(0, len(self._kept) - self._limit)]
+
+    @property
+    def text(self) -> str:
+        """Without half a character at the cut, nor NULs, which no database holds."""
+        return self._kept.decode("utf-8", "ignore" if self.cut else "replace").replace("\x00", "\ufffd")
+
+    def __str__(self) -> str:
+        return f"{self.text}\n[cut: {self.total} bytes in all]" if self.cut else self.text
+
+
+async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS) -> Ran:
+    """Run ``command`` with ``sh`` in ``directory``.
+
+    It and all it started are ended after ``seconds``, when this is cancelled, and when it has ended itself. What could not be started is a
+    failure too, not an exception.
+    """
+    try:
+        group = await processes.start(["/bin/sh", "-c", command], directory)
+    except OSError as error:
+        return Ran("", "", None, f"The command could not be started: {error.strerror or error}.", retries=TOOL_RETRIES.get(kind_of_error(error), 0))
+    stdout, stderr = Output(), Output()
+    reading = asyncio.gather(stdout.read(group.stdout), stderr.read(group.stderr))
+    try:
+        in_time = await finished(group, seconds)
+    finally:
+        await asyncio.shield(_clear(group, reading))
+    code = group.process.returncode
+    if not in_time:
+        return Ran(str(stdout), str(stderr), None, f"The command took longer than {seconds:g} seconds and was ended.", "TOOL_TIMEOUT")
+    if code == 0:
+        return Ran(str(stdout), str(stderr), 0)
+    return Ran(str(stdout), str(stderr), code, f"The command {ending(code)}.", retries=retries_of(code, stderr.text))
+
+
+async def finished(group: processes.Group, seconds: float) -> bool:
+    """Whether a process ends within ``seconds``."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(group.exited.wait(), seconds)
+    return group.exited.is_set()
+
+
+async def _clear(group: processes.Group, reading: asyncio.Future[tuple[None, None]]) -> None:
+    await processes.end_group(group, patience=0)  # also what it left running in the background
+    await reading
+
+
+def retries_of(code: int | None, stderr: str) -> int:
+    """How often the spec's table lets a command be tried again that failed like this."""
+    return TOOL_RETRIES.get(kind_of_failure(code, stderr), 0)
+
+
+def kind_of_failure(code: int | None, stderr: str) -> str:
+    """The kind of the retry table by what a program says, else by its exit code; empty for none of them."""
+    tail = stderr[-_TAIL_CHARS:]
+    return next((kind for kind, words in _BY_WORDS if words.search(tail)), _BY_CODE.get(code, "") if code is not None else "")
+
+
+def kind_of_error(error: OSError) -> str:
+    """The kind of the retry table of an error of the operating system."""
+    table: Mapping[type[OSError], str] = {FileNotFoundError: "file_not_found", PermissionError: "permission_denied", TimeoutError: "network_timeout"}
+    return "out_of_memory" if error.errno == errno.ENOMEM else next((kind for cls, kind in table.items() if isinstance(error, cls)), "")
+
+
+def ending(code: int | None) -> str:
+    return f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+
+
+def quoted(command: str, arguments: Sequence[str]) -> str:
+    """A command and its arguments as one line that a person can read."""
+    return shlex.join([command, *arguments]) if arguments else command

@@ -1,0 +1,282 @@
+"""Processes of agents, with real ones: groups that end whole, die with the bridge, and are found again when they did not (D35, D40)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bridge_project.conf import PROJECT_DIR
+from sessions_app.agents import environment, processes
+from tests.agents.drive import carrying, eventually, within
+
+# One that runs, one in its group, one in a session of its own, and one there whose parent has gone.
+FAMILY = "sleep 1{n} & setsid sleep 2{n} & (setsid sleep 3{n} &) ; exec sleep 4{n}"
+
+
+@pytest.fixture
+def number() -> str:
+    """Makes the sleeps of one test different from all others."""
+    return f"{uuid.uuid4().int % 10**9:09d}"
+
+
+@pytest.fixture(autouse=True)
+def instance(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Processes of these tests belong to a bridge that there is not."""
+    name = uuid.uuid4().hex
+    monkeypatch.setattr(processes, "_instance", name)
+    return name
+
+
+def sleeping(number: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and os.path.basename(process.cmdline()[0]) == "sleep" and number in process.cmdline()[-1]:
+                found.append(process.pid)
+        except (psutil.Error, IndexError):
+            continue
+    return found
+
+
+def family(number: str) -> str:
+    return FAMILY.format(n=number)
+
+
+async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> None:
+    """D40: nothing of an agent is left, not what it put into another session, nor what lost its parent."""
+    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    await eventually(lambda: len(sleeping(number)) == 4)
+    await within(10, processes.end_group(group))
+    assert sleeping(number) == []
+    assert group.exited.is_set()
+
+
+async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: str) -> None:
+    group = await processes.start(["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path)
+    await within(10, group.exited.wait())
+    assert group.process.returncode == 3
+    await eventually(lambda: len(sleeping(number)) == 2)
+    await within(10, processes.end_group(group))
+    assert sleeping(number) == []
+
+
+async def test_what_does_not_want_to_end_is_made_to(tmp_path: Path, number: str) -> None:
+    script = f"trap '' TERM; echo ready; sleep 7{number}; sleep 8{number}"
+    group = await processes.start(["sh", "-c", script], tmp_path)
+    await within(10, group.stdout.readline())
+    await within(10, processes.end_group(group, patience=0.3))
+    assert group.process.returncode == -signal.SIGKILL
+    assert sleeping(number) == []
+
+
+async def test_it_is_asked_first(tmp_path: Path) -> None:
+    group = await processes.start(["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"], tmp_path)
+    assert await within(10, group.stdout.readline()) == b"ready\n"
+    await within(10, processes.end_group(group))
+    assert group.process.returncode == 0
+    assert await within(10, group.stdout.read()) == b"bye\n"
+
+
+async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
+    group = await processes.start(["sleep", "1000"], tmp_path)
+    await within(10, asyncio.gather(processes.end_group(group), processes.end_group(group)))
+    await within(10, processes.end_group(group))
+    assert group.exited.is_set()
+
+
+async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
+    """Only what carries the run's mark is ended: not another agent, not a process with another bridge's mark."""
+    other = await processes.start(["sleep", f"9{number}"], tmp_path)
+    stranger = subprocess.Popen(["sleep", f"5{number}"], env={**os.environ, processes.AGENT_OF: "another bridge"})
+    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    await eventually(lambda: len(sleeping(number)) == 6)
+    try:
+        await within(10, processes.end_group(group))
+        assert sorted(sleeping(number)) == sorted([other.process.pid, stranger.pid])
+    finally:
+        stranger.kill()
+        stranger.wait()
+        await processes.end_group(other)
+
+
+async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_umask(tmp_path: Path) -> None:
+    script = "import os, signal; print(os.getsid(0) == os.getpgrp() == os.getpid(), signal.getsignal(signal.SIGTERM), oct(os.umask(0)), os.getcwd())"
+    group = await processes.start([sys.executable, "-c", script], tmp_path)
+    said = (await within(10, group.stdout.read())).decode()
+    await processes.end_group(group)
+    assert said == f"True {signal.Handlers.SIG_DFL} 0o22 {tmp_path}\n"
+
+
+async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
+    """The launcher's Python ignores SIGPIPE; what it becomes must not."""
+    group = await processes.start(["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"], tmp_path)
+    out, err = await within(10, asyncio.gather(group.stdout.read(), group.stderr.read()))
+    await processes.end_group(group)
+    assert out == b"over\n"
+    assert b"141" in err
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "words"),
+    [
+        ("no-such-program-here", FileNotFoundError, "is not installed"),
+        ("./plain", PermissionError, "is not executable"),
+        ("./none", FileNotFoundError, "is not installed"),
+    ],
+)
+async def test_a_program_that_cannot_be_started_is_said(tmp_path: Path, program: str, error: type[OSError], words: str) -> None:
+    (tmp_path / "plain").write_text("no program")
+    with pytest.raises(error, match=words):
+        await processes.start([program], tmp_path)
+
+
+async def test_a_repository_brings_no_program_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with `.` in it would run what lies in the session's directory."""
+    (tmp_path / "agent-of-mine").write_text("#!/bin/sh\n")
+    (tmp_path / "agent-of-mine").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
+    with pytest.raises(FileNotFoundError):
+        await processes.start(["agent-of-mine"], tmp_path)
+
+
+async def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        await processes.start(["true"], tmp_path / "gone")
+
+
+BRIDGE = """
+import asyncio, os, sys
+from pathlib import Path
+from sessions_app.agents import processes
+async def main():
+    processes.reap(sys.argv[1])
+    await processes.start(["sh", "-c", sys.argv[2]], Path("/"))
+    print("started", flush=True)
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+def start_bridge(instance: str, script: str, data: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", BRIDGE, instance, script]
+    bridge = subprocess.Popen(command, cwd=PROJECT_DIR, stdout=subprocess.PIPE, env={**os.environ, "BRIDGE_DATA_DIR": str(data)})
+    assert bridge.stdout is not None
+    assert bridge.stdout.readline() == b"started\n"
+    return bridge
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+async def test_an_agent_dies_with_the_bridge(tmp_path: Path, number: str) -> None:
+    """D35: after `kill -9` of the bridge its agent is gone without anybody's doing."""
+    bridge = start_bridge(uuid.uuid4().hex, f"exec sleep 4{number}", tmp_path)
+    await eventually(lambda: len(sleeping(number)) == 1)
+    bridge.kill()
+    bridge.wait()
+    await eventually(lambda: sleeping(number) == [])
+
+
+async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Path, number: str, instance: str) -> None:
+    """D35: grandchildren and those in a session of their own outlive a `kill -9`; the next start ends them, and only them."""
+    mine, another = uuid.uuid4().hex, uuid.uuid4().hex
+    bridge = start_bridge(mine, family(number), tmp_path)
+    other = await processes.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
+    await eventually(lambda: len(sleeping(number)) == 5)
+    bridge.kill()
+    bridge.wait()
+    await eventually(lambda: len(sleeping(number)) <= 4)  # the agent itself has died with it
+    survived = len(sleeping(number)) - 1
+    assert survived >= 3
+    try:
+        assert await asyncio.to_thread(processes.reap, another) == 0
+        assert await asyncio.to_thread(processes.reap, mine) == survived
+        assert sleeping(number) == [other.process.pid]
+        assert await asyncio.to_thread(processes.reap, mine) == 0
+    finally:
+        await processes.end_group(other)
+
+
+async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
+    """The mark is inherited: a bridge run inside an agent of the same data directory carries it, and so does the agent above it."""
+    mine = uuid.uuid4().hex
+    script = f"from sessions_app.agents import processes; print(processes.reap({mine!r}), flush=True)"
+    marked = {**os.environ, processes.AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script], cwd=PROJECT_DIR, env=marked, capture_output=True, text=True)
+    assert done.stdout == "0\nstill here\n", done.stderr
+
+
+async def test_from_another_thread_a_process_outlives_the_thread(tmp_path: Path) -> None:
+    """The kernel ends a process with the thread that started it; one that was started off the main thread is therefore not tied to any."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        started.append(subprocess.Popen(processes.launched(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    [process] = started
+    out, _ = process.communicate(b"alive")  # cat has seen all this and its end, after the thread was gone
+    assert (out, process.returncode) == (b"alive", 0)
+
+
+async def test_a_launcher_whose_parent_has_gone_runs_nothing(tmp_path: Path) -> None:
+    """The parent may die before the kernel has been asked to watch it: then its death would go unnoticed."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    command = [sys.executable, "-I", "-S", str(processes.LAUNCHER), str(gone.pid), "touch", str(tmp_path / "ran")]
+    assert subprocess.run(command, start_new_session=True).returncode == 0
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D45: neither the settings, nor a secret under another name, nor what the service manager gave the bridge."""
+    from bridge_project.conf import conf
+
+    token = conf.secret("hook_token")
+    monkeypatch.setitem(conf.__dict__, "database_url", "postgres://u:pass%2Bword@h/d")
+    for name, value in {
+        "BRIDGE_HOOK_TOKEN": token,
+        "MY_COPY": f"Bearer {token}",
+        "DATABASE_URL": "postgres://u:pass%2Bword@h/d",
+        "PGPASSWORD": "pass+word",
+        "REDIS_URL_FILE": "/x",
+        "DJANGO_SETTINGS_MODULE": "bridge_project.settings",
+        "CREDENTIALS_DIRECTORY": "/run/credentials",
+        "ANTHROPIC_API_KEY": "the user's",
+    }.items():
+        monkeypatch.setenv(name, value)
+    group = await processes.start(["env", "-0"], tmp_path)
+    seen = dict(line.split("=", 1) for line in (await within(10, group.stdout.read())).decode().split("\0") if line)
+    await processes.end_group(group)
+    assert {name for name in seen if name.startswith("BRIDGE_")} == {processes.AGENT_OF, processes.AGENT_RUN}
+    assert seen["ANTHROPIC_API_KEY"] == "the user's"
+    assert not {"MY_COPY", "DATABASE_URL", "PGPASSWORD", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "CREDENTIALS_DIRECTORY"} & set(seen)
+    assert all(token not in value for value in seen.values())
+    assert environment.scrubbed(A="b")["A"] == "b"
+
+
+async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) -> None:
+    """D35 and the thousand cycles: an agent that was being read no more when it ended leaves no pipe open."""
+    before = psutil.Process().num_fds()
+    for _ in range(3):
+        group = await processes.start(["yes"], tmp_path, stdin=True, line_bytes=1000)
+        await within(10, group.stdout.readline())
+        await within(10, processes.end_group(group))
+    await eventually(lambda: psutil.Process().num_fds() <= before)
+
+
+async def test_no_process_is_left_of_these_tests(instance: str, tmp_path: Path) -> None:
+    group = await processes.start(["sleep", "1000"], tmp_path)
+    await eventually(lambda: bool(carrying(instance)))
+    await processes.end_group(group)
+    assert carrying(instance) == []
