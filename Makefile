@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin test soak bench lint setup clean
+.PHONY: help run watch hooks doctor qr admin test test-agents soak bench lint setup clean
 
 # Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
 bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
@@ -11,7 +11,7 @@ bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
 	done; echo "Python 3.11 or newer is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z]*\): ## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z][a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile
 
 run: ## start the bridge (sets everything up on first use)
 	$(call bootstrap,manage serve $(ARGS))
@@ -34,6 +34,9 @@ admin: ## make a user of the admin site
 test: ## linters, import contracts and every test
 	$(call bootstrap,test $(ARGS))
 
+test-agents: ## the bridge with real agents from npm (needs Node 20; no model and no account)
+	$(call bootstrap,test-agents $(ARGS))
+
 soak: ## the long crash test: 1,000 kills of one process, 1,000 of two (ARGS="--instants 200" for fewer)
 	$(call bootstrap,soak $(ARGS))
 
@@ -47,5 +50,5 @@ setup: ## the virtual environment only
 	$(call bootstrap,setup)
 
 clean: ## remove the virtual environment and caches, never the bridge's data
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .agents .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

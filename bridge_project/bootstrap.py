@@ -28,6 +28,9 @@ PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "bridge-stamp.json")
 UNFINISHED = os.path.join(VENV, "bridge-unfinished")  # there while the environment is being changed: what is found with it is not trusted
 REQUIREMENTS = {"run": "requirements.txt", "test": os.path.join("tests", "requirements.txt")}
+AGENTS = os.path.join(PROJECT, ".agents")  # real agents from npm, for tests
+AGENT_PINS = os.path.join(PROJECT, "tests", "agents", "real", "package.json")
+OLDEST_NODE = 20
 OLDEST = (3, 11)
 CHECKED = ((3, 13), (3, 12), (3, 11))  # the pinned requirements were checked on these; a newer one is taken only when there is nothing else
 QUIET_SECONDS = 2.0  # what takes longer says so
@@ -108,7 +111,7 @@ def need_git() -> None:
 def pinned_hash(kind: str) -> str:
     """What the installed packages must have been made from."""
     digest = hashlib.sha256()
-    for name in ["requirements.txt", REQUIREMENTS[kind]]:
+    for name in included(REQUIREMENTS[kind]):
         with open(os.path.join(PROJECT, name), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()
@@ -213,16 +216,22 @@ def install(kind: str, lock: int) -> None:
     run_step([PYTHON, "-m", "pip", *arguments], title, (lambda: len(glob.glob(pattern)), pins(REQUIREMENTS[kind])), lock)
 
 
+def included(name: str) -> list[str]:
+    """A requirements file and those that it includes, in the project."""
+    found = [name]
+    with open(os.path.join(PROJECT, name), encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("-r "):
+                found += included(os.path.normpath(os.path.join(os.path.dirname(name), line[3:].strip())))
+    return found
+
+
 def pins(name: str) -> int:
     """About how many packages a requirements file names, those of the files it includes counted."""
     count = 0
-    path = os.path.join(PROJECT, name)
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("-r "):
-                count += pins(os.path.relpath(os.path.join(os.path.dirname(path), line[3:].strip()), PROJECT))
-            elif "==" in line and ";" not in line and not line.startswith("#"):
-                count += 1
+    for one in included(name):
+        with open(os.path.join(PROJECT, one), encoding="utf-8") as file:
+            count += sum("==" in line and ";" not in line and not line.startswith("#") for line in file)
     return count
 
 
@@ -346,6 +355,63 @@ def command_soak(arguments: list[str]) -> int:
     return checks([("soak", [*SOAK, *arguments])])
 
 
+def missing_agents() -> str:
+    """Why the real agents of the tests cannot be run here, in a line; empty when they can."""
+    if why_not := missing_node():
+        return why_not
+    return "" if read_text(os.path.join(AGENTS, "installed")) == agents_hash() else "The agents are not installed: make test-agents."
+
+
+def missing_node() -> str:
+    """What of Node the machine lacks."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        return "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
+    try:
+        done = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60, check=True)
+        version = done.stdout.decode().strip()
+        major = int(version.lstrip("v").split(".")[0])
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return "node does not say which version it is."
+    return "" if major >= OLDEST_NODE else f"Node {OLDEST_NODE} or newer is needed by the agents, here is {version}."
+
+
+def read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def agents_hash() -> str:
+    return hashlib.sha256(read_text(AGENT_PINS).encode()).hexdigest()
+
+
+def install_agents() -> None:
+    """`.agents` with what tests/agents/real pins: packages that bring all they need, so no lock file. Raises Missing. None runs a script of its own."""
+    if not missing_agents():
+        return
+    with only_one() as lock:
+        os.makedirs(AGENTS, exist_ok=True)
+        shutil.copyfile(AGENT_PINS, os.path.join(AGENTS, "package.json"))
+        options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-audit", "--no-fund", "--no-update-notifier"]
+        run_step(["npm", "install", "--prefix", AGENTS, *options], "Installing the agents", None, lock)
+        with open(os.path.join(AGENTS, "installed"), "w", encoding="utf-8") as file:
+            file.write(agents_hash())
+
+
+AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load"]
+
+
+def command_test_agents(arguments: list[str]) -> int:
+    prepare("test")
+    if why_not := missing_node():
+        print(why_not + " The tests are skipped.", flush=True)
+    else:
+        install_agents()
+    return checks([("agents", [*AGENT_TESTS, *arguments])])
+
+
 def command_bench(arguments: list[str]) -> int:
     prepare("test")
     return checks([("bench", ["-m", "tests.performance", *arguments])])
@@ -358,6 +424,7 @@ COMMANDS = {
     "test": command_test,
     "soak": command_soak,
     "bench": command_bench,
+    "test-agents": command_test_agents,
 }
 
 if __name__ == "__main__":

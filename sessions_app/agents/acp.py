@@ -1,0 +1,44 @@
+"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41). The driver is ``acp_driver``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+
+from bridge_project.conf import conf
+from sessions_app.agents import processes
+from sessions_app.agents.base import Driver
+from sessions_app.agents.drivers import Kind
+
+
+def kinds() -> list[Kind]:
+    """Those of the settings. Whether one can start is whether its program is there: nothing is started to find out."""
+    if conf.acp_agents:
+        from sessions_app.agents import acp_driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
+    commands = {name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()}
+    return [Kind(name, partial(_make, name, command), partial(_why_not, name, command[0]), partial(_version, name)) for name, command in commands.items()]
+
+
+def _program(name: str) -> str:
+    """A path is meant from where the bridge was started: in a session's directory a repository could put a program of its own there."""
+    return os.path.abspath(os.path.expanduser(name)) if os.sep in name else name
+
+
+def _why_not(name: str, program: str) -> str | None:
+    if shutil.which(program, path=processes.search_path()):
+        return None
+    return f"{program} is not installed, or not on the bridge's PATH (BRIDGE_ACP_AGENTS names it for {name})."
+
+
+def _make(name: str, command: list[str]) -> Driver:
+    from sessions_app.agents.acp_driver import Acp
+
+    return Acp(name, command)
+
+
+def _version(name: str) -> str:
+    """Known once it has been started."""
+    from sessions_app.agents.acp_driver import versions
+
+    return versions.get(name, "")

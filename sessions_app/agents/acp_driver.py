@@ -1,0 +1,276 @@
+"""Runs any agent that speaks the Agent Client Protocol (protocol 1, over standard input and output), as ``BRIDGE_ACP_AGENTS`` names it (D41).
+
+ACP knows no "modified": such a call is rejected once, and when the agent has ended its turn the changed parameters are said to it as a follow-up prompt,
+in the same turn of the bridge. The agent then asks anew, and a person sees what will really run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import structlog
+from acp import PROTOCOL_VERSION, RequestError, schema, text_block
+from acp.client import ClientSideConnection
+from pydantic import ValidationError
+
+from bridge_project import limits
+from bridge_project.protocol.types import FinishReason
+from sessions_app.agents import processes
+from sessions_app.agents.acp_host import Host
+from sessions_app.agents.acp_wire import Wire
+from sessions_app.agents.base import CannotResume, CannotStart, Died, Driver, Ended, Event, Identified, Start, Verdict
+
+log = structlog.get_logger("bridge.agents.acp")
+
+AUTH_REQUIRED = -32000  # the protocol's own
+# Modes in which an agent asks before it changes something, by the ids that agents give them; the first that there is counts.
+ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "build")
+REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
+WHY = {
+    "refusal": "The agent refused to go on with this prompt.",
+    "max_turn_requests": "The agent has used up the calls of its model that one turn may have.",
+}
+# Reading files is not announced, though it is answered: an agent has them itself, and gemini 0.61 takes "not found" for a fault and writes no new file.
+_CAPABILITIES = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(write_text_file=True), terminal=True)
+versions: dict[str, str] = {}  # what each agent said of itself when it was last started
+
+
+class Acp(Driver):
+    """One process and one session of an ACP agent."""
+
+    def __init__(self, name: str, command: list[str]) -> None:
+        self._name = name
+        self._command = command
+        self._said: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._taken = asyncio.Event()
+        self._turn: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._group: processes.Group | None = None
+        self._connection: ClientSideConnection | None = None
+        self._interrupted = False
+        self._closing = False
+
+    # -- start -----------------------------------------------------------------------------------------------------------------
+
+    async def start(self, start: Start) -> None:
+        try:
+            self._group = await processes.start(self._command, start.directory, stdin=True)
+        except OSError as error:
+            raise CannotStart(f"{self._name} could not be started: {error.strerror or error}. Its command is in BRIDGE_ACP_AGENTS.") from error
+        try:
+            self._wire = Wire(self._group, self._room)
+            self._host = Host(self._say, start.directory)
+            self._connection = ClientSideConnection(self._host, self._wire)
+            await self._introduce(start)
+        except BaseException:
+            await asyncio.shield(self.close())
+            raise
+        self._say(Identified(self._session_id))
+        self._watch = asyncio.create_task(self._watch_over(self._group))
+
+    async def _introduce(self, start: Start) -> None:
+        conn = self._conn
+        try:
+            hello = await conn.initialize(PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1"))
+            if hello.protocol_version != PROTOCOL_VERSION:
+                raise CannotStart(f"{self._name} speaks version {hello.protocol_version} of the protocol, the bridge {PROTOCOL_VERSION}.")
+            versions[self._name] = (hello.agent_info.version if hello.agent_info else "") or ""
+            session = await (self._load(hello, start) if start.resume_id else conn.new_session(cwd=str(start.directory), mcp_servers=[]))
+            self._session_id = start.resume_id or session.session_id
+            await self._have_it_ask(session)
+        except RequestError as error:
+            raise CannotStart(self._cannot(error)) from error
+        except (ConnectionError, BrokenPipeError) as error:
+            raise CannotStart(f"{self._name} could not be started: {await self._wire.last_words()}") from error
+        except ValidationError as error:
+            raise CannotStart(f"{self._name} does not answer as the Agent Client Protocol says.") from error
+
+    def _cannot(self, error: RequestError) -> str:
+        if error.code == AUTH_REQUIRED:
+            return f"{self._name} wants a login ({_words(error)}): run {shlex.join(self._command[:1])} once in a terminal on the bridge's machine."
+        return f"{self._name} could not begin a session: {_words(error)}"
+
+    async def _load(self, hello: schema.InitializeResponse, start: Start) -> Any:
+        """Continue a session. What the agent tells of its history, before or after its answer, is not said again."""
+        assert start.resume_id is not None
+        if not (hello.agent_capabilities and hello.agent_capabilities.load_session):
+            raise CannotResume(f"{self._name} cannot continue an earlier session.")
+        try:
+            answer = await self._conn.load_session(cwd=str(start.directory), session_id=start.resume_id, mcp_servers=[])
+        except RequestError as error:
+            if error.code == AUTH_REQUIRED:
+                raise
+            raise CannotResume(f"{self._name} does not know this session any more: {_words(error)}") from error
+        with contextlib.suppress(TimeoutError):  # one that tells on and on is taken as it is
+            async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
+                while await self._heard_again():
+                    pass
+        return answer
+
+    async def _heard_again(self) -> bool:
+        """Whether the agent says something more before it has been quiet for a while."""
+        self._host.heard.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._host.heard.wait(), limits.ACP_QUIET_SECONDS)
+        return self._host.heard.is_set()
+
+    async def _have_it_ask(self, session: Any) -> None:
+        """Set the mode in which the agent asks, whatever its own settings say; one that refuses that is not run."""
+        modes, options = session.modes, session.config_options or []
+        if modes and (mode := _asking(each.id for each in modes.available_modes)):
+            await self._conn.set_session_mode(session_id=self._session_id, mode_id=mode)
+            return
+        for option in options:
+            if option.category == "mode" and (mode := _asking(_values(option))):
+                await self._conn.set_config_option(config_id=option.id, session_id=self._session_id, value=mode)
+                return
+        if modes or any(option.category == "mode" for option in options):
+            log.warning("acp_agent_has_no_asking_mode", agent=self._name, mode=getattr(modes, "current_mode_id", None))
+
+    # -- what it says ----------------------------------------------------------------------------------------------------------
+
+    async def events(self) -> AsyncIterator[Event]:
+        while (event := await self._said.get()) is not None:
+            self._taken.set()
+            yield event
+            if isinstance(event, Died):
+                return
+
+    def _say(self, event: Event) -> None:
+        if not self._closing:
+            self._said.put_nowait(event)
+
+    async def _room(self) -> None:
+        """Wait until what was said has been taken: an agent that nobody listens to is not read either."""
+        await asyncio.sleep(0)  # the message before this one says what it has to say first
+        while self._said.qsize() >= limits.AGENT_EVENTS_WAITING:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def _watch_over(self, group: processes.Group) -> None:
+        """Say when the agent is gone, after all that it still said."""
+        gone = [asyncio.create_task(group.exited.wait()), asyncio.create_task(self._wire.ended.wait())]
+        try:
+            await asyncio.wait(gone, return_when=asyncio.FIRST_COMPLETED)
+            # What it had written is read first, and how it ended; something that it started may hold its output open for ever.
+            await asyncio.wait(gone, timeout=limits.AGENT_END_SECONDS)
+        finally:
+            for task in gone:
+                task.cancel()
+        if self._turn is not None:
+            await asyncio.wait({self._turn}, timeout=limits.AGENT_END_SECONDS)  # it ends with the connection, having said what it had to
+            self._turn.cancel()
+        self._host.asking.withdraw()
+        why = await self._wire.last_words()
+        self._say(Died(f"{self._name} has stopped: {why}"))
+        await processes.end_group(group)
+
+    # -- what it is told -------------------------------------------------------------------------------------------------------
+
+    async def prompt(self, content: str) -> None:
+        self._interrupted = False
+        self._host.in_turn = True
+        self._turn = asyncio.create_task(self._run(content))
+
+    async def _run(self, content: str) -> None:
+        ended = await self._converse(content)
+        if ended is not None:
+            self._host.end_turn(interrupted=self._interrupted)
+            self._say(ended)
+
+    async def _converse(self, content: str) -> Ended | None:
+        """A prompt and those that follow from changed parameters; None when the agent is gone, which the watch says."""
+        usage: dict[str, Any] = {}
+        following: str | None = content
+        ended = Ended("stop")
+        while following is not None and not self._interrupted:
+            try:
+                answer = await self._conn.prompt(session_id=self._session_id, prompt=[text_block(following)])
+            except ConnectionError:
+                return None
+            except (RequestError, ValidationError) as error:
+                ended = self._failed(error)
+                break
+            usage = _added(usage, _usage(answer, self._host.cost))
+            ended = Ended(REASONS.get(answer.stop_reason, "error"), None, WHY.get(answer.stop_reason, ""))
+            following = self._host.asking.follow_up() if answer.stop_reason == "end_turn" else None
+        return replace(ended, usage=usage or None)
+
+    def _failed(self, error: RequestError | ValidationError) -> Ended:
+        if self._interrupted:  # some agents answer a cancelled prompt with an error
+            return Ended("stop")
+        if isinstance(error, RequestError):
+            return Ended("error", error=f"{self._name}: {_words(error)}")
+        return Ended("error", error=f"{self._name} ended its turn in a way that the Agent Client Protocol does not know.")
+
+    async def decide(self, call_id: str, verdict: Verdict) -> bool:
+        return self._host.asking.decide(call_id, verdict)
+
+    async def interrupt(self) -> None:
+        if self._turn is None or self._turn.done():
+            return
+        self._interrupted = True
+        self._host.asking.withdraw()
+        with contextlib.suppress(ConnectionError):  # gone: the watch says so
+            await self._conn.cancel(session_id=self._session_id)
+
+    async def close(self) -> None:
+        self._closing = True
+        for task in (self._turn, self._watch):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        if self._connection is not None:
+            await self._connection.close()
+            await self._host.terminals.close()
+            self._wire.stop()
+        if self._group is not None:
+            await processes.end_group(self._group)
+        self._said.put_nowait(None)
+
+    @property
+    def _conn(self) -> ClientSideConnection:
+        assert self._connection is not None
+        return self._connection
+
+
+def _asking(offered: Any) -> str | None:
+    there = set(offered)
+    return next((mode for mode in ASKING_MODES if mode in there), None)
+
+
+def _values(option: Any) -> Iterator[str]:
+    """The values of a select option, in groups or not."""
+    for choice in getattr(option, "options", None) or []:
+        for each in getattr(choice, "options", None) or [choice]:
+            yield each.value
+
+
+def _words(error: RequestError) -> str:
+    """An agent's error in its own words, with the details that some put beside them."""
+    data = error.data if isinstance(error.data, dict) else {}
+    details = next((data[name] for name in ("details", "message", "error") if isinstance(data.get(name), str)), "")
+    text = f"{error}: {details}" if details and details not in str(error) else str(error)
+    return text[: limits.AGENT_REASON_MAX_CHARS]
+
+
+def _usage(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
+    """The tokens of a turn, where the agent reports them (gemini beside the protocol), and the session's cost so far."""
+    found = answer.usage.model_dump(exclude_none=True, exclude={"field_meta"}) if answer.usage else {}
+    if not found:
+        quota = (answer.field_meta or {}).get("quota")
+        tokens = quota.get("token_count") if isinstance(quota, dict) else None
+        found = {name: count for name, count in tokens.items() if isinstance(count, int)} if isinstance(tokens, dict) else {}
+    return found | ({"cost": cost} if cost else {})
+
+
+def _added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The sum of the usage of two prompts; what is no number is the later one's."""
+    return {
+        name: first[name] + second[name] if isinstance(first.get(name), int) and isinstance(second.get(name), int) else second.get(name, first.get(name))
+        for name in {**first, **second}
+    }

@@ -1,0 +1,235 @@
+"""The bridge's side of an ACP conversation: what an agent tells it, asks of it, and has it do.
+
+What the agent does itself, it asks for itself (``session/request_permission``). What it has the bridge do, writing files and running commands, is held to the
+same rule here: it is done when a call that names just this file or this command was approved and still runs; otherwise the bridge asks for it, as a call of
+its own. Reading inside the allowed roots needs nobody: a paired device can do it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from acp import RequestError, schema
+from acp.meta import CLIENT_METHODS
+
+from bridge_project.errors import BridgeError
+from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from sessions_app.agents import acp_files, shell
+from sessions_app.agents.acp_asking import Asking, why_not
+from sessions_app.agents.acp_calls import Calls, diff_of, text_of
+from sessions_app.agents.acp_terminal import NoTerminal, Terminal, Terminals
+from sessions_app.agents.base import Chunk, Done, Event, Failed, Used
+from sessions_app.agents.risk import risk_of
+from sessions_app.calls import Call, describe
+
+REFUSED = -32001  # no number of the protocol's: the agent shows the message
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+
+
+class Host:
+    """The client that the ACP library calls. Handlers begin in the order of the messages and say what they have to say before they first wait."""
+
+    def __init__(self, say: Callable[[Event], None], directory: Path) -> None:
+        self._say = say
+        self._directory = directory
+        self.asking = Asking(say)
+        self.terminals = Terminals(directory)
+        self.calls = Calls(directory, self.terminals.text)
+        self.in_turn = False
+        self.cost: dict[str, Any] | None = None
+        self.heard = asyncio.Event()
+
+    def end_turn(self, *, interrupted: bool) -> None:
+        self.asking.withdraw()
+        for event in self.calls.end_turn(interrupted=interrupted):
+            self._say(event)
+        self.in_turn = False
+
+    # -- what it tells -----------------------------------------------------------------------------------------------------
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        """Outside a turn nothing is said: that is the history of a loaded session, or an echo."""
+        self.heard.set()
+        match update:
+            case schema.UsageUpdate(cost=cost) if cost is not None:
+                self.cost = {"amount": cost.amount, "currency": cost.currency}
+            case _ if not self.in_turn:
+                return
+            case schema.AgentMessageChunk():
+                if text := _clean(text_of(update.content)):
+                    self._say(Chunk(text))
+            case schema.AgentThoughtChunk():
+                self.calls.think(_clean(text_of(update.content)))
+            case schema.ToolCallStart() | schema.ToolCallProgress():
+                for event in self.calls.updated(update):
+                    self._say(event)
+            case _:
+                return  # echoed prompts, plans, modes, commands: nothing that a device is told
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> schema.RequestPermissionResponse:
+        """An option is chosen by its kind, never by its name; only this one call is ever allowed."""
+        record = self.calls.asked(tool_call)
+        of_kind = {option.kind: option.option_id for option in reversed(options)}
+        if "allow_once" not in of_kind:
+            record.over = True
+            self._say(Used(record.call))
+            self._say(Failed(record.call, "The agent offers no way to allow this call once, so it was rejected."))
+            return _answer(of_kind, "reject_once", "reject_always")
+        verdict = await self.asking.ask(record.call)
+        if verdict is None:
+            return _answer({})
+        if verdict.decision == "approved":
+            record.granted = True
+            return _answer(of_kind, "allow_once")
+        self._say(self.calls.refused(record, why_not(verdict)))
+        return _answer(of_kind, "reject_once", "reject_always")
+
+    # -- files ---------------------------------------------------------------------------------------------------------------
+
+    async def read_text_file(self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_: Any) -> schema.ReadTextFileResponse:
+        try:
+            return schema.ReadTextFileResponse(content=await acp_files.read(path, self._directory, line, limit))
+        except (BridgeError, OSError) as error:  # TimeoutError is an OSError
+            _refuse(error, path)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> schema.WriteTextFileResponse:
+        call = None if self.calls.grants_path(path) else await self._ask("Write", {"file_path": path, "content": content})
+        try:
+            before = await acp_files.write(path, self._directory, content)
+        except (BridgeError, OSError) as error:
+            if call is not None:
+                self._say(Failed(call, _words(error), "TOOL_TIMEOUT" if isinstance(error, TimeoutError) else "TOOL_EXECUTION_FAILED"))
+            _refuse(error, path)
+        if call is not None:
+            change = schema.FileEditToolCallContent(type="diff", path=path, old_text=before, new_text=content)
+            self._say(Done(call, ToolOutcome(success=True, content=f"Wrote {path}", diff=diff_of([change]))))
+        return schema.WriteTextFileResponse()
+
+    # -- commands ------------------------------------------------------------------------------------------------------------
+
+    async def create_terminal(
+        self,
+        session_id: str,
+        command: str,
+        args: list[str] | None = None,
+        env: list[Any] | None = None,
+        cwd: str | None = None,
+        output_byte_limit: int | None = None,
+        **_: Any,
+    ) -> schema.CreateTerminalResponse:
+        arguments, more = args or [], {variable.name: variable.value for variable in env or []}
+        shown = shell.quoted(command, arguments)
+        inner = arguments[-1] if arguments and Path(command).name in _SHELLS else shown
+        call = None
+        if more or not self.calls.grants_command(shown, inner):  # nobody was shown the variables of an approved command
+            call = await self._ask("Bash", {"command": shown} | ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {}))
+        try:
+            terminal_id = await self.terminals.create(command, arguments, cwd, more, output_byte_limit)
+        except (BridgeError, NoTerminal, OSError) as error:
+            if call is not None:
+                self._say(Failed(call, _words(error)))
+            _refuse(error, shown)
+        if call is not None:
+            self.terminals.when_over(terminal_id, lambda terminal: self._say(outcome_of(call, terminal)))
+        return schema.CreateTerminalResponse(terminal_id=terminal_id)
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> schema.TerminalOutputResponse:
+        terminal = self._terminal(terminal_id)
+        return schema.TerminalOutputResponse(output=terminal.text, truncated=terminal.output.cut, exit_status=terminal.status)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> schema.WaitForTerminalExitResponse:
+        self._terminal(terminal_id)
+        status = (await self.terminals.wait(terminal_id)).status
+        return schema.WaitForTerminalExitResponse(exit_code=status.exit_code if status else None, signal=status.signal if status else None)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> schema.KillTerminalResponse:
+        self._terminal(terminal_id)
+        await self.terminals.kill(terminal_id)
+        return schema.KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> schema.ReleaseTerminalResponse:
+        self._terminal(terminal_id)
+        await self.terminals.release(terminal_id)
+        return schema.ReleaseTerminalResponse()
+
+    def _terminal(self, terminal_id: str) -> Terminal:
+        try:
+            return self.terminals.get(terminal_id)
+        except NoTerminal as error:
+            _refuse(error, terminal_id)
+
+    async def _ask(self, tool: str, params: dict[str, Any]) -> Call:
+        """Have a person approve what the agent wants the bridge to do. Raises RequestError when it is not approved."""
+        call = Call(f"bridge-{uuid.uuid4()}", tool, params, describe(tool, params), risk_of(tool, params), "The agent has the bridge do this.")
+        verdict = await self.asking.ask(call)
+        if verdict is None:
+            raise RequestError(REFUSED, "The turn was interrupted.")
+        if verdict.decision != "approved":
+            self._say(Done(call, ToolOutcome(success=False, content="", error=why_not(verdict))))
+            raise RequestError(REFUSED, why_not(verdict))
+        return call
+
+    # -- what the bridge does not have ---------------------------------------------------------------------------------------
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        raise RequestError.method_not_found(CLIENT_METHODS["elicitation_create"])
+
+    async def complete_elicitation(self, elicitation_id: str, **_: Any) -> None:
+        """Nothing was begun, so nothing is to be completed."""
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RequestError.method_not_found(method)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """An agent's own notifications mean nothing to the bridge."""
+
+    def on_connect(self, conn: Any) -> None:
+        """Nothing is to be done."""
+
+
+def outcome_of(call: Call, terminal: Terminal) -> Event:
+    """How a command ended, as the result of its call."""
+    status = terminal.status
+    code = status.exit_code if status else None
+    if terminal.timed_out:
+        return Failed(call, f"The command took longer than {terminal.seconds:g} seconds and was ended.", "TOOL_TIMEOUT", _details(terminal, None))
+    if code == 0:
+        return Done(call, ToolOutcome(success=True, content=terminal.text, metadata={"exit_code": 0}))
+    retries = shell.retries_of(code, terminal.output.text)
+    return Failed(call, f"The command {shell.ending(terminal.group.process.returncode)}.", details=_details(terminal, code), retries=retries)
+
+
+def _details(terminal: Terminal, code: int | None) -> ToolErrorDetails:
+    return ToolErrorDetails(exit_code=code, stdout=terminal.text)
+
+
+def _answer(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionResponse:
+    """The first option of the kinds that there is; without one the agent is told that nobody decided."""
+    for kind in kinds:
+        if kind in of_kind:
+            return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=of_kind[kind]))
+    return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+
+
+def _refuse(error: Exception, what: str) -> NoReturn:
+    """Tell the agent why not, in words that its model can act on."""
+    if isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND":
+        raise RequestError.resource_not_found(what)
+    raise RequestError(REFUSED, f"{_words(error)} ({what[:200]})")
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, BridgeError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return "It took longer than the bridge allows."
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__
+
+
+def _clean(text: str) -> str:
+    """Without halves of characters, which JSON can carry and UTF-8 cannot, and without NULs."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

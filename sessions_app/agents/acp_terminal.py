@@ -1,0 +1,126 @@
+"""Commands that an ACP agent has the bridge run: each in a group of its own, with the spec's time limit and bounded output (SPEC Limits)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp import schema
+
+from bridge_project import limits
+from bridge_project.jail import default_jail
+from sessions_app.agents import processes
+from sessions_app.agents.shell import Output, finished
+
+_SHELL = "/bin/sh"
+
+
+class NoTerminal(LookupError):
+    """The agent names a terminal that there is not, or wants one too many; the text is for the agent."""
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A command that runs or has run."""
+
+    group: processes.Group
+    output: Output
+    seconds: float
+    work: asyncio.Task[None] | None = None
+    timed_out: bool = False
+
+    @property
+    def text(self) -> str:
+        note = f"\n[ended: it took longer than {self.seconds:g} seconds]" if self.timed_out else ""
+        return self.output.text + note
+
+    @property
+    def status(self) -> schema.TerminalExitStatus | None:
+        code = self.group.process.returncode
+        if code is None:
+            return None
+        if code < 0:
+            return schema.TerminalExitStatus(signal=signal.Signals(-code).name if -code in list(signal.Signals) else str(-code))
+        return schema.TerminalExitStatus(exit_code=code)
+
+    async def run(self) -> None:
+        """Until the command has ended, or is ended for it took too long; then nothing of it is left."""
+        reading = asyncio.gather(self.output.read(self.group.stdout), self.output.read(self.group.stderr))
+        try:
+            self.timed_out = not await finished(self.group, self.seconds)
+        finally:
+            await asyncio.shield(processes.end_group(self.group, patience=0))
+            await asyncio.shield(reading)
+
+
+class Terminals:
+    """The terminals of one session."""
+
+    def __init__(self, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._terminals: dict[str, Terminal] = {}
+
+    async def create(self, command: str, arguments: Sequence[str], cwd: str | None, more: Mapping[str, str], limit: int | None) -> str:
+        """Start a command and return its terminal's id. One without arguments may be a line for the shell.
+
+        Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be started, NoTerminal when there are too many.
+        """
+        if len(self._terminals) >= limits.ACP_TERMINALS:
+            raise NoTerminal(f"{limits.ACP_TERMINALS} terminals are open; release one first")
+        with default_jail().open_dir(cwd or str(self._directory), base=str(self._directory)) as opened:
+            directory = Path(opened.path)
+        line = [command, *arguments] if arguments or (os.sep in command and os.access(command, os.X_OK)) else [_SHELL, "-c", command]
+        group = await processes.start(line, directory, more={name: value for name, value in more.items() if "\0" not in name + value})
+        output = Output(min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES), tail=True)
+        terminal = Terminal(group, output, self._seconds)
+        terminal.work = asyncio.create_task(terminal.run())
+        terminal_id = f"terminal-{uuid.uuid4()}"
+        self._terminals[terminal_id] = terminal
+        return terminal_id
+
+    def get(self, terminal_id: str) -> Terminal:
+        if (found := self._terminals.get(terminal_id)) is None:
+            raise NoTerminal(f"there is no terminal {terminal_id[:100]}")
+        return found
+
+    def when_over(self, terminal_id: str, tell: Callable[[Terminal], None]) -> None:
+        """Call ``tell`` once the command has ended and all that it printed is read."""
+        terminal = self.get(terminal_id)
+        assert terminal.work is not None
+        terminal.work.add_done_callback(lambda _: tell(terminal))
+
+    def text(self, terminal_id: str) -> str:
+        """What it has printed, empty for one that there is not (any more)."""
+        found = self._terminals.get(terminal_id)
+        return found.text if found else ""
+
+    async def wait(self, terminal_id: str) -> Terminal:
+        terminal = self.get(terminal_id)
+        if terminal.work is not None:
+            await asyncio.wait({terminal.work})
+        return terminal
+
+    async def kill(self, terminal_id: str) -> None:
+        await processes.end_group(self.get(terminal_id).group)
+
+    async def release(self, terminal_id: str) -> None:
+        terminal = self.get(terminal_id)
+        await self._end(terminal)
+        self._terminals.pop(terminal_id, None)
+
+    async def close(self) -> None:
+        for terminal_id in tuple(self._terminals):
+            with contextlib.suppress(NoTerminal):
+                await self.release(terminal_id)
+
+    async def _end(self, terminal: Terminal) -> None:
+        await processes.end_group(terminal.group)
+        if terminal.work is not None:
+            await asyncio.wait({terminal.work})

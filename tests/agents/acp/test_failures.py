@@ -1,0 +1,108 @@
+"""ACP agents that cannot start, that die, and that are ended; and those of the settings (D35, D41)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from bridge_project import limits
+from bridge_project.conf import PROJECT_DIR, conf
+from sessions_app.agents import acp, acp_driver
+from sessions_app.agents.base import CannotResume, CannotStart, Chunk, Died, Start
+from tests.agents.acp.conftest import DEMO, STRANGE, Open
+from tests.agents.drive import Drive, carrying, command, eventually, kinds, text, within
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_an_agent_that_exits_in_a_turn_is_dead(opened: Open) -> None:
+    """D35: the reason is said, after everything that the agent had said."""
+    drive = await opened()
+    said = await drive.turn("/exit 7")
+    assert (kinds(said), text(said)) == (["Chunk", "Died"], "so far ")
+    assert "ended with code 7" in drive.of(Died)[0].reason and "it went wrong" in drive.of(Died)[0].reason
+
+
+async def test_an_agent_that_is_killed_between_turns_is_dead(opened: Open) -> None:
+    drive = await opened()
+    os.kill(drive.driver._group.process.pid, 9)
+    await drive.until(lambda: bool(drive.of(Died)))
+    assert "signal 9" in drive.of(Died)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("exit", "I need a newer machine"),
+        ("garbage", "no messages of the Agent Client Protocol"),
+        ("long", "message of more than"),
+        ("login", "wants a login"),
+        ("version", "version 99"),
+    ],
+)
+async def test_an_agent_that_cannot_start_says_why(opened: Open, mode: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D35: in words that a person can act on."""
+    monkeypatch.setattr(limits, "AGENT_MESSAGE_BYTES", 1_000_000)
+    with pytest.raises(CannotStart, match=words) as refused:
+        await opened(mode=mode)
+    assert str(refused.value).startswith("strange ") and not isinstance(refused.value, CannotResume)
+
+
+async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
+    with pytest.raises(CannotStart, match=r"no-such-agent is not installed.*BRIDGE_ACP_AGENTS"):
+        await acp_driver.Acp("it", ["no-such-agent", "--acp"]).start(Start("s", root))
+
+
+async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path) -> None:
+    """The runtime has the time limit; what it leaves is nothing."""
+    drive = Drive(acp_driver.Acp("strange", command(STRANGE, "hang")))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(drive.driver.start(Start("s", root)), 1.5)
+    await drive.close()
+
+
+async def test_closing_ends_what_the_agent_started(opened: Open) -> None:
+    mark = uuid.uuid4().hex
+    drive = await opened()
+    await drive.turn(f"/spawn {mark}")
+    await eventually(lambda: len(carrying(f"sleep 1000; : {mark}")) >= 2)
+    await drive.close()
+    assert carrying(mark) == []
+
+
+async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(opened: Open) -> None:
+    drive = await opened()
+    turn = asyncio.create_task(drive.turn("/deaf"))
+    await drive.until(lambda: bool(drive.of(Chunk)))
+    await within(10, drive.close())
+    await within(10, drive.close())
+    turn.cancel()
+    assert drive.of(Died) == []
+
+
+async def test_a_bridge_without_such_agents_does_not_load_the_library() -> None:
+    """It takes half a second and some memory."""
+    script = "import sys; from sessions_app.agents import acp; print(acp.kinds(), 'acp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT_DIR, capture_output=True, text=True, env={**os.environ, "BRIDGE_ACP_AGENTS": ""})
+    assert done.stdout == "[] False\n", done.stderr
+
+
+async def test_the_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """D41: each is listed, with why it cannot start here, and its version once it has been started."""
+    monkeypatch.setitem(conf.__dict__, "acp_agents", {"here": command(DEMO), "there": ["no-such-program", "--acp"]})
+    assert acp._program("./x") == f"{os.getcwd()}/x"  # never from a session's directory
+    here, there = acp.kinds()
+    assert (here.name, here.why_not(), here.version(), here.real) == ("here", None, "", True)
+    assert there.name == "there"
+    why_not = there.why_not() or ""
+    assert "no-such-program" in why_not and "BRIDGE_ACP_AGENTS" in why_not
+    drive = await Drive(here.make()).start(root)
+    await drive.close()
+    assert here.version() == "1"
+    assert sys.executable in here.make()._command  # type: ignore[attr-defined]

@@ -1,0 +1,153 @@
+"""Files that an ACP agent has the bridge read and write: the jail, and who is asked (D12, D38, D45; docs/agents.md)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridge_project import limits
+from bridge_project.conf import conf
+from sessions_app.agents import acp_files
+from sessions_app.agents.acp_asking import REJECTED as WORDS_OF_A_REJECTION
+from sessions_app.agents.base import Asked, Done, Failed, Verdict
+from tests.agents.acp.conftest import DEMO, Open
+from tests.agents.drive import APPROVED, REJECTED, kinds, text, within
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -> None:
+    (root / "a.txt").write_text("content")
+    drive = await opened(module=DEMO)
+    said = await drive.turn("/read a.txt")
+    assert (kinds(said), text(said)) == (["Chunk", "Ended"], "content")
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "none.txt", "."])
+async def test_reading_anything_else_is_refused(opened: Open, root: Path, path: str) -> None:
+    """D12: outside the roots, by way of a link, not there, no file; and neither is said to be there."""
+    (root.parent / "secret").write_text("secret")
+    (root / "link").symlink_to(root.parent / "secret")
+    drive = await opened(module=DEMO)
+    said = text(await drive.turn(f"/read {path}"))
+    assert said.startswith("The bridge does not do it:")
+    assert "secret\n" not in said and "root:" not in said
+
+
+async def test_the_data_directory_is_never_read_or_written(opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D45: whatever the roots."""
+    (root / "var").mkdir()
+    (root / "var" / "key").write_text("key")
+    monkeypatch.setitem(conf.__dict__, "bridge_data_dir", root / "var")
+    drive = await opened(APPROVED, module=DEMO)
+    assert "does not do it" in text(await drive.turn("/read var/key"))
+    assert "does not do it" in text(await drive.turn("/write var/key mine"))
+    assert "does not do it" in text(await drive.turn("/write var/new/key mine"))
+    assert sorted(path.name for path in (root / "var").iterdir()) == ["key"]
+    assert (root / "var" / "key").read_text() == "key"
+
+
+async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
+    """An approval for what the bridge itself is to do, as for what the agent does."""
+    (root / "a.txt").write_text("old\n")
+    drive = await opened(APPROVED, module=DEMO)
+    said = await drive.turn("/write a.txt new")
+    assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
+    assert drive.of(Asked)[0].call.tool == "Write"
+    assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "new"}
+    assert drive.of(Done)[0].outcome.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
+    assert (root / "a.txt").read_text() == "new"
+
+
+async def test_a_write_that_is_rejected_is_not_made(opened: Open, root: Path) -> None:
+    drive = await opened(Verdict("rejected", reason="keep it"), module=DEMO)
+    said = await drive.turn("/write a.txt new")
+    assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
+    assert "keep it" in text(said)
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["../out.txt", "link", "/dev/null"])
+async def test_an_approved_write_stays_inside(opened: Open, root: Path, path: str) -> None:
+    (root.parent / "secret").write_text("secret")
+    (root / "link").symlink_to(root.parent / "secret")
+    drive = await opened(APPROVED, module=DEMO)
+    assert "does not do it" in text(await drive.turn(f"/write {path} new"))
+    assert drive.of(Failed) and not drive.of(Done)
+    assert (root.parent / "secret").read_text() == "secret"
+    assert not (root.parent / "out.txt").exists()
+
+
+async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root: Path) -> None:
+    """The option is chosen by its kind; the approval covers the file that it named, while the call runs, and no longer."""
+    drive = await opened(APPROVED, REJECTED)
+    said = await drive.turn("/edit a.txt a.txt hello")
+    assert text(said) == f"chosen yes a.txt is written.The bridge does not do it: {WORDS_OF_A_REJECTION}"
+    assert [asked.call.tool for asked in drive.of(Asked)] == ["Edit", "Write"]
+    assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "hello"}
+    assert (root / "a.txt").read_text() == "hello"
+
+
+async def test_an_approval_covers_no_other_file(opened: Open, root: Path) -> None:
+    drive = await opened(APPROVED, REJECTED)
+    await drive.turn("/edit a.txt b.txt hello")
+    assert [asked.call.params["file_path"] for asked in drive.of(Asked)][:2] == [str(root / "a.txt"), str(root / "b.txt")]
+    assert list(root.iterdir()) == []
+
+
+async def test_a_rejection_is_chosen_by_its_kind_too(opened: Open, root: Path) -> None:
+    drive = await opened(REJECTED)
+    assert text(await drive.turn("/edit a.txt a.txt hello")) == "chosen no "
+    assert list(root.iterdir()) == []
+
+
+async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside(root: Path) -> None:
+    (root / "run.sh").write_text("old")
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("run.sh")
+    assert await acp_files.write("link", root, "new") == "old"
+    assert ((root / "run.sh").read_text(), (root / "run.sh").stat().st_mode & 0o777, (root / "link").is_symlink()) == ("new", 0o755, True)
+    assert await acp_files.write("a/b/c.txt", root, "deep") is None
+    assert ((root / "a/b/c.txt").read_text(), (root / "a/b/c.txt").stat().st_mode & 0o777) == ("deep", 0o644)
+    assert (root / "a").stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c.txt", "link", "run.sh"]
+
+
+async def test_writing_breaks_a_hard_link_to_the_outside(root: Path) -> None:
+    """A file of another place that is linked into the root keeps its content."""
+    (root.parent / "theirs").write_text("theirs")
+    os.link(root.parent / "theirs", root / "mine")
+    await acp_files.write("mine", root, "mine")
+    assert ((root.parent / "theirs").read_text(), (root / "mine").read_text()) == ("theirs", "mine")
+
+
+async def test_lines_of_a_file(root: Path) -> None:
+    (root / "a.txt").write_text("1\n2\n3\n4\n")
+    assert [await acp_files.read("a.txt", root, line, limit) for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]] == [
+        "1\n2\n3\n4\n",
+        "2\n3\n",
+        "4\n",
+        "",
+        "1\n",
+    ]
+
+
+@pytest.mark.parametrize(("way", "setting"), [("read", "TOOL_TIMEOUT_READ_SECONDS"), ("write", "TOOL_TIMEOUT_EDIT_SECONDS")])
+async def test_a_disk_that_hangs_holds_the_agent_up_no_longer_than_the_spec_says(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch, way: str, setting: str
+) -> None:
+    """SPEC Limits: read_file 10000 ms, edit_file 30000 ms."""
+    assert (limits.TOOL_TIMEOUT_READ_SECONDS, limits.TOOL_TIMEOUT_EDIT_SECONDS) == (10, 30)
+    released = threading.Event()
+    monkeypatch.setattr(limits, setting, 0.2)
+    monkeypatch.setattr(acp_files, f"_{way}", lambda *_: released.wait(60))
+    drive = await opened(APPROVED, module=DEMO)
+    try:
+        said = await within(10, drive.turn(f"/{way} a.txt content"))
+    finally:
+        released.set()
+    assert "It took longer than the bridge allows." in text(said)
+    assert [failed.code for failed in drive.of(Failed)] == (["TOOL_TIMEOUT"] if way == "write" else [])

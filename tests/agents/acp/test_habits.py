@@ -1,0 +1,95 @@
+"""The ACP driver and what agents do with the protocol: pieces of calls, echoes, noise, modes, floods (docs/agents.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bridge_project import limits
+from sessions_app.agents import acp_driver
+from sessions_app.agents.base import Asked, CannotStart, Chunk, Done, Ended, Failed, Start, Used
+from tests.agents.acp.conftest import STRANGE, Open
+from tests.agents.drive import APPROVED, command, eventually, kinds, text
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize(("mode", "set_to"), [("", "default"), ("config", "m=default")])
+async def test_the_asking_mode_is_set(opened: Open, mode: str, set_to: str) -> None:
+    """docs/agents.md: whatever mode the agent would begin in."""
+    drive = await opened(mode=mode)
+    assert text(await drive.turn("/mode")) == set_to
+
+
+async def test_an_agent_that_cannot_be_made_to_ask_is_not_run(opened: Open) -> None:
+    with pytest.raises(CannotStart, match="this mode is locked"):
+        await opened(mode="stubborn")
+
+
+async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
+    """docs/agents.md, Turns."""
+    drive = await opened()
+    assert [event for event in await drive.turn("/noise") if isinstance(event, Chunk)] == [Chunk("said \ufffd")]
+
+
+async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
+    """docs/agents.md: one Used and one Done, with the parameters that came later, the thoughts and the diff."""
+    drive = await opened()
+    said = await drive.turn("/announce")
+    assert kinds(said) == ["Used", "Done", "Ended"]
+    [used], [done] = drive.of(Used), drive.of(Done)
+    assert (used.call.id, used.call.tool, used.call.params, used.call.reasoning) == ("c1", "Edit", {"file_path": "a.txt"}, "I must edit.")
+    assert used.call.description == "Editing"
+    assert done.outcome.content == "edited"
+    assert done.outcome.diff == "@@ -1 +1,2 @@\n one\n+two\n"
+
+
+async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
+    drive = await opened()
+    assert kinds(await drive.turn("/forget")) == ["Used", "Done", "Ended"]
+    assert drive.of(Done)[0].outcome.error == "The agent reported no result of this call."
+
+
+async def test_a_failed_call_has_its_details(opened: Open) -> None:
+    drive = await opened()
+    assert kinds(await drive.turn("/broken")) == ["Used", "Failed", "Ended"]
+    [failed] = drive.of(Failed)
+    assert (failed.message, failed.details.exit_code, failed.details.stderr) == ("make: no rule", 2, "no rule")
+    assert (failed.call.tool, failed.call.params) == ("Bash", {"command": "make"})
+
+
+async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
+    """docs/agents.md: a person decides on one call; an agent that offers only "always" is refused, and the reason is said."""
+    drive = await opened(APPROVED)
+    said = await drive.turn("/always")
+    assert text(said) == "no"
+    assert drive.of(Asked) == [] and "allow this call once" in drive.of(Failed)[0].message
+
+
+async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
+    drive = await opened(mode="banner")
+    assert text(await drive.turn("/nonsense")) == "sense"
+
+
+async def test_everything_is_said_in_order_however_slowly_it_is_read(opened: Open, root: Path) -> None:
+    """An agent that nobody listens to is not read: what the bridge holds stays bounded, and nothing is lost."""
+    driver = acp_driver.Acp("strange", command(STRANGE))
+    await driver.start(Start("s", root))
+    await driver.prompt(f"/flood {3 * limits.AGENT_EVENTS_WAITING}")
+    await eventually(lambda: driver._said.qsize() >= limits.AGENT_EVENTS_WAITING)
+    await asyncio.sleep(0.5)  # time in which an agent that is read on would get further
+    assert driver._said.qsize() <= limits.AGENT_EVENTS_WAITING + 100
+    said = []
+    async for event in driver.events():
+        said.append(event)
+        if isinstance(event, Ended):
+            break
+    assert text(said).split() == [str(number) for number in range(3 * limits.AGENT_EVENTS_WAITING)]
+    await driver.close()
+
+
+async def test_an_agent_sees_nothing_of_the_bridges(opened: Open) -> None:
+    drive = await opened()
+    assert text(await drive.turn("/env")) == "BRIDGE_AGENT_OF BRIDGE_AGENT_RUN"
