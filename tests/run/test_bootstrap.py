@@ -140,6 +140,12 @@ def test_changed_requirements_are_installed_into_the_same_environment(clone: Pat
     assert prepared("run", steps) == ["pip requirements.txt"]
 
 
+def test_a_changed_file_that_another_includes_counts_too(clone: Path, steps: list[str]) -> None:
+    prepared("test", steps)
+    (clone / "requirements.txt").write_text("Django==5.3\n")
+    assert prepared("test", steps) == ["pip tests/requirements.txt"]
+
+
 def test_an_interrupted_installation_is_made_anew(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -52,18 +52,19 @@ def requirements(name: str) -> dict[str, Requirement]:
 
 
 RUN = requirements("requirements.txt")
+CLAUDE = requirements("requirements-claude.txt")
 TEST = requirements("tests/requirements.txt")
 
 
-@pytest.mark.parametrize("name", sorted({**RUN, **TEST}))
+@pytest.mark.parametrize("name", sorted({**RUN, **CLAUDE, **TEST}))
 def test_every_requirement_is_pinned(name: str) -> None:
-    (specifier,) = {**RUN, **TEST}[name].specifier
+    (specifier,) = {**RUN, **CLAUDE, **TEST}[name].specifier
     assert specifier.operator == "=="
     assert "*" not in specifier.version
 
 
 def test_no_requirement_is_listed_twice() -> None:
-    assert not set(RUN) & set(TEST)
+    assert len({**RUN, **CLAUDE, **TEST}) == len(RUN) + len(CLAUDE) + len(TEST)
 
 
 @pytest.mark.parametrize("version", ["3.11.2", "3.11.9", "3.12.1", "3.13.0"])
@@ -71,7 +72,7 @@ def test_what_packages_pull_in_is_pinned_too(version: str) -> None:
     """Debian 12 has 3.11.2, which needs one package more."""
     machine = {"python_version": ".".join(version.split(".")[:2]), "python_full_version": version, "sys_platform": "linux", "platform_machine": "x86_64"}
     missing: list[str] = []
-    for chosen in (RUN, {**RUN, **TEST}):
+    for chosen in (RUN, {**RUN, **CLAUDE}, {**RUN, **CLAUDE, **TEST}):
         todo = [one for one in chosen.values() if one.marker is None or one.marker.evaluate(machine)]
         there = {canonicalize_name(one.name) for one in todo} | {"setuptools"}
         needs = [(requirement.name, needed) for requirement in todo for needed in _needs(requirement, machine)]

@@ -1,0 +1,209 @@
+"""A scripted Messages API on loopback: what the model says is written down before, what the agent asked of it can be read after."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PATIENCE = 30.0
+MARK = re.compile(r"play:([a-z_]+)")
+NOTIFICATION = "<task-notification>"
+WORDS = re.compile(r"\S+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Streamed word by word; before the last one the model waits for ``hold``."""
+
+    text: str
+    hold: threading.Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An HTTP error in place of an answer."""
+
+    status: int
+    message: str
+    kind: str = "invalid_request_error"
+
+
+Block = Text | Tool
+Reply = Sequence[Block] | Refused
+
+
+@dataclass(slots=True)
+class Play:
+    """The replies to a prompt that names it: the first, the one after a tool's result, and so on; the last is repeated."""
+
+    replies: Sequence[Reply]
+    stop: str = "end_turn"
+
+
+@dataclass(slots=True)
+class Request:
+    """What one call of the agent was: ``play`` and ``step`` say which reply it got."""
+
+    play: str
+    step: int
+    body: dict[str, Any] = field(repr=False)
+
+
+class Model:
+    """A prompt says ``play:NAME``; how often tools have reported since decides which reply of that play comes."""
+
+    def __init__(self) -> None:
+        self.plays: dict[str, Play] = {"hello": Play([[Text("Hello from the scripted model.")]]), "notified": Play([[Text("The background job is done.")]])}
+        self.requests: list[Request] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"model": self}))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def play(self, name: str, *replies: Reply, stop: str = "end_turn") -> str:
+        """Learn a play; the prompt that has it played."""
+        self.plays[name] = Play(replies, stop)
+        return f"Please play:{name}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def reply(self, body: dict[str, Any]) -> tuple[Reply, str]:
+        """What is said to this request, and the stop reason of it."""
+        if not body.get("tools"):
+            return [Text("A title")], "end_turn"  # the agent asks small things of its own, as for a title
+        name, step = _place(body.get("messages", []))
+        play = self.plays[name]
+        self.requests.append(Request(name, step, body))
+        reply = play.replies[min(step, len(play.replies) - 1)]
+        uses = not isinstance(reply, Refused) and any(isinstance(block, Tool) for block in reply)
+        return reply, "tool_use" if uses else play.stop
+
+
+def _place(messages: list[dict[str, Any]]) -> tuple[str, int]:
+    """The play that was last asked for, and how many tools have reported since."""
+    results = 0
+    for block in _said_backwards(messages):
+        if block.get("type") == "tool_result":
+            results += 1
+        elif NOTIFICATION in str(block.get("text")):
+            return "notified", results
+        elif found := MARK.findall(str(block.get("text"))):
+            return found[-1], results
+    return "hello", 0
+
+
+def _said_backwards(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for message in reversed(messages):
+        content = message.get("content")
+        if message.get("role") == "user" and content:
+            yield from reversed([{"type": "text", "text": content}] if isinstance(content, str) else content)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    model: Model
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._answer(200, {})
+
+    def do_GET(self) -> None:
+        self._answer(404, {})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        path = self.path.partition("?")[0]
+        if path == "/v1/messages/count_tokens":
+            self._answer(200, {"input_tokens": 100})
+        elif path != "/v1/messages":
+            self._answer(404, {})
+        else:
+            reply, stop = self.model.reply(body)
+            if isinstance(reply, Refused):
+                self._answer(reply.status, {"type": "error", "error": {"type": reply.kind, "message": reply.message}})
+            elif body.get("stream"):
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the agent was interrupted, or killed
+                    self._stream(body, reply, stop)
+            else:
+                self._answer(200, _whole(body, reply, stop))
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _stream(self, body: dict[str, Any], reply: Sequence[Block], stop: str) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self._event("message_start", message=_whole(body, [], None))
+        for index, block in enumerate(reply):
+            self._event("content_block_start", index=index, content_block=_content(block, begun=True))
+            for delta in _deltas(block):
+                if delta is None:
+                    assert isinstance(block, Text) and block.hold is not None
+                    block.hold.wait(PATIENCE)
+                else:
+                    self._event("content_block_delta", index=index, delta=delta)
+            self._event("content_block_stop", index=index)
+        self._event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=USAGE)
+        self._event("message_stop")
+
+    def _event(self, kind: str, **fields: Any) -> None:
+        self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind} | fields)}\n\n".encode())
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nobody reads what it served; `requests` has it."""
+
+
+USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 20}
+
+
+def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> dict[str, Any]:
+    head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": body.get("model")}
+    return head | {"content": [_content(block) for block in reply], "stop_reason": stop, "stop_sequence": None, "usage": USAGE}
+
+
+def _content(block: Block, *, begun: bool = False) -> dict[str, Any]:
+    if isinstance(block, Text):
+        return {"type": "text", "text": "" if begun else block.text}
+    return {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": block.name, "input": {} if begun else dict(block.input)}
+
+
+def _deltas(block: Block) -> Iterator[dict[str, Any] | None]:
+    """The pieces of a block; None where it holds."""
+    if isinstance(block, Tool):
+        text = json.dumps(dict(block.input))
+        yield from ({"type": "input_json_delta", "partial_json": text[begin : begin + 20]} for begin in range(0, len(text), 20))
+        return
+    words = WORDS.findall(block.text)
+    for number, word in enumerate(words, 1):
+        if number == len(words) and block.hold is not None:
+            yield None
+        yield {"type": "text_delta", "text": word}

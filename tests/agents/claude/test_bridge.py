@@ -1,0 +1,114 @@
+"""claude-code in a running bridge, from a phone: the conversation, its approvals, and a bridge that is killed in the middle of it (D35, D37, D38, D40)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sessions_app.agents import claude
+from tests.agents.claude.model import Model, Text, Tool
+from tests.conformance import agents
+from tests.conformance.bridge import eventually
+from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge
+
+APPROVED = {"decision": "approved", "modifications": None}
+
+
+@pytest.fixture
+def bridge(surroundings: dict[str, str], directory: Path, tmp_path: Path) -> Iterator[QuickBridge]:
+    bridge = QuickBridge(tmp_path / "bridge", **surroundings)
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    yield bridge
+    bridge.stop()
+
+
+def programs(bridge: QuickBridge) -> list[psutil.Process]:
+    """The agent's processes that this bridge has started: they share its session's directory."""
+    found, program = [], claude.program()
+    assert program is not None
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(bridge.root.resolve()) and program.samefile(process.exe()):
+                found.append(process)
+        except (psutil.Error, OSError):  # gone meanwhile, or not ours
+            continue
+    return found
+
+
+def decide(phone: Phone, session_id: str, tool_call_id: str, **decision: object) -> None:
+    recorded = phone.request("approval_response", {"session_id": session_id, "tool_call_id": tool_call_id, **decision})
+    assert (recorded["type"], recorded["payload"]["forwarded"]) == ("approval_recorded", True), recorded
+
+
+def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
+    """A turn with an edit that a person approves; the diff and the usage reach the phone, and no secret of the bridge the agent."""
+    file = bridge.root / "new.txt"
+    prompt = model.play("write", [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})], [Text("Written.")])
+    with bridge.phones() as [phone]:
+        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        [program] = programs(bridge)
+        environ = program.environ()
+        agents.say(phone, session_id, prompt)
+        asked = phone.expect("approval_required", session_id=session_id)["payload"]
+        assert (asked["tool"], asked["source"], str(file) in asked["description"]) == ("Write", "agent_sdk", True)
+        decide(phone, session_id, asked["tool_call_id"], **APPROVED)
+        result = phone.expect("tool_result", session_id=session_id)["payload"]
+        assert (result["tool_call_id"], result["result"]["success"], result["result"]["diff"].splitlines()[-1]) == (asked["tool_call_id"], True, "+one")
+        end = phone.expect("stream_end", session_id=session_id, finish_reason="stop")["payload"]
+        assert end["usage"]["output_tokens"] == 40
+        assert agents.words(phone.messages).count("Written.") == 1
+        assert agents.end(phone, session_id)["type"] == "session_end"
+        assert eventually(lambda: not programs(bridge))
+    assert file.read_text() == "one\n"
+    secrets = {bridge.hook_token, bridge.admin_token}
+    assert not [name for name, value in environ.items() if value in secrets]
+    assert not {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "BRIDGE_DATA_DIR"} & environ.keys()
+
+
+def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: QuickBridge) -> None:
+    """The session is paused, the phone sees what had been said, no program is left; resumed, the agent knows what was said, and the prompt is not given again."""
+    hold = threading.Event()
+    prompt = model.play("dying", [Text("one two three", hold)])
+    phone = bridge.phone(device_id="a-phone")
+    phone.ready()
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    assert agents.words(agents.ask(phone, session_id, "play:hello")) == "Hello from the scripted model."
+    agents.say(phone, session_id, prompt)
+    phone.until(lambda message: message["type"] == "stream_chunk" and "two" in message["payload"]["content"], "half of the answer")
+    calls = len(model.requests)
+    bridge.kill()
+    phone.close()
+    hold.set()
+    assert eventually(lambda: not programs(bridge))
+    bridge.start()
+    phone.ready()
+    assert bridge.session(session_id)["status"] == "paused"
+    ready = agents.start(phone, bridge.root, session_id, resume=True, agent=claude.NAME)
+    assert ready["type"] == "session_ready", ready
+    log = agents.log_of(phone, session_id)
+    assert agents.words(log).endswith("one two ")
+    assert [message["payload"]["finish_reason"] for message in log if message["type"] == "stream_end"] == ["stop", "error"]
+    assert agents.words(agents.ask(phone, session_id, "play:hello again")).endswith("Hello from the scripted model.")
+    assert [request.play for request in model.requests[calls:]] == ["hello"]
+    assert "Hello from the scripted model." in str(model.requests[-1].body["messages"])
+    phone.close()
+
+
+def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
+    """The session is in error, with a reason for a person, and can be resumed (D35)."""
+    with bridge.phones() as [phone]:
+        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        agents.ask(phone, session_id, "play:hello")
+        for program in programs(bridge):
+            program.kill()
+        error = phone.expect("error", session_id=session_id)["payload"]
+        assert error["code"] == "AGENT_ERROR" and "signal 9" in error["message"]
+        assert eventually(lambda: bridge.session(session_id)["status"] == "error")
+        assert agents.start(phone, bridge.root, session_id, resume=True)["type"] == "session_ready"
+        assert agents.words(agents.ask(phone, session_id, "play:hello")).endswith("Hello from the scripted model.")

@@ -1,0 +1,210 @@
+"""What stops the real program of claude-code, and what is left of it: interrupts, deaths, ends and resumes (D35, D40)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
+from tests.agents.claude.model import Model, Text, Tool
+from tests.agents.claude.session import PATIENCE, Session, carrying, gone, only, pid_of, run_of, text
+from tests.conformance.bridge import REPOSITORY
+
+APPROVED = Verdict("approved")
+
+
+@pytest.fixture
+def hold() -> Iterator[threading.Event]:
+    """Where a model waits; let go at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_an_interrupt_while_it_speaks(model: Model, directory: Path, hold: threading.Event) -> None:
+    """The turn ends with stop, what had been said stays, and the next turn is a turn like any other (D40)."""
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("slow", [Text("one two three", hold)]))
+        await session.until(Chunk, lambda event: event.content == "two ")
+        await session.driver.interrupt()
+        ended = await session.until(Ended)
+        assert (ended.finish_reason, ended.error, text(session.said)) == ("stop", "", "one two ")
+        assert text(await session.turn("play:hello")) == "Hello from the scripted model."
+
+
+async def test_an_interrupt_while_it_asks(model: Model, directory: Path) -> None:
+    """The approval is withdrawn, its call has a result without success, and nothing ran."""
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")]))
+        asked = await session.until(Asked)
+        await session.driver.interrupt()
+        assert (await session.until(Ended)).finish_reason == "stop"
+        assert only(Withdrawn, session.said).call_id == asked.call.id
+        assert not only(Done, session.said).outcome.success
+        assert not await session.driver.decide(asked.call.id or "", APPROVED)
+        assert text(await session.turn("play:hello")) == "Hello from the scripted model."
+    assert not list(directory.iterdir())
+
+
+async def test_an_interrupt_while_a_tool_runs(model: Model, directory: Path) -> None:
+    """The command is ended, and its end is no failure of it."""
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]))
+        asked = await session.until(Asked)
+        assert await session.driver.decide(asked.call.id or "", APPROVED)
+        await _exists(directory / "begun")
+        await session.driver.interrupt()
+        assert (await session.until(Ended)).finish_reason == "stop"
+        assert not only(Done, session.said).outcome.success
+        assert not [event for event in session.said if isinstance(event, Failed)]
+
+
+async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, directory: Path) -> None:
+    model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("never")])
+    task = Tool("Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"})
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("delegate", [task], [Text("never")]))
+        asked = await session.until(Asked)
+        await session.driver.interrupt()
+        assert (await session.until(Ended)).finish_reason == "stop"
+        assert only(Withdrawn, session.said).call_id == asked.call.id
+        assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [False, False]
+        turn = await session.turn("play:hello")
+        assert text(turn) == "Hello from the scripted model."
+    assert len([event for event in session.said if isinstance(event, Ended)]) == 2
+    assert not list(directory.iterdir())
+
+
+async def test_a_late_decision_counts(model: Model, directory: Path) -> None:
+    """Nothing decides in the person's place (D38); how late was tried is in docs/agents.md."""
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")]))
+        asked = await session.until(Asked)
+        seconds = float(os.environ.get("LATE_SECONDS", "1"))
+        await asyncio.sleep(seconds)  # the passing of time is what is tested
+        assert await session.driver.decide(asked.call.id or "", APPROVED)
+        await session.until(Ended)
+        assert only(Done, session.said).outcome.success
+    assert (directory / "made").exists()
+
+
+async def test_a_killed_program_is_said(model: Model, directory: Path, hold: threading.Event) -> None:
+    """Died, with a reason that a person understands; nothing follows, and nothing is left."""
+    async with Session(directory) as session:
+        run = run_of(pid_of(session))
+        await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
+        await session.until(Chunk)
+        os.kill(pid_of(session), signal.SIGKILL)
+        died = await session.until(Died)
+        assert "signal 9" in died.reason
+        await gone(run)
+        await session.driver.prompt("play:hello")
+        await session.driver.interrupt()
+    assert isinstance(session.said[-1], Died)
+
+
+async def test_nothing_is_left_after_the_end(model: Model, directory: Path) -> None:
+    """Not even a command that the agent runs in a session of its own."""
+    async with Session(directory) as session:
+        pid = pid_of(session)
+        run = run_of(pid)
+        assert os.getpgid(pid) == pid != os.getpgid(0)
+        await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; setsid tail -f /dev/null"})], [Text("never")]))
+        asked = await session.until(Asked)
+        assert await session.driver.decide(asked.call.id or "", APPROVED)
+        await _exists(directory / "begun")
+        assert len(carrying(run)) > 1
+        began = time.monotonic()
+        await session.driver.close()
+        assert time.monotonic() - began < PATIENCE / 2
+        assert not carrying(run)
+        await session.driver.close()
+
+
+async def test_a_fresh_driver_goes_on(model: Model, directory: Path) -> None:
+    """The model is told what was said before; the id stays (D35)."""
+    async with Session(directory) as session:
+        said = await session.turn(model.play("remember", [Text("I shall remember the word marmalade.")]))
+        resume_id = only(Identified, said).resume_id
+    async with Session(directory, resume_id) as session:
+        said = await session.turn("play:hello")
+    assert not [event for event in said if isinstance(event, Identified)]
+    assert text(said) == "Hello from the scripted model."
+    assert "marmalade" in str(model.requests[-1].body["messages"])
+
+
+async def test_a_killed_turn_is_continued(model: Model, directory: Path, hold: threading.Event) -> None:
+    """The prompt that it died over is in the conversation, once, and is not answered by itself."""
+    async with Session(directory) as session:
+        await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
+        await session.until(Chunk)
+        resume_id = only(Identified, session.said).resume_id
+        await _saved(resume_id, "play:dying")
+        os.kill(pid_of(session), signal.SIGKILL)
+        await session.until(Died)
+    calls = len(model.requests)
+    async with Session(directory, resume_id) as session:
+        said = await session.turn("play:hello")
+    assert text(said) == "Hello from the scripted model."
+    assert [request.play for request in model.requests[calls:]] == ["hello"]
+    assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
+
+
+HOST = """
+import asyncio, os, sys
+from pathlib import Path
+import django
+django.setup()
+from sessions_app.agents.base import Asked, Start
+from sessions_app.agents.claude_driver import Claude
+
+async def main():
+    driver = Claude()
+    await driver.start(Start("a-session", Path(sys.argv[1])))
+    print(driver.pid, flush=True)
+    await driver.prompt(sys.argv[2])
+    async for event in driver.events():
+        if isinstance(event, Asked):
+            print("asked", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_it_dies_with_the_bridge(model: Model, directory: Path) -> None:
+    """kill -9 of the process that runs it, in the middle of a turn: the program ends too."""
+    prompt = model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")])
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+    with subprocess.Popen([sys.executable, "-c", HOST, str(directory), prompt], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as host:
+        try:
+            assert host.stdout is not None
+            program = psutil.Process(int(host.stdout.readline()))
+            assert host.stdout.readline() == "asked\n"
+        finally:
+            host.kill()
+    assert program.wait(PATIENCE) is None or not program.is_running()
+
+
+async def _saved(resume_id: str, prompt: str) -> None:
+    """The program writes its conversation down a moment after it has it."""
+    deadline = time.monotonic() + PATIENCE
+    while not any(prompt in path.read_text() for path in Path(os.environ["CLAUDE_CONFIG_DIR"]).glob(f"projects/*/{resume_id}.jsonl")):
+        assert time.monotonic() < deadline, resume_id
+        await asyncio.sleep(0.02)
+
+
+async def _exists(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        await asyncio.sleep(0.02)
