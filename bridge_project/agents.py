@@ -18,7 +18,8 @@ def supported() -> list[str]:
     return [name for name, available in _AVAILABLE.items() if available()]
 
 
-def unavailable(name: str) -> BridgeError:
-    """The error for an agent that cannot be started here."""
+def unavailable(name: str, reason: str = "") -> BridgeError:
+    """The error for an agent that cannot be started here, with the reason if there is one."""
     able = ", ".join(supported()) or "none"
-    return BridgeError("AGENT_UNAVAILABLE", f"The agent {name[:64] or '(default)'} cannot be started here. What can: {able}.")
+    why = f": {reason.rstrip('.')}" if reason else ""
+    return BridgeError("AGENT_UNAVAILABLE", f"The agent {name[:64] or '(default)'} cannot be started here{why}. What can: {able}.")

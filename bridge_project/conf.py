@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import secrets
+import shlex
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -167,6 +169,12 @@ class Conf(BaseSettings):
                 raise ValueError("must hold origins such as https://app.example")
         return [origin.rstrip("/") for origin in value]
 
+    @field_validator("bridge_acp_agents")
+    @classmethod
+    def _agents(cls, value: str) -> str:
+        _commands(value)
+        return value
+
     @field_validator("database_url")
     @classmethod
     def _database(cls, value: str) -> str:
@@ -202,6 +210,11 @@ class Conf(BaseSettings):
         """Real, absolute directories; the first is where relative HTTP paths begin (D12)."""
         return tuple(self.bridge_allowed_roots) or (os.path.realpath(os.getcwd()),)
 
+    @cached_property
+    def acp_agents(self) -> dict[str, list[str]]:
+        """Name → command line of each agent of BRIDGE_ACP_AGENTS, in their order."""
+        return _commands(self.bridge_acp_agents)
+
     @property
     def rate_limits_on(self) -> bool:
         return self.bridge_rate_limits == "on"
@@ -221,6 +234,26 @@ class Conf(BaseSettings):
 
     def secret_path(self, name: str) -> Path:
         return self.bridge_data_dir / "secrets" / name
+
+
+def _commands(text: str) -> dict[str, list[str]]:
+    """``name=command line``, ``;`` between them. Raises ValueError."""
+    found: dict[str, list[str]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, line = (piece.strip() for piece in part.partition("="))
+        try:
+            command = shlex.split(line)
+        except ValueError:
+            raise ValueError("must hold command lines with balanced quotes") from None
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or not command:
+            raise ValueError("must hold name=command line, with `;` between them")
+        if name in found or name in _TAKEN_NAMES:
+            raise ValueError(f"names {name} twice, or a name that the bridge has for itself")
+        found[name] = command
+    return found
+
+
+_TAKEN_NAMES = frozenset({"demo", "claude-code", "primary-agent"})
 
 
 def make_private_dir(path: Path) -> Path:

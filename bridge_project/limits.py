@@ -104,6 +104,22 @@ PAIRING_TTL_SECONDS: Final = 600
 VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # a device whose code nobody used is listed for a day after it became void
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
+# -- agents that the bridge runs (D35 to D41) --------------------------------------------------------------------------------
+AGENT_START_SECONDS: Final = 60.0  # until an agent takes prompts; one from npm that is started for the first time takes half of it
+AGENT_CLOSE_SECONDS: Final = 3.0  # for an agent to end when told; the bridge's own stop has STOP_SECONDS for all of them at once
+AGENT_IDLE_SECONDS: Final = 30 * 60  # without a turn, after which a session is paused (D35)
+AGENT_EVENTS_WAITING: Final = 1000  # that an agent may be ahead of the log
+AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
+INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)
+STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
+STREAM_CHUNK_CHARS: Final = 16_000  # of one stream_chunk: of whatever script, it fits into a replay_buffer
+COMMAND_KEEP_SECONDS: Final = 24 * 3600  # a command that was taken is kept for a day, for whoever looks into what happened
+TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
+TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
+TOOL_TIMEOUT_READ_SECONDS: Final = TOOL_TIMEOUT_MS["read_file"] / 1000
+TOOL_TIMEOUT_EDIT_SECONDS: Final = TOOL_TIMEOUT_MS["edit_file"] / 1000
+TOOL_TIMEOUT_SEARCH_SECONDS: Final = TOOL_TIMEOUT_MS["search"] / 1000
+
 # -- certificates (D19) --------------------------------------------------------------------------------------------------
 LEAF_DAYS: Final = 397  # the longest that phones accept
 LEAF_RENEW_BEFORE_DAYS: Final = 30
@@ -129,6 +145,17 @@ CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the
 # -- health (D48) --------------------------------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
+
+# -- processes of agents, and what they ask the bridge to do (D41) -----------------------------------------------------------
+AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
+AGENT_LINE_BYTES: Final = 256 * 1024  # of an agent's output read ahead; longer lines are put together from pieces
+AGENT_MESSAGE_BYTES: Final = 32 * MB  # of one message of an agent; a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
+AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs is no agent
+AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended by itself
+ACP_QUIET_SECONDS: Final = 0.3  # without an update: an agent that loaded a session has told its history
+ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
+ACP_TERMINALS: Final = 16  # that one agent may have open
+ACP_FOLLOW_UPS: Final = 5  # prompts that changed parameters may add to one turn
 
 # -- the producer (D47) --------------------------------------------------------------------------------------------------
 SPOOL_MAX_BYTES: Final = 200 * MB

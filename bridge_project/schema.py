@@ -22,7 +22,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
     "sessions": (),
     "session": ("SESSION_NOT_FOUND",),
-    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED"),
+    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE"),
     "websocket": ("WS_UPGRADE_REQUIRED", "AUTH_INVALID_TOKEN", "ORIGIN_NOT_ALLOWED", "STORAGE_UNAVAILABLE"),
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),

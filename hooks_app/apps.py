@@ -11,9 +11,11 @@ class HooksConfig(AppConfig):
 
     def ready(self) -> None:
         from bridge_project import background, health, logs, metrics
-        from hooks_app import config, forwarding, ingest
+        from hooks_app import config, forwarding, ingest, producer
         from sessions_app import housekeeping
+        from sessions_app.agents import risk
 
+        risk.register(producer.risk_level)
         housekeeping.chores.append(ingest.forget_old)
         background.register("forwarder", forwarding.start, forwarding.stop)
         health.register_feature("hook_events")

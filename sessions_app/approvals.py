@@ -18,7 +18,8 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import ApprovalSource, Decision, now_text
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import notices
+from sessions_app import notices, presence
+from sessions_app.agents import commands
 from sessions_app.calls import Call, usable_id
 from sessions_app.models import Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
@@ -121,14 +122,17 @@ def finish(box: Outbox, session: Session, call: Call, outcome: s.ToolOutcome) ->
     box.append(session.feed, encode(s.ToolResult(session_id=session.session_id, tool_call_id=tool_call_id, tool=call.tool, result=outcome)))
     if not outcome.success:
         box.append(session.feed, encode(_tool_error(session, tool_call_id, call, outcome)))
-    if record is None:
-        return
+    if record is not None:
+        _finished(box, session, record, outcome, ran=True)
+
+
+def _finished(box: Outbox, session: Session, record: ToolCall, outcome: s.ToolOutcome, *, ran: bool) -> None:
     record.finished_at = box.now
     record.result = jsontext.dumps(outcome.wire()) if record.decision is not None else None
     record.save(update_fields=["finished_at", "result"])
     if record.decision == _PENDING:
-        _settle(box, session, record, ToolCall.Decision.APPROVED, by=ToolCall.DecidedBy.AGENT)
-    elif record.decision == ToolCall.Decision.REJECTED:
+        _settle(box, session, record, ToolCall.Decision.APPROVED if ran else ToolCall.Decision.REJECTED, by=ToolCall.DecidedBy.AGENT)
+    elif record.decision == ToolCall.Decision.REJECTED and ran:
         box.append_to_all(encode(notices.ran_anyway(session, record)))
 
 
@@ -158,6 +162,31 @@ def _that_ran(session: Session, call: Call) -> ToolCall | None:
     return _open(session).filter(~refused, same=call.same).first() or by_id
 
 
+def conclude(box: Outbox, session: Session, tool_call_id: str, call: Call, outcome: s.ToolOutcome, error: s.ToolError | None = None) -> None:
+    """A call of an agent that the bridge runs is over: ``tool_result``, and ``tool_error`` if the tool failed.
+
+    A refusal has a result too, and that is no tool that ran; only one that was rejected and succeeded all the same is said.
+    """
+    box.append(session.feed, encode(s.ToolResult(session_id=session.session_id, tool_call_id=tool_call_id, tool=call.tool, result=outcome)))
+    if error is not None:
+        box.append(session.feed, encode(error))
+    record = _open(session).filter(tool_call_id=tool_call_id).first()
+    if record is not None:
+        _finished(box, session, record, outcome, ran=outcome.success)
+
+
+def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -> None:
+    """The agent no longer waits for a decision about a call."""
+    record = _open(session).filter(tool_call_id=tool_call_id, decision=_PENDING).first()
+    if record is not None:
+        _settle(box, session, record, ToolCall.Decision.REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason=reason)
+
+
+def abandon(box: Outbox, session: Session) -> None:
+    """The agent is gone: no call of it will ever end."""
+    _open(session).update(finished_at=box.now)
+
+
 def moved_on(box: Outbox, session: Session) -> None:
     """The session went on without running what was pending: it was refused at the machine (D37)."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
@@ -166,7 +195,7 @@ def moved_on(box: Outbox, session: Session) -> None:
 def close(box: Outbox, session: Session, *, by: str) -> None:
     """The session has ended, and with it every open call (D38)."""
     reject_pending(box, session, by=by, reason="session_closed")
-    _open(session).update(finished_at=box.now)
+    abandon(box, session)
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
@@ -198,6 +227,7 @@ def decide(device: Device, session_id: str, tool_call_id: str, decision: Decisio
             raise BridgeError("TOOL_CALL_NOT_FOUND", session_id=session_id)
         if record.decision == _PENDING:
             record.modifications = given
+            record.forwarded = _forward(session, record, decision, modifications)
             _settle(box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device)
             Session.objects.filter(pk=session.pk).update(pending_approvals=session.pending_approvals)
             audit.record("decision", device=device, session_id=session_id, subject=tool_call_id, decision=decision, tool=record.tool)
@@ -209,10 +239,18 @@ def decide(device: Device, session_id: str, tool_call_id: str, decision: Decisio
     )
 
 
+def _forward(session: Session, record: ToolCall, decision: Decision, modifications: Mapping[str, Any] | None) -> bool:
+    """Have the agent told, if the bridge runs it and its process lives; it is, as soon as this commits."""
+    if session.kind != Session.Kind.BRIDGE or session.status != Session.Status.ACTIVE or not presence.lives(session.owner):
+        return False
+    commands.add(session, commands.Kind.DECIDE, tool_call_id=record.tool_call_id, decision=decision, modifications=modifications)
+    return True
+
+
 def _settle(box: Outbox, session: Session, record: ToolCall, decision: str, *, by: str, device: Device | None = None, reason: str = "") -> None:
     """Write a decision where none stands yet, and tell everybody. The head of the log is held, so nobody else decides meanwhile."""
     record.decision, record.decided_by, record.device, record.reason, record.decided_at = decision, by, device, reason, box.now
-    record.save(update_fields=["decision", "decided_by", "device", "reason", "decided_at", "modifications"])
+    record.save(update_fields=["decision", "decided_by", "device", "reason", "decided_at", "modifications", "forwarded"])
     session.pending_approvals -= 1
     box.append_to_all(encode(notices.approval_decided(session, record)))
     if by != ToolCall.DecidedBy.DEVICE:

@@ -12,8 +12,14 @@ class SessionsConfig(AppConfig):
     def ready(self) -> None:
         from bridge_project import background, health, metrics
         from sessions_app import figures, housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
+        from sessions_app.agents import breaker, commands
+        from sessions_app.agents.runtime import runtime
 
         background.register("sessions", housekeeping.start, housekeeping.stop)
+        background.register("agents", runtime.start, runtime.stop)
+        housekeeping.chores.append(commands.forget_old)
+        health.register("agent_sdk", breaker.check)
+        health.register_feature("agent_sdk")
         health.register_count("active_sessions", presence.active_sessions)
         health.register_count("active_websockets", presence.active_websockets)
         health.register_feature("websocket_sessions")

@@ -12,9 +12,9 @@ from django.db import Error as DatabaseError
 
 from bridge_project import limits, metrics
 from bridge_project.database import readers
-from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
 from devices_app.models import Device
-from sessions_app import approvals, cursors, log, notices
+from sessions_app import approvals, cursors, log, notices, replay
 from sessions_app.hub import Hub
 from sessions_app.models import Feed
 from sessions_app.receipts import Receipts
@@ -71,7 +71,7 @@ class Delivery:
         self._hub = hub
         self._wake = asyncio.Event()
         self._idle = False
-        self._joins: list[int] = []
+        self._joins: dict[int, bool] = {}  # feed → whether what was missed of it comes in one piece
         self._asked: set[str] = set()  # the approvals that this connection was asked for, whether by greeting or by their row
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
@@ -82,14 +82,14 @@ class Delivery:
         if not (self._idle and self._keep_up()):
             self._wake.set()
 
-    def join(self, feed_id: int) -> None:
-        """Send the feed's backlog, then its live rows."""
-        self._joins.append(feed_id)
+    def join(self, feed_id: int, *, buffered: bool = False) -> None:
+        """Send the feed's backlog, then its live rows; ``buffered``: the backlog as one ``replay_buffer``, as of a session that the bridge runs."""
+        self._joins[feed_id] = buffered
         self.wake()
 
     def leave(self, feed_id: int) -> None:
         self.feeds.discard(feed_id)
-        self._joins = [joining for joining in self._joins if joining != feed_id]
+        self._joins.pop(feed_id, None)
 
     async def run(self) -> None:
         """Deliver until cancelled; while the database is away, wait for it and go on where this connection stands."""
@@ -116,7 +116,7 @@ class Delivery:
                 self._idle = False
             self._wake.clear()
             while self._joins:
-                await self._join(self._joins[0])
+                await self._join(*next(iter(self._joins.items())))
             await self._send_live()
 
     async def _greet(self) -> None:
@@ -126,14 +126,32 @@ class Delivery:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
 
-    async def _join(self, feed_id: int) -> None:
+    async def _join(self, feed_id: int, buffered: bool) -> None:
         """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
-        if feed_id not in self.feeds:
+        if feed_id not in self.feeds and buffered:
+            await self._send_buffer(feed_id)
+        elif feed_id not in self.feeds:
             backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
             await self._send_backlog(Backlog(backlog.positions, self.live))
         if feed_id in self._joins:  # it has not been left meanwhile
-            self._joins.remove(feed_id)
+            del self._joins[feed_id]
             self.feeds.add(feed_id)
+
+    async def _send_buffer(self, feed_id: int) -> None:
+        """What the device missed of a session in one message, which stands for the rows it holds (D28); nothing if there is nothing."""
+        missed = await readers.run(replay.replay_of, self._device.pk, feed_id, self.sent.get(feed_id))
+        rows = self._not_asked(missed.rows)
+        if rows:
+            session_id = await readers.run(notices.session_of, feed_id)
+            message = encode_replay(session_id or "", [row.frame for row in rows], complete=not missed.cut)
+            self._receipts.buffer_sent(message.id, feed_id, missed.through, missed.cut)
+            await self._outlet.send_in_turn(message.text)
+            for row in rows:
+                self._has_sent(row)
+        elif missed.cut:
+            await self._say([log.Gap(feed_id, missed.cut)])
+        if missed.through:
+            self.sent[feed_id] = missed.through
 
     async def _send_backlog(self, backlog: Backlog) -> None:
         reader = log.Reader(backlog.positions, backlog.upto)
@@ -169,7 +187,7 @@ class Delivery:
         rows = None if self._joins else self._hub.after(self.live)
         if rows is None:
             return False
-        wanted = self._not_asked([row for row in rows if row.feed_id in self.feeds])
+        wanted = self._not_asked([row for row in rows if self._is_due(row)])
         count = self._outlet.send_at_once(wanted) if wanted else 0
         for row in wanted[:count]:
             self._has_sent(row)
@@ -204,9 +222,13 @@ class Delivery:
 
     async def _send_live_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            if row.feed_id in self.feeds and self._not_asked([row]):  # asked for each row: the session may be left in between
+            if self._is_due(row) and self._not_asked([row]):  # asked for each row: the session may be left in between
                 await self._send_row(row)
             self.live = row.seq
+
+    def _is_due(self, row: Row) -> bool:
+        """Whether a live row is of a feed that this connection follows, and was not in a buffer that reached beyond ``live``."""
+        return row.feed_id in self.feeds and row.seq > self.sent.get(row.feed_id, 0)
 
     def _not_asked(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Without the approvals that greeted the device."""

@@ -16,7 +16,7 @@ from bridge_project import metrics
 from devices_app.models import Device
 from sessions_app import log, presence
 from sessions_app.hub import hub
-from sessions_app.models import Cursor, Feed, LogRow
+from sessions_app.models import Cursor, Feed, LogRow, Session
 
 
 def collect() -> Iterator[Metric]:
@@ -25,6 +25,7 @@ def collect() -> Iterator[Metric]:
     yield metrics.gauge("websockets_active", "Authenticated WebSockets of all processes.", presence.active_websockets())
     yield metrics.gauge("sessions_active", "Sessions that are not closed.", presence.active_sessions())
     yield metrics.gauge("log_head", "The number of the log's newest row: how many were ever appended.", log.head_seq())
+    yield agents()
     rows, size = queue()
     yield metrics.gauge("queue_rows", "Rows that the log holds.", rows)
     yield metrics.gauge("queue_bytes", "Bytes of their frames.", size)
@@ -35,6 +36,15 @@ def collect() -> Iterator[Metric]:
     for device in Device.objects.filter(paired_at__isnull=False, revoked_at=None):
         lag.add_metric([str(device.pk), device.name], behind(device))
     yield lag
+
+
+def agents() -> Metric:
+    """Sessions that the bridge runs, on all processes, by agent and state; closed ones are left out."""
+    family = GaugeMetricFamily(metrics.PREFIX + "agent_sessions", "Sessions that the bridge runs and that are not closed.", labels=["agent", "status"])
+    running = Session.objects.filter(kind=Session.Kind.BRIDGE).exclude(status=Session.Status.CLOSED)
+    for agent, status, count in running.order_by().values_list("agent_type", "status").annotate(Count("pk")):
+        family.add_metric([agent, status], count)
+    return family
 
 
 def queue() -> tuple[int, int]:

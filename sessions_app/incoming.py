@@ -34,7 +34,7 @@ async def take(socket: BridgeConsumer, data: str | bytes) -> None:
         message = await _parse(socket, data)
     except ProtocolInvalid as invalid:
         return await _answer_invalid(socket, invalid)
-    if not await _guarded(socket, message, _admit):
+    if not await guarded(socket, message, _admit):
         return None
     if lane := Lanes.of(message):
         return await socket.lanes.put(lane, message, len(data))
@@ -43,10 +43,16 @@ async def take(socket: BridgeConsumer, data: str | bytes) -> None:
 
 async def handle(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Have an admitted message answered by its handler."""
-    await _guarded(socket, message, _act_on)
+    await guarded(socket, message, _act_on)
 
 
-async def _guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> bool:
+async def beside(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> None:
+    """The rest of handling a message, beside the conversation: whatever goes wrong in it is answered as ever."""
+    with structlog.contextvars.bound_contextvars(device=socket.device_id, session=_session_id(message), message=message.id):
+        await guarded(socket, message, work)
+
+
+async def guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> bool:
     """Whether ``work`` came to its end; the client has been told what kept it from it."""
     session_id = _session_id(message)
     try:

@@ -90,9 +90,15 @@ class Session(models.Model):
     hook_count = models.BigIntegerField(default=0)
     recent_events = models.JSONField(default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}.")
     pending_approvals = models.IntegerField(default=0, help_text="Tool calls that wait for a decision; kept here so that an event need not count them.")
+    # Of bridge-run sessions only.
+    owner = models.UUIDField(null=True, help_text="The process that runs its agent, or is about to; only that one writes what the agent says.")
+    resume_id = models.TextField(default="", help_text="The agent's own id of the session: the checkpoint that a resume needs (D35).")
+    reason = models.TextField(default="", help_text="Why it is paused or in error.")
+    open_message = models.CharField(max_length=36, default="", help_text="The message_id of the stream that has begun and not ended.")
 
     class Meta:
         ordering = ["-last_activity_at"]
+        indexes = [models.Index(fields=["owner"], name="sessions_by_owner", condition=models.Q(owner__isnull=False))]
 
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
@@ -137,7 +143,9 @@ class ToolCall(models.Model):
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
     device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True, help_text="From which it was decided.")
-    reason = models.CharField(max_length=32, default="", help_text="Why the bridge decided: session_closed, interrupted.")
+    reason = models.CharField(
+        max_length=32, default="", help_text="Why the bridge decided: session_closed, session_paused, agent_died, interrupted, turn_ended."
+    )
     forwarded = models.BooleanField(default=False, help_text="An agent session took the decision; otherwise it waits for a person at the machine.")
     finished_at = models.DateTimeField(null=True, help_text="The tool has run, or never will; until then the call is open.")
     frame = models.TextField(default="", help_text="The approval_required as it was sent: every connecting device gets it while it is pending (D28).")
@@ -154,6 +162,32 @@ class ToolCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool} {self.tool_call_id} ({self.decision or 'not asked'})"
+
+
+class Command(models.Model):
+    """What a session's agent is to be told, from a socket of any process to the one that runs it: written with what caused it, taken once (D35, D46)."""
+
+    class Kind(models.TextChoices):
+        PROMPT = "prompt"
+        DECIDE = "decide"
+        INTERRUPT = "interrupt"
+        STOP = "stop"
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
+    kind = models.CharField(max_length=9, choices=Kind.choices)
+    payload = models.TextField(help_text="JSON, as text: a database's own JSON type takes neither every number nor NUL.")
+    created_at = models.DateTimeField(default=timezone.now)
+    taken_at = models.DateTimeField(null=True, help_text="Marked before the agent is told, so that it is told nothing twice.")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["session", "id"], name="waiting_commands", condition=models.Q(taken_at=None)),
+            models.Index(fields=["session"], name="commands_by_session"),
+            models.Index(fields=["created_at"], name="commands_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} for session {self.session_id}"
 
 
 class Cursor(models.Model):

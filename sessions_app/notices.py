@@ -45,9 +45,20 @@ def approval_required(session: Session, call: ToolCall) -> Notification:
     return _notification("approval_required", title, shorten(call.description), priority="high", session_id=session.session_id, **data)
 
 
+_WHY = {
+    "session_closed": "because the session ended",
+    "session_paused": "because the session was paused",
+    "agent_died": "because the agent ended",
+    "interrupted": "because the agent was told to stop",
+    "turn_ended": "because the agent went on without it",
+}
+
+
 def approval_decided(session: Session, call: ToolCall) -> Notification:
     """A decision stands, wherever it was taken."""
-    where = {"agent": "at the machine", "bridge": "because the session ended"}.get(call.decided_by) or (f"on {call.device.name}" if call.device else "")
+    where = {"agent": "at the machine", "bridge": _WHY.get(call.reason, _WHY["session_closed"])}.get(call.decided_by) or (
+        f"on {call.device.name}" if call.device else ""
+    )
     body = f"{call.tool} was {call.decision} {where}".strip() + "."
     data: dict[str, Any] = {"tool_call_id": call.tool_call_id, "decision": call.decision, "decided_by": call.decided_by}
     data |= {"device": call.device.name} if call.device else {}

@@ -36,6 +36,11 @@ def renew(process_id: uuid.UUID) -> bool:
     return Process.objects.filter(pk=process_id).update(lease_until=lease()) == 1
 
 
+def lives(process_id: uuid.UUID | None) -> bool:
+    """Whether that process serves, as far as its lease says."""
+    return process_id is not None and Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
+
+
 def clock() -> Combinable | datetime:
     """Now, as leases mean it: by the clock of a database that hosts share, for theirs may differ; SQLite has this machine's."""
     return Now() if connection.vendor == "postgresql" else timezone.now()

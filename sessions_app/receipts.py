@@ -40,6 +40,12 @@ class Receipts:
         self._gap_notices[message_id] = (feed_id, through)
         self._said[feed_id] = through
 
+    def buffer_sent(self, message_id: str, feed_id: int, through: int, cut: int) -> None:
+        """A ``replay_buffer`` was sent: its acknowledgement is one of all rows up to ``through``; those up to ``cut`` it said to be gone (0: none)."""
+        self._gap_notices[message_id] = (feed_id, through)
+        if cut:
+            self._said[feed_id] = cut
+
     def acknowledged(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
             if notice := self._gap_notices.pop(message_id, None):

@@ -28,7 +28,12 @@ from sessions_app.models import ClientRequest, Process
 Socket = Any  # the consumer, which imports this
 
 # A failure that may be over the next time is no answer to remember.
-_PASSING = frozenset({"STORAGE_UNAVAILABLE", "RATE_LIMITED", "BRIDGE_ERROR", "PROTO_SEQUENCE_ERROR", "SESS_LIMIT_REACHED", "CIRCUIT_OPEN", "AGENT_UNAVAILABLE"})
+_PASSING = frozenset(
+    {
+        *("STORAGE_UNAVAILABLE", "RATE_LIMITED", "BRIDGE_ERROR", "PROTO_SEQUENCE_ERROR"),
+        *("SESS_LIMIT_REACHED", "SESS_NOT_ACTIVE", "CIRCUIT_OPEN", "AGENT_UNAVAILABLE"),
+    }
+)
 
 Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
@@ -60,12 +65,12 @@ async def answer(socket: Socket, message: ClientMessage, handle: Handler) -> Non
         if payload is not None:
             await socket.send_frame(encode(payload, id=message.id))
         return
-    frame = await once(socket, message, lambda: _answer_of(socket, message, handle))
+    frame = await once(socket, message, lambda: answer_of(socket, message, handle))
     if frame:
         await socket.send_text(frame)
 
 
-async def _answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> str:
+async def answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> str:
     """The frame that answers; a failure that will not pass by itself is an answer like any other."""
     try:
         payload = await handle(socket, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from django.db.models import Exists, OuterRef, QuerySet
@@ -17,7 +17,9 @@ from bridge_project.protocol import examples, http
 from bridge_project.protocol.types import now_text
 from bridge_project.rest_json import json_model
 from devices_app.authentication import DeviceOrAdmin
-from sessions_app import presence
+from devices_app.models import Device
+from devices_app.tokens import Principal
+from sessions_app import conversation, presence
 from sessions_app.models import Join, Session
 
 
@@ -82,7 +84,10 @@ class SessionListView(BridgeAPIView):
 
 
 class SessionEventsView(BridgeAPIView):
-    """A message for the agent of a session. Hooks cannot control an agent, so an observed session accepts none (D39)."""
+    """A message for the agent of a session that the bridge runs. Hooks cannot control an agent, so an observed session accepts none (D39).
+
+    A session that is paused or in error takes none either: 409 SESS_NOT_ACTIVE.
+    """
 
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
@@ -101,8 +106,18 @@ class SessionEventsView(BridgeAPIView):
         responses={202: http.UserEventAccepted},
     )
     def post(self, request: Request, session_id: str) -> Response:
-        json_model(request, http.UserEvent)
+        event = json_model(request, http.UserEvent)
         session = _find(session_id)
         if session.status == Session.Status.CLOSED:
             raise BridgeError("SESSION_CLOSED")
-        return Response({"accepted": False, "event_id": str(uuid.uuid4()), "session_id": session.session_id}, status=202)
+        driven = session.kind == Session.Kind.BRIDGE
+        if driven:
+            _say(session, event.content, cast(Principal, request.user).device)
+        return Response({"accepted": driven, "event_id": str(uuid.uuid4()), "session_id": session.session_id}, status=202)
+
+
+def _say(session: Session, content: str, device: Device | None) -> None:
+    try:
+        conversation.say(session.pk, content, device=device)
+    except BridgeError as error:
+        raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None

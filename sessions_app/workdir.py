@@ -18,6 +18,13 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT = 12  # digits of a commit that tell it from all others of a repository
 
 
+_UNFIT = {
+    "FILE_INVALID_PATH": "The working directory is missing, or is no directory.",
+    "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS).",
+    "FILE_NOT_FOUND": "There is no such working directory.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A repository around a working directory; all paths are real, absolute and inside the roots.
@@ -30,6 +37,15 @@ class Place:
     top: str
     git_dir: str
     common_dir: str
+
+
+def inside(directory: str) -> str:
+    """The real, absolute path of a directory inside the roots, where an agent may work. Raises the jail's errors, in words about such a directory (D41)."""
+    try:
+        with default_jail().open_dir(directory) as opened:
+            return opened.path
+    except BridgeError as error:
+        raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
 
 
 def place_of(directory: str, jail: Jail) -> Place | None:

@@ -103,7 +103,7 @@ _ROWS = (
     # -- notifications and errors
     Row("notification", "Something a person should know.", server=s.Notification, reply=("notification_ack",), feed="all"),
     Row("notification_ack", "Messages that arrived.", client=c.NotificationAck, phase=_AUTHENTICATED),
-    Row("error", "A message could not be acted on.", server=s.Error_),
+    Row("error", "A message could not be acted on, or the agent failed.", server=s.Error_, feed="session"),
 )
 
 CATALOGUE: Mapping[str, Row] = {row.type: row for row in _ROWS}
@@ -134,8 +134,8 @@ def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None =
     return encode_raw(kind, payload.wire(), id=id, timestamp=timestamp)
 
 
-def encode_replay(session_id: str, frames: Iterable[str], *, complete: bool, id: str) -> Encoded:
-    """A ``replay_buffer`` of messages that are text already, which is put in as it is; ``id``: the request's."""
+def encode_replay(session_id: str, frames: Iterable[str], *, complete: bool, id: str | None = None) -> Encoded:
+    """A ``replay_buffer`` of messages that are text already, which is put in as it is; ``id``: the request's, if one was asked."""
     empty = encode(s.ReplayBuffer(session_id=session_id, messages=[], complete=complete), id=id)
     before, mark, after = empty.text.rpartition('"messages":[]')
     return Encoded(empty.id, empty.type, f"{before}{mark[:-1]}{','.join(frames)}]{after}")

@@ -162,10 +162,13 @@ class StreamChunk(ServerPayload):
 
 
 class StreamEnd(ServerPayload):
+    """``usage`` (added): what the turn took, as far as the agent says: tokens, cost, ``duration_ms``; with the turn's last one only."""
+
     type: ClassVar[str] = "stream_end"
     session_id: str
     message_id: str
     finish_reason: FinishReason
+    usage: dict[str, Any] | None = None
 
 
 class ReplayBuffer(ServerPayload):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = [f"{__name__}.{name}" for name in ("handshake", "session", "approvals", "notifications")]
+MODULES = [f"{__name__}.{name}" for name in ("handshake", "session", "chat", "approvals", "notifications")]
 
 
 def register(*modules: str) -> None:

@@ -1,10 +1,11 @@
-"""session_start, session_end, replay_request (D7, D22, D28, D29)."""
+"""session_start, session_end, replay_request (D7, D22, D28, D29, D31, D35)."""
 
 from __future__ import annotations
 
+import json
+
 from django.utils import timezone
 
-from bridge_project import agents
 from bridge_project.conf import conf
 from bridge_project.database import readers, writers
 from bridge_project.dispatch import handles
@@ -13,52 +14,143 @@ from bridge_project.protocol import client as c
 from bridge_project.protocol import server as s
 from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import is_uuid, parse_timestamp
-from sessions_app import lifecycle, log, presence, reading, workdir
+from bridge_project.protocol.types import SessionEndReason, is_uuid, parse_timestamp
+from devices_app import audit
+from devices_app.models import Device
+from sessions_app import incoming, lifecycle, log, presence, reading, requests, workdir
+from sessions_app.agents import transcript
+from sessions_app.agents.runtime import runtime
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.hub import hub
 from sessions_app.models import Feed, LogHead, LogRow, Session
+from sessions_app.outbox import outbox
 from sessions_app.rows import size_of
 
 
-async def session_of(socket: BridgeConsumer, message: ClientMessage) -> Session:
-    """The session that a message names, checked in D7's order: unknown, then not joined; who must not act on a closed one asks its status."""
+async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: bool = False) -> Session:
+    """The session that a message names, checked in D7's order: unknown, closed, not joined.
+
+    A closed observed session takes what only looks; ``acting``: the message is for its agent.
+    """
     session = await readers.run(lifecycle.find, message.payload.session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
+    if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
+        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
     socket.talk.admit_to(session, message.type)
     return session
 
 
+# -- joining -----------------------------------------------------------------------------------------------------------------
+
+
 @handles(c.SessionStart)
 async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
+    """Join a session at once; starting an agent takes its time, beside the conversation."""
     payload: c.SessionStart = message.payload
     session = await readers.run(lifecycle.find, payload.session_id) if payload.session_id else None
+    if session is None and payload.session_id and payload.resume:
+        raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
+    if session is None or _must_wait(session, resume=payload.resume):
+        work = _create if session is None and payload.session_id is None else _start
+        socket.spawn(incoming.beside(socket, message, work))
+    else:
+        await _join(socket, message, session)
+
+
+def _must_wait(session: Session, *, resume: bool) -> bool:
+    """Whether an agent is being started, or is to be."""
+    resting = session.kind == Session.Kind.BRIDGE and session.status in (Session.Status.PAUSED, Session.Status.ERROR)
+    return session.status == Session.Status.CREATED or (resting and resume)
+
+
+async def _create(socket: BridgeConsumer, message: ClientMessage) -> None:
+    """A new session, once however often this message comes; joined each time (D31)."""
+    frame = await requests.once(socket, message, lambda: requests.answer_of(socket, message, _created))
+    answer = json.loads(frame)
+    if answer["type"] != "session_ready":
+        return await socket.send_text(frame)
+    session = await readers.run(lifecycle.find, answer["payload"]["session_id"])
     if session is None:
-        if payload.session_id and payload.resume:
-            raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
-        raise agents.unavailable(payload.agent)
-    assert socket.connection_id is not None and socket.delivery is not None
+        raise BridgeError("SESSION_NOT_FOUND")
+    return await _join(socket, message, session)
+
+
+async def _created(socket: BridgeConsumer, message: ClientMessage) -> s.SessionReady:
+    payload: c.SessionStart = message.payload
+    assert socket.device is not None
+    return await _ready(await runtime.create(None, payload.agent, payload.working_directory, socket.device))
+
+
+async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
+    """A session whose id the client knows, or has chosen: resumed, waited for, or created with that id."""
+    payload: c.SessionStart = message.payload
+    assert socket.device is not None and payload.session_id is not None
+    session = await readers.run(lifecycle.find, payload.session_id)
+    if session is None:
+        session = await runtime.create(payload.session_id, payload.agent, payload.working_directory, socket.device)
+    elif session.status == Session.Status.CREATED:
+        session = await runtime.settled(session)
+    elif _must_wait(session, resume=payload.resume):
+        session = await runtime.resume(session)
+    await _join(socket, message, session)
+
+
+async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session) -> None:
+    """``session_ready``, then what the log holds of it for this device (D28)."""
+    assert socket.delivery is not None
+    if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
+        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+    if socket.connection_id is None:
+        return  # the phone vanished while its agent was started
     await writers.run(presence.join, socket.connection_id, session)
     if session.session_id not in socket.talk.joined:
         socket.talk.joined[session.session_id] = session.feed_id
         await hub.bell.join(session.feed_id)
+    await socket.reply(message, await _ready(session))
+    socket.delivery.join(session.feed_id, buffered=session.kind == Session.Kind.BRIDGE)
+
+
+async def _ready(session: Session) -> s.SessionReady:
     branch = await readers.run(workdir.branch_of, session.working_directory)
-    ready = s.SessionReady(session_id=session.session_id, agent=session.agent_type, working_directory=session.working_directory, branch=branch)
-    await socket.reply(message, ready)
-    socket.delivery.join(session.feed_id)
+    return s.SessionReady(session_id=session.session_id, agent=session.agent_type, working_directory=session.working_directory, branch=branch)
+
+
+# -- leaving and ending ------------------------------------------------------------------------------------------------------
 
 
 @handles(c.SessionEnd)
 async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
-    """Leave an observed session: hooks cannot end the agent's. The answer tells only the one who asked."""
+    """End a session that the bridge runs, which all devices are told; leave an observed one: hooks cannot end the agent's.
+
+    The answer tells only the one who asked.
+    """
     session = await session_of(socket, message)
+    if session.kind == Session.Kind.BRIDGE:
+        await writers.run(_end, session.pk, message.payload.reason, socket.device)
+    else:
+        await _leave(socket, session)
+    await socket.reply(message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason))
+
+
+def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> None:
+    with outbox() as box:
+        page = transcript.Page(box, session_pk, {}, None)
+        if page.session.status == Session.Status.CLOSED:
+            raise BridgeError("SESS_CLOSED", session_id=page.session.session_id)
+        transcript.close(page, reason)
+        audit.record("session_end", device=device, session_id=page.session.session_id, reason=reason)
+
+
+async def _leave(socket: BridgeConsumer, session: Session) -> None:
     assert socket.connection_id is not None and socket.delivery is not None
     socket.delivery.leave(session.feed_id)
     socket.talk.joined.pop(session.session_id, None)
     await hub.bell.leave(session.feed_id)
     await writers.run(presence.leave, socket.connection_id, session)
-    await socket.reply(message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason))
+
+
+# -- looking back ------------------------------------------------------------------------------------------------------------
 
 
 @handles(c.ReplayRequest)

@@ -113,7 +113,6 @@ def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) 
     assert answer["payload"]["code"] in ("SESS_CLOSED", "TOOL_CALL_NOT_FOUND") and answer["payload"]["recoverable"] is False
 
 
-@pytest.mark.xfail(strict=True, reason="agent sessions are not built yet")
 @pytest.mark.parametrize("type_", AGENTS)
 def test_the_agent_of_a_closed_session(shared: Bridge, sid: str, phone: Phone, type_: str) -> None:
     """D7: message and session_interrupt get SESS_CLOSED."""

@@ -280,7 +280,6 @@ def test_a_closed_observed_session_can_be_joined(shared: Bridge, sid: str, phone
 CHAT = {"content": "hi", "role": "user"}
 
 
-@pytest.mark.xfail(strict=True, reason="chat is not built yet")
 def test_a_message_to_unknown_closed_and_not_joined_sessions(shared: Bridge, sid: str, phone: Phone) -> None:
     """D7: SESSION_NOT_FOUND, then SESS_CLOSED (also where not joined), then PROTO_SEQUENCE_ERROR."""
     assert phone.request("message", CHAT | {"session_id": new_session()})["payload"]["code"] == "SESSION_NOT_FOUND"

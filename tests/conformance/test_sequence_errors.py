@@ -112,7 +112,6 @@ def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
     assert phone.request("replay_request", {"session_id": sid} | IN_A_SESSION["replay_request"])["type"] == "replay_buffer"
 
 
-@pytest.mark.xfail(strict=True, reason="agent sessions are not built yet")
 @pytest.mark.parametrize("type_", AGENTS)
 def test_a_message_to_the_agent_before_joining(shared: Bridge, sid: str, phone: Phone, type_: str) -> None:
     """Spec: raised when a session message precedes joining: the agent's too."""

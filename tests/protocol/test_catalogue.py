@@ -102,6 +102,7 @@ def test_the_feeds_of_d26() -> None:
     assert {row.type for row in CATALOGUE.values() if row.feed == "session"} == {
         *("agent_event", "tool_call", "approval_required", "tool_result", "tool_error"),
         *("stream_start", "stream_chunk", "stream_end"),
+        "error",  # the one that says an agent failed (D51)
     }
     assert all(row.server for row in CATALOGUE.values() if row.feed)
 

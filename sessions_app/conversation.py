@@ -1,0 +1,45 @@
+"""What people tell the agent of a session that the bridge runs, written down for whichever process runs it (D31, D39, D40)."""
+
+from __future__ import annotations
+
+from bridge_project.errors import BridgeError
+from devices_app import audit
+from devices_app.models import AuditEntry, Device
+from sessions_app import lifecycle
+from sessions_app.agents import commands
+from sessions_app.models import Session
+from sessions_app.outbox import outbox
+
+RUNS = (Session.Status.CREATED, Session.Status.ACTIVE)
+_STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
+
+
+def say(session_pk: int, content: str, *, device: Device | None) -> None:
+    """Queue a turn. ``device`` None: it was said over HTTP with the admin token. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    with outbox() as box:  # it holds the head of the log: the session cannot be paused or closed meanwhile
+        session = _active(session_pk)
+        lifecycle.entitle(session, content)
+        session.last_activity_at = box.now
+        session.save(update_fields=["title", "titled", "last_activity_at"])
+        commands.add(session, commands.Kind.PROMPT, content=content)
+        actor = AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
+        audit.record("message", actor=actor, device=device, session_id=session.session_id, characters=len(content))
+
+
+def interrupt(session_pk: int) -> None:
+    """Have the running turn stopped. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    with outbox():
+        commands.add(_active(session_pk), commands.Kind.INTERRUPT)
+
+
+def _active(session_pk: int) -> Session:
+    session = Session.objects.filter(pk=session_pk).first()
+    if session is None:
+        raise BridgeError("SESSION_NOT_FOUND")
+    if session.status == Session.Status.CLOSED:
+        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+    if session.status not in RUNS:
+        why = f" ({session.reason.rstrip('.')})" if session.reason else ""
+        words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."
+        raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
+    return session

@@ -1,0 +1,70 @@
+"""Words of the tests about sessions that the bridge runs: the demo agent, and what it is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.approvals import of
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
+
+AGENT = "demo"
+
+
+def start(phone: Phone, directory: Path | str, session_id: str | None = None, *, resume: bool = False, agent: str = AGENT, **more: Any) -> Message:
+    """The answer to a session_start, whichever it is."""
+    return phone.request("session_start", {"agent": agent, "session_id": session_id, "working_directory": str(directory), "resume": resume}, **more)
+
+
+def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: str = AGENT) -> str:
+    """A session that works in the bridge's root, joined; its id."""
+    ready = start(phone, bridge.root, session_id, agent=agent)
+    assert ready["type"] == "session_ready", ready
+    return str(ready["payload"]["session_id"])
+
+
+def say(phone: Phone, session_id: str, content: str) -> None:
+    """A prompt, without waiting for anything."""
+    phone.send("message", {"session_id": session_id, "content": content, "role": "user"})
+
+
+def ask(phone: Phone, session_id: str, content: str) -> list[Message]:
+    """A prompt and its whole answer: the messages of the session up to the stream_end of the turn."""
+    before = len(phone.messages)
+    say(phone, session_id, content)
+    phone.until(
+        lambda message: (
+            message["type"] == "stream_end" and message["payload"]["session_id"] == session_id and message["payload"]["finish_reason"] != "tool_call"
+        ),
+        f"the end of {content!r}",
+    )
+    return [message for message in phone.messages[before:] if message["type"] != "replay_buffer" and message["payload"].get("session_id") == session_id]
+
+
+def words(messages: list[Message]) -> str:
+    """What the agent said."""
+    return "".join(message["payload"]["content"] for message in messages if message["type"] == "stream_chunk")
+
+
+def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) -> dict[str, Any]:
+    """Have the agent ask for a tool call; the payload of its approval_required."""
+    say(phone, session_id, f"/tool {name} {json.dumps(params or {'command': 'make test'})}")
+    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
+
+
+def end(phone: Phone, session_id: str) -> Message:
+    """Leave nothing running behind."""
+    return phone.request("session_end", {"session_id": session_id, "reason": "user_request"})
+
+
+def log_of(phone: Phone, session_id: str) -> list[Message]:
+    """Everything that is kept of the session, as replay_request gives it."""
+    answer = phone.request("replay_request", {"session_id": session_id})
+    assert answer["type"] == "replay_buffer", answer
+    return list(answer["payload"]["messages"])
+
+
+def reasons(phone: Phone, session_id: str) -> list[str]:
+    return [message["payload"]["finish_reason"] for message in of(phone, "stream_end", session_id)]

@@ -1,0 +1,294 @@
+"""The life of a session that the bridge runs, seen from phones: created, attached to, left, paused, resumed, ended (D7, D22, D28, D34 to D36, D41)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.approvals import assert_refused, notifications, of
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
+from tests.conformance.phone import Phone
+from tests.conformance.repositories import Repository
+from tests.conformance.samples import hook, new_id, new_session
+
+GRACE = 2
+
+
+@pytest.fixture(scope="module")
+def small(make_bridge: Callable[..., Bridge]) -> Bridge:
+    """Two seconds of grace, two sessions at once, demo by default."""
+    return make_bridge("small", BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="2", BRIDGE_DEFAULT_AGENT="demo")
+
+
+@pytest.fixture
+def session(shared: Bridge, phone: Phone) -> Iterator[str]:
+    """A session of the demo agent that the phone has joined, ended with the test."""
+    made = begin(shared, phone)
+    yield made
+    if shared.session(made)["status"] != "closed":
+        with shared.phones(1) as (other,):
+            other.join(made)
+            end(other, made)
+
+
+def statuses(bridge: Bridge, session_id: str) -> str:
+    return str(bridge.session(session_id)["status"])
+
+
+# -- created ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("ws.session_start", "ws.session_ready")
+def test_a_session_is_created(shared: Bridge, phone: Phone, repository: Repository) -> None:
+    """D22: session_id null creates one; session_ready has its id, agent, directory and branch; it is listed, titled by its directory (D6), and announced."""
+    repository.commit_files({"a": "1\n"})
+    with shared.phones(1) as (other,):
+        ready = start(phone, repository.path)
+        payload = ready["payload"]
+        assert ready["type"] == "session_ready" and payload["agent"] == "demo" and payload["status"] == "ready", ready
+        assert payload["working_directory"] == str(repository.path) and payload["branch"] == repository.git("branch", "--show-current").strip()
+        sid = payload["session_id"]
+        listed = shared.session(sid)
+        assert (listed["status"], listed["agent_type"], listed["title"]) == ("active", "demo", repository.path.name)
+        assert listed["websocket_connected"] is True and listed["hook_count"] == 0
+        other.expect("session_started", session_id=sid)
+        other.close()
+        other.connect()
+        assert sid in [one["session_id"] for one in other.auth()["payload"]["active_sessions"]]
+    assert phone.request("git_status_request", {"session_id": sid})["type"] == "git_status_response"
+    end(phone, sid)
+
+
+def test_a_session_with_an_id_of_the_clients(shared: Bridge, phone: Phone, sid: str) -> None:
+    """D22: an unknown id with resume false creates a session with that id; again, it is attached to."""
+    assert begin(shared, phone, sid) == sid and begin(shared, phone, sid) == sid
+    end(phone, sid)
+
+
+@pytest.mark.spec("client.repeat")
+def test_creation_is_done_once(shared: Bridge, phone: Phone) -> None:
+    """D31: the same session_start with session_id null again, also on the next connection: the same session, joined again, not another one."""
+    body = {"agent": "demo", "session_id": None, "working_directory": str(shared.root), "resume": False}
+    id_ = new_id()
+    phone.send("session_start", body, id=id_)
+    phone.send("session_start", body, id=id_)
+    answers = [phone.expect("session_ready") for _ in range(2)]
+    phone.close()
+    phone.ready()
+    phone.send("session_start", body, id=id_)
+    answers.append(phone.expect("session_ready"))
+    assert {answer["id"] for answer in answers} == {id_} and len({answer["payload"]["session_id"] for answer in answers}) == 1, answers
+    sid = answers[0]["payload"]["session_id"]
+    assert words(ask(phone, sid, "joined again")), "the third one joined it"
+    end(phone, sid)
+
+
+def test_names_that_leave_the_choice(small: Bridge) -> None:
+    """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT."""
+    with small.phones(1) as (phone,):
+        for name in ("primary-agent", ""):
+            ready = start(phone, small.root, agent=name)
+            assert ready["payload"]["agent"] == "demo", ready
+            end(phone, ready["payload"]["session_id"])
+
+
+def test_what_creates_nothing(shared: Bridge, phone: Phone, tmp_path: Path) -> None:
+    """D41; issue, bad input: an unknown agent, a directory outside the roots, none, a file: an error in words, nothing created."""
+    (shared.root / "a file").write_text("x")
+    cases = {
+        ("nobody", str(shared.root)): "AGENT_UNAVAILABLE",
+        ("demo", str(tmp_path)): "FILE_ACCESS_DENIED",
+        ("demo", "/"): "FILE_ACCESS_DENIED",
+        ("demo", f"{shared.root}/missing"): "FILE_NOT_FOUND",
+        ("demo", f"{shared.root}/a file"): "FILE_INVALID_PATH",
+        ("demo", ""): "FILE_INVALID_PATH",
+    }
+    for (agent, directory), code in cases.items():
+        wanted = new_session()
+        error = assert_refused(start(phone, directory, wanted, agent=agent), code, True)
+        assert not shared.knows(wanted), f"{agent} in {directory!r}: {error}"
+    assert "demo" in assert_refused(start(phone, shared.root, agent="nobody"), "AGENT_UNAVAILABLE", True)["message"], "it says what can start"
+
+
+@pytest.mark.spec("limit.max_sessions.enforced")
+def test_one_session_too_many(small: Bridge) -> None:
+    """D36: SESS_LIMIT_REACHED, recoverable; observed ones do not count; when one has ended there is room."""
+    with small.phones(1) as (phone,):
+        small.accept(hook("SessionStart", new_session()))
+        kept = [begin(small, phone) for _ in range(2)]
+        wanted = new_session()
+        assert "2" in assert_refused(start(phone, small.root, wanted), "SESS_LIMIT_REACHED", True)["message"]
+        assert not small.knows(wanted)
+        end(phone, kept.pop())
+        kept.append(begin(small, phone, wanted))
+        for sid in kept:
+            end(phone, sid)
+
+
+# -- several phones --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("limit.replay_buffer")
+def test_several_phones_on_one_session(shared: Bridge, phone: Phone, session: str) -> None:
+    """D22, D28: a device new to it gets session_ready, one replay_buffer with all there is, then what is live; both see the same, once and in order."""
+    first = ask(phone, session, "said before the second phone came")
+    with shared.phones(1) as (other,):
+        other.join(session)
+        buffer = other.expect("replay_buffer", session_id=session)
+        assert buffer["payload"]["messages"] == first and buffer["payload"]["complete"] is True
+        say(other, session, "from the second phone")
+        for one in (phone, other):
+            one.expect("stream_end", session_id=session)
+        assert [m for m in phone.messages if m["type"].startswith("stream_")][len(first) :] == [m for m in other.messages if m["type"].startswith("stream_")]
+        assert len(of(other, "replay_buffer", session)) == 1
+
+
+@pytest.mark.spec("state.reconnect", "ws.replay_buffer.reconnect", "ws.replay_buffer")
+def test_back_within_the_grace_time(shared: Bridge, phone: Phone, session: str) -> None:
+    """Spec: reconnect within grace: buffered messages in a replay_buffer: those that this device has not acknowledged; nothing before it joins."""
+    seen = ask(phone, session, "seen")
+    phone.ack(*seen)
+    with shared.phones(1) as (other,):
+        other.join(session)
+        phone.vanish()
+        missed = ask(other, session, "missed in a tunnel")
+    phone.ready()
+    shared.fence(phone)
+    assert not [message for message in phone.messages if message["type"].startswith("stream_")], "D28: when it is joined"
+    phone.join(session)
+    assert phone.expect("replay_buffer", session_id=session)["payload"]["messages"] == missed
+    assert words(ask(phone, session, "and live again")).endswith("and live again")
+
+
+# -- left ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
+def test_the_grace_time(small: Bridge) -> None:
+    """Spec: closed when nobody is there for the grace time; D35: not while a turn runs, and not while anybody is there."""
+    with small.phones(2) as (phone, stays):
+        left, working = begin(small, phone), begin(small, phone)
+        say(phone, working, f"/sleep {GRACE + 2}")
+        phone.expect("stream_chunk", session_id=working)
+        phone.vanish()
+        gone = time.monotonic()
+        ended = stays.expect("session_end", session_id=left)
+        assert ended["payload"]["reason"] == "timeout" and time.monotonic() - gone >= GRACE - 0.5
+        assert statuses(small, left) == "closed" and statuses(small, working) == "active"
+        assert stays.expect("session_end", session_id=working)["payload"]["reason"] == "timeout"
+        watched = begin(small, stays)
+        stays.join(watched)
+        until = time.monotonic() + GRACE + 1
+        eventually(lambda: time.monotonic() > until, GRACE + 5)  # the grace time itself, with somebody there
+        assert statuses(small, watched) == "active"
+        end(stays, watched)
+
+
+@pytest.mark.spec("ws.session_end")
+def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
+    """D22: session_end ends it for everybody, whatever the agent is doing; what waited for a decision is rejected (D38)."""
+    call_id = tool(phone, session)["tool_call_id"]
+    with shared.phones(1) as (other,):
+        answer = end(phone, session)
+        assert answer["type"] == "session_end" and answer["payload"] == {"session_id": session, "reason": "user_request"}
+        other.expect("session_end", session_id=session, reason="user_request")
+        other.expect("notification", notification_type="approval_decided", session_id=session)
+        assert notifications(other, session, "approval_decided")[0]["data"] | {"x": 1} == {
+            "tool_call_id": call_id,
+            "decision": "rejected",
+            "decided_by": "bridge",
+            "reason": "session_closed",
+            "x": 1,
+        }
+    assert statuses(shared, session) == "closed"
+
+
+@pytest.mark.spec("wscode.SESS_CLOSED", "state.closed")
+def test_a_closed_session(shared: Bridge, phone: Phone, session: str) -> None:
+    """D7, D35: everything that names it is SESS_CLOSED: joining, resuming, talking, looking; over HTTP 409."""
+    end(phone, session)
+    for resume in (False, True):
+        assert_refused(start(phone, shared.root, session, resume=resume), "SESS_CLOSED", False, session)
+    chat = {"content": "hi", "role": "user"}
+    for type_, fields in {"message": chat, "session_interrupt": {}, "git_status_request": {}, "file_list": {"path": "."}, "replay_request": {}}.items():
+        assert_refused(phone.request(type_, {"session_id": session} | fields), "SESS_CLOSED", False, session)
+    answer = shared.https().post(f"/api/v1/sessions/{session}/events", token=shared.admin_token, json_body={"type": "user_message", "content": "hi"})
+    assert (answer.status, answer.json()["code"]) == (409, "SESSION_CLOSED")
+
+
+# -- paused and resumed ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["stop", "kill -9"])
+def restarted(request: pytest.FixtureRequest, make_bridge: Callable[..., Bridge]) -> Iterator[tuple[Bridge, Phone, str, str]]:
+    """A bridge that was ended in the middle of a turn, and runs again; its phone, the session, and what the agent had said until then."""
+    bridge = make_bridge(f"restarted-{request.param[:4]}")
+    phone = bridge.phone().ready()
+    sid = begin(bridge, phone)
+    say(phone, sid, "/sleep 30")
+    phone.expect("stream_chunk", session_id=sid)
+    said = words(of(phone, "stream_chunk", sid))
+    bridge.stop() if request.param == "stop" else bridge.kill()
+    bridge.start()
+    yield bridge, phone.ready(), sid, said
+    bridge.stop()
+
+
+@pytest.mark.spec("state.resume", "state.order")
+def test_a_restart_pauses_and_resume_goes_on(restarted: tuple[Bridge, Phone, str, str]) -> None:
+    """D35: paused at once, all that was said is there, its stream ended; resume goes on; the prompt is not sent twice."""
+    bridge, phone, sid, said = restarted
+    assert statuses(bridge, sid) == "paused"
+    phone.join(sid)
+    buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
+    assert words(buffer["messages"]).startswith(said) and buffer["messages"][-1]["payload"]["finish_reason"] == "error" and buffer["complete"] is True
+    assert statuses(bridge, sid) == "paused", "joined with resume false, it stays so"
+    error = assert_refused(phone.request("message", {"session_id": sid, "content": "hi", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    assert "resume" in error["message"]
+    assert_refused(phone.request("session_interrupt", {"session_id": sid}), "SESS_NOT_ACTIVE", True, sid)
+    answer = bridge.https().post(f"/api/v1/sessions/{sid}/events", token=bridge.admin_token, json_body={"type": "user_message", "content": "hi"})
+    assert (answer.status, answer.json()["code"]) == (409, "SESS_NOT_ACTIVE")
+    queued = new_id()
+    assert_refused(send(phone, "message", queued, {"session_id": sid, "content": "from the queue", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    assert start(phone, "/ignored", sid, resume=True)["type"] == "session_ready"
+    assert statuses(bridge, sid) == "active"
+    phone.send("message", {"session_id": sid, "content": "from the queue", "role": "user"}, id=queued)
+    phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    assert words(ask(phone, sid, "on we go")).endswith("on we go")
+    assert len([message for message in log_of(phone, sid) if message["type"] == "stream_start"]) == 3, "the turn that was cut, and the two new ones"
+    end(phone, sid)
+
+
+@pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")
+def test_a_session_that_cannot_be_resumed(make_bridge: Callable[..., Bridge]) -> None:
+    """Spec: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason. It can still be ended."""
+    bridge = make_bridge("not-resumable")
+    (bridge.root / "gone").mkdir()
+    phone = bridge.phone().ready()
+    sid = start(phone, bridge.root / "gone")["payload"]["session_id"]
+    ask(phone, sid, "hello")
+    bridge.stop()
+    shutil.rmtree(bridge.root / "gone")
+    bridge.start()
+    phone.ready()
+    error = assert_refused(start(phone, bridge.root, sid, resume=True), "SESS_NOT_RESUMABLE", False, sid)
+    assert "no such working directory" in error["message"] and statuses(bridge, sid) == "paused"
+    phone.join(sid)
+    end(phone, sid)
+    assert statuses(bridge, sid) == "closed"
+    bridge.stop()
+
+
+@pytest.mark.spec("state.unknown", "wscode.SESS_NOT_FOUND")
+def test_resuming_what_is_not_there(shared: Bridge, phone: Phone, sid: str) -> None:
+    """D7: session_start with resume true on an unknown id: SESS_NOT_FOUND; on one that runs: it is joined."""
+    assert_refused(start(phone, shared.root, sid, resume=True), "SESS_NOT_FOUND", False, sid)
+    begin(shared, phone, sid)
+    assert start(phone, shared.root, sid, resume=True)["type"] == "session_ready"
+    end(phone, sid)

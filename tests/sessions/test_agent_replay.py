@@ -1,0 +1,217 @@
+"""What a device gets of a bridge-run session when it joins it (D28 to D30), and the breaker's clock (D48)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from bridge_project import limits
+from bridge_project.errors import BridgeError
+from bridge_project.protocol.catalogue import encode_raw
+from devices_app.models import Device
+from sessions_app import cursors, log
+from sessions_app.agents.breaker import Breaker
+from sessions_app.hub import Hub
+from sessions_app.models import Feed, LogRow, Session
+from sessions_app.outbox import outbox
+from sessions_app.replay import Replay, replay_of
+from tests.sessions import helpers
+from tests.sessions.test_delivery import Phone, hub
+
+__all__ = ["hub"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def begin() -> Session:
+    feed = Feed.objects.create(kind=Feed.Kind.BRIDGE)
+    return Session.objects.create(session_id="ours", kind=Session.Kind.BRIDGE, feed=feed, agent_type="demo")
+
+
+def stream(session: Session, *contents: str) -> list[str]:
+    """Chunks in the session's feed; their ids."""
+    with outbox() as box:
+        feed = Feed.objects.get(pk=session.feed_id)
+        payloads = [{"session_id": "ours", "message_id": "m", "content": content, "is_tool_use": False} for content in contents]
+        return [box.append(feed, encode_raw("stream_chunk", payload)).id for payload in payloads]
+
+
+def contents(frames: Any) -> list[str]:
+    return [frame["payload"]["content"] for frame in frames]
+
+
+def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
+    return replay_of(device.pk, session.feed_id, sent)
+
+
+def test_a_device_new_to_it_gets_all() -> None:
+    """D28: whatever the device's start was: a session is older than the phone that was paired to look at it."""
+    session = begin()
+    stream(session, "one", "two")
+    device = helpers.device(start_seq=log.head_seq())
+    found = replay(device, session)
+    assert len(found.rows) == 2 and found.cut == 0 and found.through == log.head_seq()
+
+
+def test_a_device_that_knows_it_gets_the_rest() -> None:
+    """D27, D28: rows past its cursor; nothing when there is nothing."""
+    session, device = begin(), helpers.device()
+    ids = stream(session, "one", "two")
+    cursors.acknowledge(device.pk, ids, {})
+    assert replay(device, session).rows == []
+    stream(session, "three")
+    assert ["three" in row.frame for row in replay(device, session).rows] == [True]
+    assert replay(device, session, sent=log.head_seq()).rows == [], "this connection has been sent it"
+
+
+def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D30: 100 KB and 30 minutes, oldest first out; what was cut is known."""
+    session, device = begin(), helpers.device()
+    stream(session, *("x" * 9_000 for _ in range(20)))
+    found = replay(device, session)
+    assert sum(row.size for row in found.rows) <= limits.REPLAY_BUFFER_BYTES < sum(row.size for row in found.rows) + 9_500
+    assert found.rows[-1].seq == found.through == log.head_seq() and found.cut == found.rows[0].seq - 1
+    newest = found.rows[-1].seq
+    LogRow.objects.filter(seq__lt=newest).update(created_at=timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS + 1))
+    found = replay(device, session)
+    assert [row.seq for row in found.rows] == [newest] and found.cut == newest - 1
+    LogRow.objects.filter(feed=session.feed_id, seq__lt=newest).delete()
+    Feed.objects.filter(pk=session.feed_id).update(dropped_seq=newest - 1)
+    assert replay(device, session).cut == newest - 1, "pruned rows are cut too"
+
+
+class Client(Phone):
+    """As in the tests of delivery; ``buffers`` are the replay_buffers, ``chunks`` the live contents."""
+
+    @property
+    def buffers(self) -> list[dict[str, Any]]:
+        return [message["payload"] for message in self.messages if message["type"] == "replay_buffer"]
+
+    @property
+    def chunks(self) -> list[str]:
+        return contents(message for message in self.messages if message["type"] == "stream_chunk")
+
+
+@pytest.fixture
+async def client(hub: Hub) -> Client:
+    made = Client(hub, await sync_to_async(helpers.device)())
+    await made.until(lambda: made.delivery.feeds == {Feed.ALL}) if made.messages else await _ready(made)
+    return made
+
+
+async def _ready(client: Client) -> None:
+    import asyncio
+
+    async with asyncio.timeout(10):
+        while not client.delivery.feeds:
+            await asyncio.sleep(0)
+
+
+async def test_one_buffer_then_live(client: Client) -> None:
+    """D28: one replay_buffer, then live rows: each row once and in order."""
+    session = await sync_to_async(begin)()
+    await sync_to_async(stream)(session, "one", "two")
+    client.delivery.join(session.feed_id, buffered=True)
+    await sync_to_async(stream)(session, "three")
+    await client.until(lambda: "three" in client.chunks or any("three" in contents(buffer["messages"]) for buffer in client.buffers))
+    assert len(client.buffers) == 1 and client.buffers[0]["complete"] is True and client.buffers[0]["session_id"] == "ours"
+    assert contents(client.buffers[0]["messages"])[:2] == ["one", "two"], "what was there when it was joined"
+    assert [*contents(client.buffers[0]["messages"]), *client.chunks] == ["one", "two", "three"]
+    client.delivery.join(session.feed_id, buffered=True)
+    await sync_to_async(stream)(session, "four")
+    await client.until(lambda: "four" in client.chunks)
+    assert len(client.buffers) == 1, "joined again, it gets nothing twice"
+
+
+async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
+    """D22: replay_buffer only when it holds something."""
+    session = await sync_to_async(begin)()
+    client.delivery.join(session.feed_id, buffered=True)
+    await client.until(lambda: session.feed_id in client.delivery.feeds) if client.messages else await _joined(client, session.feed_id)
+    await sync_to_async(stream)(session, "live")
+    await client.until(lambda: client.chunks == ["live"])
+    assert client.buffers == []
+
+
+async def _joined(client: Client, feed_id: int) -> None:
+    import asyncio
+
+    async with asyncio.timeout(10):
+        while feed_id not in client.delivery.feeds:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("what", ["its rows", "the buffer"])
+async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str) -> None:
+    """D27: by the ids of the rows that it held, or by its own: it stands for them."""
+    session = await sync_to_async(begin)()
+    ids = await sync_to_async(stream)(session, "one", "two")
+    client.delivery.join(session.feed_id, buffered=True)
+    await client.until(lambda: bool(client.buffers))
+    client.receipts.acknowledged(ids if what == "its rows" else [message["id"] for message in client.messages if message["type"] == "replay_buffer"])
+    await client.receipts.flush()
+    positions = await sync_to_async(cursors.positions)(await sync_to_async(Device.objects.get)(pk=client.device_id))
+    assert positions[session.feed_id] == await sync_to_async(log.head_seq)()
+
+
+async def test_what_was_cut_is_said(client: Client) -> None:
+    """D29: complete false; and where nothing is left that could be sent, a notification says it."""
+    session = await sync_to_async(begin)()
+    await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1), "small")
+    client.delivery.join(session.feed_id, buffered=True)
+    await client.until(lambda: bool(client.buffers))
+    assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == ["small"]
+
+
+async def test_a_buffer_of_which_nothing_is_left(client: Client) -> None:
+    """D29: a gap is always said."""
+    session = await sync_to_async(begin)()
+    await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1))
+    client.delivery.join(session.feed_id, buffered=True)
+    await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
+    assert client.messages[-1]["payload"]["data"] == {"code": "MESSAGES_DISCARDED"} and client.buffers == []
+
+
+# -- the breaker -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_breakers_clock() -> None:
+    """Spec, Limits: opens after 5 failures, probes after 60000 ms; D48: one probe at a time, which closes it or keeps it open."""
+    now = 0.0
+    breaker = Breaker("it", lambda: now)
+
+    def is_open() -> bool:
+        return breaker.open
+
+    for _ in range(4):
+        breaker.enter()
+        breaker.failed()
+    assert not is_open()
+    breaker.succeeded()
+    for _ in range(5):
+        breaker.enter()
+        breaker.failed()
+    assert is_open()
+    now = 59.9
+    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
+        breaker.enter()
+    now = 60.0
+    assert not is_open(), "half open: a probe may come"
+    breaker.enter()
+    assert is_open(), "one"
+    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
+        breaker.enter()
+    breaker.failed()
+    now = 119.0
+    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
+        breaker.enter()
+    now = 120.0
+    breaker.enter()
+    breaker.gave_up()
+    breaker.enter()
+    breaker.succeeded()
+    assert not is_open()
