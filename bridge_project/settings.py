@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from bridge_project import PROTOCOL_VERSION, transport
@@ -69,6 +70,9 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 DATABASES = databases(conf)
+if "sqlite3" in DATABASES["default"]["ENGINE"]:
+    # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of which SQLite has no use.
+    sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type] # None: its import fails, which REST framework expects
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others out.
