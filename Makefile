@@ -37,7 +37,7 @@ test: ## linters, import contracts and every test
 test-agents: ## the bridge with real agents from npm (needs Node 20; no model and no account)
 	$(call bootstrap,test-agents $(ARGS))
 
-soak: ## the long crash test: 1,000 kills of one process, 1,000 of two (ARGS="--instants 200" for fewer)
+soak: ## the long tests: 1,000 kills of one process, 1,000 of two, and more (ARGS="--instants 200": only so many kills)
 	$(call bootstrap,soak $(ARGS))
 
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)

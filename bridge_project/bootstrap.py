@@ -347,12 +347,22 @@ def command_test(arguments: list[str]) -> int:
     return checks([*LINTERS, ("tests", ["-m", "pytest", "-n", "auto", "--dist", "loadfile", *arguments])])
 
 
-SOAK = ["-m", "pytest", "tests/faults/test_kill.py", "--instants", "1000", "-o", "log_cli=true", "-o", "log_cli_level=INFO"]
+SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
+SOAK = [
+    ("crashes", ["-m", "pytest", "tests/faults/test_kill.py", "--instants", "1000", *SAID]),
+    ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
+    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
+]
+LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300"}  # of the last two; the environment may say something else
 
 
 def command_soak(arguments: list[str]) -> int:
+    """The long runs; with arguments, the crash test alone with them: the last one counts."""
     prepare("test")
-    return checks([("soak", [*SOAK, *arguments])])
+    for name, value in LENGTHS.items():
+        os.environ.setdefault(name, value)
+    (name, crashes), *others = SOAK
+    return checks([(name, [*crashes, *arguments]), *([] if arguments else others)])
 
 
 def missing_agents() -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bridge_project.conf import Conf, ConfError
 
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
+DELETE_ROWS = 500  # in one transaction
 SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000; PRAGMA journal_size_limit=67108864;"
 
 
@@ -65,6 +69,19 @@ def databases(conf: Conf) -> dict[str, Any]:
     }
 
 
+def delete_in_steps(rows: QuerySet[Any]) -> int:
+    """Delete what a query finds, with what hangs from it, few in each transaction: nobody waits long, however much there is. How many it found.
+
+    Each step asks again, so what does not match any more is left alone.
+    """
+    deleted = 0
+    while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
+        deleted += rows.filter(pk__in=keys).order_by().delete()[1].get(rows.model._meta.label, 0)
+        if len(keys) < DELETE_ROWS:
+            break
+    return deleted
+
+
 class Threads:
     """A few threads that keep their database connection, for code that runs on the event loop.
 
@@ -78,6 +95,10 @@ class Threads:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``function`` in one of the threads and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: _guarded(function, *args, **kwargs))
+
+    def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have ``function`` called in one of the threads when its turn comes; callable from any thread. Raises RuntimeError when they are closed."""
+        return self._pool.submit(lambda: _guarded(function, *args, **kwargs))
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

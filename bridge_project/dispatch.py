@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bridge_project import metrics
+from bridge_project import failures, metrics
 from bridge_project.errors import BridgeError, documentation_path
 from bridge_project.protocol import server as s
 from bridge_project.protocol.catalogue import CATALOGUE
@@ -47,9 +47,9 @@ def handler_of(message: ClientMessage) -> Handler:
     return HANDLERS[message.type]
 
 
-def error_payload(error: BridgeError, session_id: str | None = None) -> s.Error_:
-    """The ``error`` payload of a failure, which is counted."""
-    metrics.socket_errors[error.code] += 1
+def error_payload(error: BridgeError, session_id: str | None = None, *, reference: str = "") -> s.Error_:
+    """The ``error`` payload of a failure, which is counted; ``reference``: what the log has it under."""
+    _count(error, reference)
     fields = {name: error.fields[name] for name in ("violations", "details") if name in error.fields}
     recoverable = True if error.row.recoverable is None else error.row.recoverable
     return s.Error_(code=error.code, message=error.message, session_id=error.fields.get("session_id", session_id), recoverable=recoverable, **fields)
@@ -57,7 +57,12 @@ def error_payload(error: BridgeError, session_id: str | None = None) -> s.Error_
 
 def connection_error_payload(error: BridgeError, base_url: str) -> s.ConnectionError_:
     """The ``connection_error`` payload of a failure; ``base_url`` is where its documentation is served."""
-    metrics.socket_errors[error.code] += 1
+    _count(error)
     url = base_url + documentation_path(error.code)
     details = error.fields.get("details")
     return s.ConnectionError_(code=error.code, message=error.message, documentation_url=url, remediation=error.row.remedy, details=details)
+
+
+def _count(error: BridgeError, reference: str = "") -> None:
+    metrics.socket_errors[error.code] += 1
+    failures.happened(error.code, reference, error.fields.get("session_id"))

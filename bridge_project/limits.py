@@ -37,6 +37,7 @@ GIT_LIST_MAX_BYTES: Final = 32 * MB  # names that one call of git may list
 GIT_CONFIG_MAX_BYTES: Final = MB  # a repository's configuration; real ones have a few kilobytes
 GIT_INDEX_MAX_BYTES: Final = 512 * MB  # an index is copied before it is read; 10,000 files take about 1 MB
 GIT_CHANGES_MAX: Final = 20_000  # in one status, as many as entries in one tree
+GIT_SUBMODULES_MAX: Final = 50  # looked into for one status; each costs a few calls of git
 GIT_COUNT_MAX_BYTES: Final = 16 * MB  # of untracked files, read to count their lines
 GIT_COUNT_MAX_FILES: Final = 2000
 GIT_DIFF_MAX_BYTES: Final = 8 * MB  # of one git_diff_response, which must also fit in a message
@@ -145,6 +146,7 @@ CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the
 # -- health (D48) --------------------------------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
+FAILURE_TOLD_SECONDS: Final = 600  # D51: devices are told of the same code once in so long; what fails all the time must not drown the rest
 
 # -- processes of agents, and what they ask the bridge to do (D41) -----------------------------------------------------------
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it

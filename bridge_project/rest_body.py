@@ -7,7 +7,7 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
-from bridge_project import metrics
+from bridge_project import failures, metrics
 from bridge_project.errors import ERRORS, documentation_path
 from bridge_project.protocol.types import now_text
 
@@ -24,6 +24,7 @@ def error_body(
     """
     row = ERRORS[code]
     metrics.http_errors[code] += 1  # here, because every error answer is written here, the edge's included
+    failures.happened(code, request_id)
     return {
         "error": HTTPStatus(status or row.status or 500).phrase,
         "message": message or row.message,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from bridge_project import PROTOCOL_VERSION, transport
+from bridge_project.away import redis_host
 from bridge_project.conf import PROJECT_DIR, conf
 from bridge_project.database import databases
 
@@ -68,6 +70,9 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 DATABASES = databases(conf)
+if "sqlite3" in DATABASES["default"]["ENGINE"]:
+    # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of which SQLite has no use.
+    sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type] # None: its import fails, which REST framework expects
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others out.
@@ -81,7 +86,9 @@ if conf.redis_url:
         "LOCATION": conf.redis_url,
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
-    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [conf.redis_url]}}}
+    CHANNEL_LAYERS: dict[str, Any] = {
+        "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [redis_host(conf.redis_url)]}}
+    }
 else:
     CACHES["default"] = CACHES["local"]
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from bridge_project import limits
+from bridge_project.database import delete_in_steps
 from bridge_project.errors import BridgeError
 from devices_app import audit, signals, tokens
 from devices_app.models import AuditEntry, Device, Token
@@ -47,8 +48,7 @@ def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Devic
 def forget_void() -> int:
     """Forget devices whose pairing codes nobody used and that have been void for a day; returns how many."""
     since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
-    _, removed = Device.objects.filter(paired_at=None, created_at__lt=since).exclude(tokens__use_by__gt=since).delete()
-    return removed.get(Device._meta.label, 0)
+    return delete_in_steps(Device.objects.filter(paired_at=None, created_at__lt=since).exclude(tokens__use_by__gt=since))
 
 
 def use(principal: Principal, *, address: str) -> None:

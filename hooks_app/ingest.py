@@ -11,6 +11,7 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from bridge_project import limits, metrics
+from bridge_project.database import delete_in_steps
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app import effects, projection
 from hooks_app.models import HookEvent as StoredEvent
@@ -121,4 +122,4 @@ def _agent_type(source: str) -> str:
 def forget_old() -> int:
     """Drop the memory of events older than D31 asks for; returns how many."""
     since = timezone.now() - timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
-    return StoredEvent.objects.filter(received_at__lt=since).delete()[0]
+    return delete_in_steps(StoredEvent.objects.filter(received_at__lt=since))

@@ -862,13 +862,13 @@ class Forwarder:
         return bool(self._ready)
 
     def _wait_for(self, file: File, reason: str) -> None:
-        """A file that is not JSON may still be written to; one that has not grown for a while never will be."""
+        """A file that is not JSON may still be written to; one that was not seen to grow for a while never will be. Its time says nothing: clocks are set."""
         mtime_ns, size, since = self._young.get(file.name, (0, 0, 0.0))
         now = time.monotonic()
         if (mtime_ns, size) != (file.mtime_ns, file.size):
             since = now
             self._young[file.name] = (file.mtime_ns, file.size, now)
-        if max(now - since, time.time() - file.mtime_ns / 1e9) >= self._grace:
+        if now - since >= self._grace:
             del self._young[file.name]
             self._refuse(file, reason if file.size else "empty: the disk was full, or the hook was killed")
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
@@ -26,6 +27,7 @@ from sessions_app.outbox import Outbox, outbox
 from sessions_app.text import printable
 
 _PENDING = ToolCall.Decision.PENDING
+FORGET_CALLS = 500  # in one transaction
 
 
 # -- opening ---------------------------------------------------------------------------------------------------------------
@@ -274,6 +276,10 @@ def pending_frames() -> list[tuple[str, str]]:
 
 def forget_old() -> int:
     """Drop finished and abandoned calls about which nobody was asked; approvals stay as long as their session. Returns how many."""
-    with outbox() as box:
-        old = box.now - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
-        return ToolCall.objects.filter(decision=None, created_at__lt=old).delete()[0]
+    old, forgotten = ToolCall.objects.filter(decision=None, created_at__lt=timezone.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)), 0
+    while keys := list(old.order_by().values_list("pk", flat=True)[:FORGET_CALLS]):
+        with outbox():  # a call about which somebody is asked just now stays
+            forgotten += old.filter(pk__in=keys).delete()[0]
+        if len(keys) < FORGET_CALLS:
+            break
+    return forgotten

@@ -12,12 +12,12 @@ import structlog
 from django.db import Error as DatabaseError
 from django.db import transaction
 
-from bridge_project import limits
+from bridge_project import failures, limits
 from bridge_project.conf import conf, write_private_file
 from bridge_project.database import background, readers, writers
 from devices_app import pairing
 from devices_app.models import Token
-from sessions_app import approvals, lifecycle, log, presence, requests
+from sessions_app import alarm, approvals, lifecycle, log, presence, requests
 from sessions_app.hub import Listener, hub
 from sessions_app.models import Connection, Feed, Join, Process, Session
 
@@ -40,6 +40,7 @@ def instance() -> str:
 async def start() -> None:
     process_id = await writers.run(presence.start_process, instance())
     hub.open(process_id, await readers.run(log.head_seq))
+    failures.tell_by(alarm.tell)
     await hub.bell.start()
     await hub.bell.join(Feed.ALL)
     _tasks.extend((asyncio.create_task(_look()), asyncio.create_task(_prune())))
@@ -51,6 +52,7 @@ async def stop() -> None:
     await asyncio.gather(*_tasks, return_exceptions=True)
     _tasks.clear()
     await hub.bell.stop()
+    failures.tell_by(None)
     hub.close()
     with contextlib.suppress(DatabaseError):
         await writers.run(presence.stop_process, hub.process_id)
@@ -75,6 +77,7 @@ async def _look() -> None:
             away = True
         except Exception:
             logger.exception("look_failed")
+            failures.happened("INTERNAL_ERROR", "look_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
 
 
@@ -125,6 +128,9 @@ async def _prune() -> None:
         for chore in tuple(chores):
             try:
                 await background.run(chore)
-            except Exception:
-                logger.exception("chore_failed", chore=getattr(chore, "__name__", str(chore)))
+            except Exception as error:
+                name = getattr(chore, "__name__", str(chore))
+                logger.exception("chore_failed", chore=name)
+                if not isinstance(error, DatabaseError):  # of a database that is away nobody could be told
+                    failures.happened("INTERNAL_ERROR", f"chore {name}")
         await asyncio.sleep(PRUNE_SECONDS)

@@ -67,7 +67,7 @@ async def guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable
         await socket.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message.id)
     except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
         log.exception("handler_failed", type=message.type, id=message.id, device=socket.device_id, session=session_id)
-        await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR")), id=message.id)
+        await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id), id=message.id)
     return False
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from django.utils import timezone
 
 from bridge_project import limits
+from bridge_project.database import delete_in_steps
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client import SessionEnd
 from bridge_project.protocol.server import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
-from sessions_app import approvals
+from sessions_app import approvals, log
 from sessions_app.models import Feed, Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
 from sessions_app.text import printable
@@ -79,5 +80,8 @@ def close_idle() -> int:
 def forget_closed() -> int:
     """Forget closed sessions, with their rows, a week after their last event; returns how many."""
     before = timezone.now() - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
-    _, removed = Feed.objects.filter(session__status=Session.Status.CLOSED, session__last_activity_at__lt=before).delete()
-    return removed.get(Session._meta.label, 0)
+    old = Feed.objects.filter(session__status=Session.Status.CLOSED, session__last_activity_at__lt=before)
+    for feed_id in list(old.values_list("pk", flat=True)):
+        log.empty(feed_id)
+    delete_in_steps(ToolCall.objects.filter(session__feed__in=old))
+    return delete_in_steps(old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from sessions_app.outbox import outbox
 from sessions_app.rows import Row
 
 PRUNE_ROWS = 500
+PRUNE_FEEDS = 100
 AHEAD_FEEDS = 250  # feeds looked along at once
 
 
@@ -136,7 +138,7 @@ class Reader:
 
 def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:
     """What a device at ``after`` can no longer get of a feed, pruned or not yet (D29)."""
-    oldest_kept = LogRow.objects.filter(reading.kept(feed, total_bytes, now), feed=feed).order_by("seq").values_list("seq", flat=True).first()
+    oldest_kept = reading.first_kept(feed, total_bytes, now)
     gone = LogRow.objects.filter(feed=feed, seq__gt=after)
     if oldest_kept is not None:
         gone = gone.filter(seq__lt=oldest_kept)
@@ -150,29 +152,33 @@ def prune() -> int:
 
     It costs what it deletes, and a look at the oldest row of each feed.
     """
-    deleted = 0
-    while count := _prune_expired():
-        deleted += count
-    for feed_id in reading.overfull():
-        while count := _prune_overfull(feed_id):
-            deleted += count
+    now = timezone.now()
+    feeds, deleted = deque(reading.overfull(now)), 0
+    while feeds:
+        deleted += _prune_some(feeds, now)
     return deleted
 
 
-def _prune_expired() -> int:
-    """Delete some of the rows that are too old, few enough that nobody waits long for the head of the log."""
-    before = reading.oldest_kept_at(timezone.now())
-    oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
-    if oldest is None or oldest > before:
-        return 0
-    with outbox():
-        expired = LogRow.objects.filter(created_at__lte=before).order_by("created_at")
-        return _discard(list(expired.values_list("seq", "feed_id")[:PRUNE_ROWS]))
+def empty(feed_id: int) -> None:
+    """Delete all rows of a feed, as if they had been pruned: some at a time, and said until the feed itself is forgotten."""
+    rows = LogRow.objects.filter(feed_id=feed_id).order_by("seq").values_list("seq", "feed_id")
+    while rows.exists():
+        with outbox():
+            _discard(list(rows[:PRUNE_ROWS]))
 
 
-def _prune_overfull(feed_id: int) -> int:
+def _prune_some(feeds: deque[int], now: datetime) -> int:
+    """Delete some of the oldest rows of the first feeds, few enough that nobody waits long for the head of the log."""
+    rows: list[tuple[int, int]] = []
     with outbox():
-        return _discard([(seq, feed_id) for seq in reading.oldest_outside(feed_id, PRUNE_ROWS)])
+        for _ in range(min(PRUNE_FEEDS, len(feeds))):
+            wanted = PRUNE_ROWS - len(rows)
+            found = reading.oldest_outside(feeds[0], wanted, now)
+            rows += [(seq, feeds[0]) for seq in found]
+            if len(found) == wanted:
+                break  # it may have more
+            feeds.popleft()
+        return _discard(rows)
 
 
 def _discard(rows: list[tuple[int, int]]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from bridge_project.failures import Failure
 from bridge_project.protocol.server import Notification
 from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
@@ -79,6 +80,17 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any) -> Notification:
     """What a hook event makes a person want to know."""
     return _notification(type_, title, shorten(body), priority=priority, session_id=session_id, **data)
+
+
+# -- what the bridge reports of itself -------------------------------------------------------------------------------------
+
+
+def failed(failure: Failure) -> Notification:
+    """Something failed that nobody foresaw, or an agent did (D51)."""
+    where = f"The bridge's log has more, at {failure.reference}." if failure.reference else failure.row.remedy
+    data: dict[str, Any] = {"code": failure.row.code} | ({"reference": failure.reference} if failure.reference else {})
+    title, body = failure.row.message.rstrip("."), f"{failure.row.message} {where}"
+    return _notification("error", title, body, session_id=failure.session_id, **data)
 
 
 def shorten(text: str) -> str:

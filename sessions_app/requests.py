@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from bridge_project import limits
-from bridge_project.database import writers
+from bridge_project.database import delete_in_steps, writers
 from bridge_project.dispatch import Handler, error_payload
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE, encode
@@ -149,4 +149,4 @@ def _forget(key: int) -> None:
 def forget_old() -> int:
     """Drop the memory of requests older than D31 asks for; returns how many."""
     since = timezone.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
-    return ClientRequest.objects.filter(created_at__lt=since).delete()[0]
+    return delete_in_steps(ClientRequest.objects.filter(created_at__lt=since))

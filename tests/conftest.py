@@ -1,7 +1,32 @@
-"""Fixtures that tests of every room may ask for: real servers beside the bridge."""
+"""Fixtures that tests of every room may ask for, and which files are begun first."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 from tests.servers import postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
+
+HERE = Path(__file__).parent
+# Files of a minute or so: begun last, one of them would run alone while the other workers have nothing left to do.
+LONG = (
+    "faults/test_kill.py",
+    "conformance/test_openapi.py",
+    "faults/test_stores.py",
+    "conformance/test_approval_race.py",
+    "faults/test_state_machine.py",
+    "faults/test_phones.py",
+    "sessions/test_on_postgresql.py",
+    "run/test_clone.py",
+    "faults/test_clock.py",
+    "faults/test_network.py",
+)
+RANK = {HERE / name: number for number, name in enumerate(LONG)}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: RANK.get(item.path, len(LONG)))

@@ -167,6 +167,7 @@ async def _start(console: Console, arguments: list[str]) -> None:
 
 async def _end(console: Console, _arguments: list[str]) -> None:
     await console.tell("session_end", session_id=console.session, reason="user_request")
+    console.current = None
 
 
 async def _say(console: Console, arguments: list[str]) -> None:

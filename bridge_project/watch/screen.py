@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
 
 from bridge_project.watch.console import COMMANDS, Console
+
+READ_BYTES: Final = 65536
 
 
 def available() -> bool:
@@ -48,6 +52,37 @@ async def prompt(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
 
 async def pipe(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
     """Carry out the lines of standard input, one after the other, each when there is a connection; ends with the input."""
-    while line := await asyncio.to_thread(sys.stdin.readline):
+    await ready()  # before that the person may be asked about a warning
+    async for line in _lines(sys.stdin.fileno()):
         await ready()
         await console.do(line)
+
+
+async def _lines(source: int) -> AsyncIterator[str]:
+    """The lines of a file descriptor. Not in a thread, which would wait for the next line also when the program shall end."""
+    whole = stat.S_ISREG(os.fstat(source).st_mode) or (not os.isatty(source) and stat.S_ISCHR(os.fstat(source).st_mode))
+    rest = b""
+    while True:
+        if not whole:  # a file and /dev/null can be read at any time, and not be waited for
+            await _readable(source)
+        data = os.read(source, READ_BYTES)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in [*lines, *([rest] if rest and not data else [])]:
+            yield line.decode(errors="replace")
+        if not data:
+            return
+
+
+async def _readable(source: int) -> None:
+    loop = asyncio.get_running_loop()
+    there: asyncio.Future[None] = loop.create_future()
+
+    def come() -> None:
+        if not there.done():
+            there.set_result(None)
+
+    loop.add_reader(source, come)
+    try:
+        await there
+    finally:
+        loop.remove_reader(source)

@@ -90,7 +90,6 @@ class Watcher:
         self._was_ready = True
         self.console.client = client
         ready.set()
-        self.ready.set()
         count = len(self.sessions) or len(listed)
         self._say(f"connected to {target.url}; {count or 'no'} session{'' if count == 1 else 's'} to follow{'' if count else ' yet'}", "green")
 
@@ -108,6 +107,8 @@ class Watcher:
         await ready.wait()
         joined: set[str] = set()
         while True:
+            if joins.empty():
+                self.ready.set()  # not before: commands are about a session that is joined
             session_id, known = await joins.get()
             if session_id in joined:
                 continue

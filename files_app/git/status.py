@@ -13,7 +13,7 @@ from bridge_project.jail import Jail, shown
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
 from bridge_project.protocol.server import GitStatusResponse
 from bridge_project.protocol.types import GitFileStatus
-from files_app.git import mirror, untracked
+from files_app.git import mirror, submodules, untracked
 from files_app.git.call import Git
 from files_app.git.names import Names
 from sessions_app.workdir import Place, detached
@@ -50,6 +50,7 @@ def status(place: Place, jail: Jail, session_id: str, commit: GitCommitSummary |
     """The status of the whole repository; additions and deletions are those between the last commit and the work tree."""
     with mirror.reading(place, jail) as git:
         state = read(git)
+        state.entries |= {name: Entry(name, "modified") for name in submodules.dirty(git, state.entries)}
         names = Names(place, jail)
         entries = [entry for entry in state.entries.values() if not names.hidden(entry.name)]
         counts = _counts(git, state) if any(entry.status != "untracked" for entry in entries) else {}

@@ -167,7 +167,7 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
     """
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     feed = Feed.objects.get(pk=feed_id)
-    rows = LogRow.objects.filter(reading.kept(feed, total, now), feed=feed)
+    rows = reading.kept(feed, total, now).order_by("seq")
     known = LogRow.objects.filter(feed=feed, message_id=after_id) if after_id and is_uuid(after_id) else LogRow.objects.none()
     after = known.values_list("seq", flat=True).first()
     if after is not None:
@@ -175,8 +175,10 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
         complete = log.gap(feed, after, total, now) is None
     elif after_id is None and since is not None:
         moment = parse_timestamp(since)
-        reaches_back = rows.filter(created_at__lte=moment).exists()  # a row from before it is kept: nothing after it can be missing
-        rows = rows.filter(created_at__gt=moment)
+        times = rows.values_list("seq", "created_at")
+        oldest, first = times.first(), times.filter(created_at__gt=moment).first()
+        reaches_back = oldest is not None and oldest[1] <= moment  # the oldest kept is from before it: nothing after it can be missing
+        rows = rows.filter(seq__gte=first[0]) if first else rows.none()  # all from there on, whatever a clock that was set has stamped them with
         complete = reaches_back or log.gap(feed, 0, total, now) is None
     else:
         complete = after_id is None and log.gap(feed, 0, total, now) is None

@@ -19,6 +19,7 @@ from tests.conformance.reader import Reader
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_session
 from tests.conformance.scenarios import SCENARIOS, Outcome
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
@@ -49,11 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
-    """Start a bridge with settings of its own; stopped at the end of the run, or before by the test."""
+    """Start a bridge with settings of its own; stopped at the end of the run, or before by the test.
+
+    ``quick``: its process is forked from one that has everything imported, which spares seconds; the shared ones come to be as a user's does.
+    """
     started: list[Bridge] = []
 
-    def make(name: str, *, start: bool = True, **settings: Any) -> Bridge:
-        bridge = Bridge(tmp_path_factory.mktemp(name), **settings)
+    def make(name: str, *, start: bool = True, quick: bool = True, **settings: Any) -> Bridge:
+        bridge = (QuickBridge if quick else Bridge)(tmp_path_factory.mktemp(name), **settings)
         started.append(bridge)
         if start:
             bridge.start()
@@ -67,6 +71,9 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         bridge.terminate()
     for bridge in running:
         bridge.ended()
+    for bridge in started:
+        if isinstance(bridge, QuickBridge):
+            nursery.forget(bridge.environment)
 
 
 def shared_settings(directory: Path) -> dict[str, str]:
@@ -78,7 +85,7 @@ def shared_settings(directory: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
     """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use session ids and devices of their own."""
-    return make_bridge("shared", **shared_settings(tmp_path_factory.mktemp("config")))
+    return make_bridge("shared", quick=False, **shared_settings(tmp_path_factory.mktemp("config")))
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +99,7 @@ def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture(scope="session")
 def shared_postgresql(make_bridge: Callable[..., Bridge], postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    return make_bridge("postgresql", database_url=postgres_server.create_database(), **shared_settings(tmp_path_factory.mktemp("config")))
+    return make_bridge("postgresql", quick=False, database_url=postgres_server.create_database(), **shared_settings(tmp_path_factory.mktemp("config")))
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ class Ageing:
 @pytest.mark.spec("decision.pending")
 def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_path: Path) -> None:
     """D38: nothing is ever approved by a timeout, nor by an orderly stop (D35): after twenty hours it is still pending and can be decided; D34: the session closes by age: rejected."""
-    bridge = make_bridge("ageing")
+    bridge = make_bridge("ageing", quick=False)
     ageing, sid, pairing = Ageing(bridge, tmp_path), new_session(), bridge.pairing()
     phone = bridge.phone(pairing).ready()
     bridge.watch(phone, sid)

@@ -23,8 +23,9 @@ def trap(tmp_path: Path) -> Trap:
 
 @pytest.fixture
 def victim(repository: Repository) -> Repository:
-    """A file that is staged and one that is changed besides, so that every command has something to look at; the index is a little out of date."""
-    repository.commit_files({"a.txt": "1\n", "b.txt": "1\n"})
+    """A file that is staged and one that is changed besides, so that every command has something to look at; the index is out of date for another."""
+    repository.commit_files({"a.txt": "1\n", "b.txt": "1\n", "same.txt": "1\n"})
+    os.utime(repository.path / "same.txt", (1, 1))
     repository.write("b.txt", "2\n")
     repository.git("add", "b.txt")
     repository.write("a.txt", "2\n")

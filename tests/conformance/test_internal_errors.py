@@ -28,11 +28,19 @@ os.open = broken
 def broken(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     directory: Path = tmp_path_factory.mktemp("fault")
     (directory / "sitecustomize.py").write_text(FAULT)
-    bridge = make_bridge("broken", PYTHONPATH=str(directory))
+    bridge = make_bridge("broken", quick=False, PYTHONPATH=str(directory))
     (bridge.root / "provoked.txt").write_text("1")
     (bridge.root / "other.txt").write_text("1")
     yield bridge
     bridge.stop()
+
+
+@pytest.fixture(scope="module")
+def fresh(broken: Bridge) -> Bridge:
+    """Nobody has been told of anything since its start."""
+    broken.stop()
+    broken.start()
+    return broken
 
 
 @pytest.mark.spec("wscode.BRIDGE_ERROR")
@@ -54,3 +62,23 @@ def test_over_http(broken: Bridge) -> None:
     logged = "".join(path.read_text(errors="replace") for path in [broken.log, *(broken.data / "logs").glob("*")])
     assert body["request_id"] in logged and "ZeroDivisionError" in logged
     assert broken.get("/api/v1/files/content?path=other.txt", broken.admin_token).status == 200
+
+
+@pytest.mark.spec("severity.error")
+@pytest.mark.parametrize("code", ["INTERNAL_ERROR", "BRIDGE_ERROR"])
+def test_the_devices_are_told_once(fresh: Bridge, code: str) -> None:
+    """D51: a notification of type error, with what the log has it under; not one for each time it happens."""
+    with fresh.phones(2) as (phone, other):
+        reader, ids = Reader(fresh, phone), []
+        for _ in range(5):
+            if code == "BRIDGE_ERROR":
+                answer = reader.ask("file_read", fresh.root / "provoked.txt")
+                assert_refused(answer, code, True)
+                ids.append(answer["id"])
+            else:
+                ids.append(assert_error(fresh.get("/api/v1/files/content?path=provoked.txt", fresh.admin_token), 500, code)["request_id"])
+        for told in (phone, other):
+            notice = told.expect("notification", notification_type="error")["payload"]
+            assert notice["data"] == {"code": code, "reference": ids[0]} and ids[0] in notice["body"]
+            fresh.fence(told)
+            assert [m["payload"]["data"].get("code") for m in told.messages if m["type"] == "notification"].count(code) == 1

@@ -81,11 +81,11 @@ def explore(bridge: Bridge, directory: Path, *arguments: str, tokens: dict[str, 
     """Its command, as a user runs it; AssertionError with what it printed unless it found nothing."""
     (directory / "openapi.json").write_bytes(document or document_of(bridge))  # from a file: a document at an address of its own is left out of the test
     (directory / "schemathesis.toml").write_text(configuration(tokens or {}), encoding="utf-8")
-    how = ["--max-time", str(SOAK_SECONDS), "-n", "100000"] if SOAK_SECONDS else ["--generation-deterministic", "-n", "40"]
+    arguments += ("--max-time", str(SOAK_SECONDS), "-n", "100000") if SOAK_SECONDS else ("--generation-deterministic",)
     reports = ["--report", "json,har", "--report-json-path", str(directory / "run.json"), "--report-har-path", str(directory / "run.har")]
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(directory / "schemathesis.toml"), "run", str(directory / "openapi.json")]
     done = subprocess.run(
-        [*command, "--url", f"https://127.0.0.1:{bridge.port}", "--no-color", "--continue-on-failure", *arguments, *how, *reports],
+        [*command, "--url", f"https://127.0.0.1:{bridge.port}", "--no-color", "--continue-on-failure", *arguments, *reports],
         cwd=REPOSITORY,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -125,7 +125,7 @@ def test_with_the_same_token_for_all(furnished: Bridge, tmp_path: Path, kind: st
     """Each kind of token, and none: what it may not do is answered as the document says too (D14)."""
     tokens = {"device": furnished.device_token(), "hook": furnished.hook_token, "admin": furnished.admin_token}
     header = ["-H", f"Authorization: Bearer {tokens[kind]}"] if kind else []
-    run = explore(furnished, tmp_path, "--phases", "fuzzing", "-n", "4", *header)
+    run = explore(furnished, tmp_path, "--phases", "fuzzing", "-n", "8", *header)
     assert 200 in run.statuses and run.statuses & {401, 403}
 
 
@@ -136,7 +136,7 @@ def test_with_the_limits_on(make_bridge: Callable[..., Bridge], tmp_path: Path) 
     for operation in operations_of(document):
         described(operation, refused_at_last(bridge, operation))
     # ignored_auth demands 401 or 403 of wrong tokens, who after ten of them get 429 (D16).
-    run = explore(bridge, tmp_path, "--phases", "fuzzing", "-n", "3", "--exclude-checks", "ignored_auth", tokens=all_tokens(bridge), document=document)
+    run = explore(bridge, tmp_path, "--phases", "fuzzing", "-n", "6", "--exclude-checks", "ignored_auth", tokens=all_tokens(bridge), document=document)
     assert 429 in run.statuses
 
 

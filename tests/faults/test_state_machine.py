@@ -1,6 +1,6 @@
 """Random producers, phones, acknowledgements, joins, reconnects, replacements and crashes against a model of D26 to D31 (model.py).
 
-BRIDGE_SOAK_EXAMPLES, when set, is how many runs are played on each bridge, other ones every time.
+SOAK_EXAMPLES, when set, is how many runs are played on each bridge, other ones every time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.servers import Postgres, Redis
 
 EXAMPLES = 8  # runs of an ordinary test on each bridge
 STEPS = 40
-SOAK = int(os.environ.get("BRIDGE_SOAK_EXAMPLES", "0"))
+SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 FEW = 6  # messages kept of each session, on the bridge that has to discard some
 RESTARTS = 1  # of one run: they take longer than all else
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(120)
 PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 3.0  # seconds for /health: what it gives its checks is 2
 BACK_WITHIN = 5.0  # seconds after a store answers again, however long it was away
-GOES_ON_WITHIN = 10.0  # seconds until a process that sleeps is left alone: PostgreSQL waits for 5
+GOES_ON_WITHIN = 20.0  # seconds until a process that sleeps is left alone: PostgreSQL waits for 5, and a busy machine for more
 DELIVERED_WITHIN = 5.0  # seconds after the acknowledgement, without Redis: a look at the log twice a second, and a busy machine
 
 

@@ -247,17 +247,36 @@ def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "no such command: nonsense" in capsys.readouterr().err
 
 
-def test_soak_is_the_crash_test_at_length(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
-    asked: list[tuple[str, list[str]]] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """The checks that a command asks for, without their being run."""
+    given: list[tuple[str, list[str]]] = []
 
-    def checks(given: list[tuple[str, list[str]]]) -> int:
-        asked.extend(given)
+    def checks(steps: list[tuple[str, list[str]]]) -> int:
+        given.extend(steps)
         return 0
 
     monkeypatch.setattr(bootstrap, "checks", checks)
+    for name in bootstrap.LENGTHS:
+        monkeypatch.setenv(name, "7")
+        monkeypatch.delenv(name)
+    return given
+
+
+@pytest.mark.usefixtures("steps")
+def test_soak_is_every_long_run(asked: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 kills each way, the model and the document for longer; what the environment says of their length counts."""
+    monkeypatch.setenv("SOAK_SECONDS", "5")
+    assert bootstrap.main(["soak"]) == 0
+    assert [name for name, _ in asked] == ["crashes", "model", "document"]
+    assert all((Path(__file__).parents[2] / arguments[2]).is_file() for _, arguments in asked)
+    assert asked[0][1][3:5] == ["--instants", "1000"]
+    assert (os.environ["SOAK_EXAMPLES"], os.environ["SOAK_SECONDS"]) == ("300", "5")
+
+
+def test_soak_with_arguments_is_the_crash_test(steps: list[str], asked: list[tuple[str, list[str]]]) -> None:
+    """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
     assert bootstrap.main(["soak", "--instants", "5"]) == 0
     [(name, arguments)] = asked
-    assert name == "soak" and (Path(__file__).parents[2] / arguments[2]).is_file()
-    assert arguments[3:5] == ["--instants", "1000"] and arguments[-2:] == ["--instants", "5"]
+    assert name == "crashes" and arguments[3:5] == ["--instants", "1000"] and arguments[-2:] == ["--instants", "5"]
     assert steps == ["venv", "pip tests/requirements.txt"]

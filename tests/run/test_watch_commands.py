@@ -1,0 +1,231 @@
+"""Commands of `watch` against a bridge that runs, with a repository that is one: from a pipe, and at the prompt in a terminal (D10, D38, D43)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge_project.watch.console import COMMANDS
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.repositories import Repository
+from tests.conformance.samples import hook, new_id, new_session
+from tests.run.terminal import Program
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    bridge = Bridge(tmp_path_factory.mktemp("watched"))
+    bridge.start()
+    yield bridge
+    bridge.stop()
+
+
+@pytest.fixture
+def repository(bridge: Bridge) -> Repository:
+    made = Repository(bridge.root / f"repository {new_id()[:8]}")
+    made.commit_files({"kept.txt": "one\ntwo\nthree\n", "src/other.txt": "other\n"})
+    made.write("kept.txt", "one\n2\nthree\n")
+    return made
+
+
+@pytest.fixture
+def sid(bridge: Bridge, repository: Repository) -> Iterator[str]:
+    """A session that works in the repository; over when the test is, so that the next one is the only one again."""
+    session_id = new_session()
+    bridge.accept(hook("SessionStart", session_id, {"working_directory": str(repository.path)}))
+    yield session_id
+    bridge.accept(hook("SessionEnd", session_id, {}))
+
+
+@pytest.fixture
+def ask(bridge: Bridge, sid: str) -> Callable[[str], str]:
+    """An agent asks whether it may run a command; the id of its call."""
+
+    def ask(command: str) -> str:
+        call_id = new_id()
+        payload = {"tool": "Bash", "params": {"command": command}, "risk_level": "high", "requires_approval": True, "tool_call_id": call_id}
+        bridge.accept(hook("PreToolUse", sid, payload))
+        return call_id
+
+    return ask
+
+
+@pytest.fixture
+def piped(bridge: Bridge, sid: str) -> Iterator[Program]:
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
+        program.until("connected to")
+        yield program
+
+
+@pytest.fixture
+def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
+    pytest.importorskip("prompt_toolkit")
+    with Program(bridge.environment, "watch", terminal=True) as program:
+        program.until("connected to", ">", "nothing to decide")
+        yield program
+
+
+# -- from a pipe -------------------------------------------------------------------------------------------------------------
+
+
+def test_lines_that_were_there_before_the_connection(bridge: Bridge, sid: str, repository: Repository) -> None:
+    """`printf 'status\\n…' | watch --commands`: each line is carried out when there is a session for it, and the end of them is the end."""
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
+        program.say('sessions\nstatus\ncommit "Change a line." kept.txt\nstatus')
+        program.end_of_input()
+        assert program.ended() == 0, program.shown
+    assert re.search(rf"^\* \d+  {sid}", program.shown, re.MULTILINE), program.shown
+    assert "modified  +1     -1     kept.txt" in program.shown and "main, clean" in program.shown
+    assert [line for line in program.shown.splitlines() if line.startswith("-- ")] == program.shown.splitlines()[:1], "only that it is connected"
+    assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
+
+
+def test_the_repository(piped: Program, repository: Repository) -> None:
+    repository.write("new file.txt", "fresh\n")
+    piped.ask("status", "main", "modified  +1     -1     kept.txt", "untracked +1     -0     new file.txt")
+    piped.ask("diff", "modified: kept.txt  +1 -1", "@@ -1,3 +1,3 @@", "-two", "+2")
+    piped.ask("diff --cached", "No change.")
+    repository.git("add", "new file.txt")
+    piped.ask("diff --cached 'new file.txt'", "added: new file.txt  +1 -0", "+fresh")
+    piped.ask('commit "Add a file."', "Add a file.", "1 files, +1 -0", "modified  +1     -1     kept.txt")
+    piped.ask('commit "Change a line." kept.txt', "Change a line.", "main, clean")
+    piped.ask('commit "Nothing."', "-- GIT_ERROR: ")
+    assert repository.git("log", "--format=%s").splitlines()[:2] == ["Change a line.", "Add a file."]
+
+
+def test_files(piped: Program, repository: Repository) -> None:
+    piped.ask("ls", str(repository.path), "kept.txt", "src/")
+    piped.ask("ls src", "6  other.txt")
+    piped.ask("read kept.txt", "1  one", "2  2", "3  three")
+    assert "three" not in piped.ask("read kept.txt 1 1", "2  2")
+    piped.ask("read nowhere.txt", "-- FILE_NOT_FOUND: ")
+    piped.ask("ls /", "-- FILE_ACCESS_DENIED: ")
+
+
+def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: Program) -> None:
+    """Those that wait, by their numbers; what was decided is decided at the bridge."""
+    piped.ask("approvals", "Nothing waits for a decision.")
+    piped.ask("approve", "-- Nothing waits for a decision.")
+    calls = [ask(f"make {target}") for target in ("one", "two", "three")]
+    piped.until("make three")
+    piped.ask("approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three")
+    piped.ask("reject 2", "-- Bash: rejected; no agent session takes it: decide at the machine too")
+    piped.ask('modify 2 {"command": "make four"}', "-- Bash: modified")
+    piped.ask("approve", "-- Bash: approved")
+    piped.ask("approvals", "Nothing waits for a decision.")
+    with bridge.phones(1) as (phone,):
+        phone.join(sid)
+        for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
+            again = phone.request(
+                "approval_response", {"session_id": sid, "tool_call_id": call_id, "decision": decision, "modifications": {"command": "make four"}}
+            )
+            assert again["payload"].get("decision") == decision, again
+
+
+def test_an_approval_that_waited_before_it_connected(bridge: Bridge, ask: Callable[[str], str], piped: Program) -> None:
+    """D28: it comes with the greeting."""
+    piped.end_of_input()
+    assert piped.ended() == 0
+    ask("make waiting")
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
+        program.until("make waiting")
+        program.ask("approve", "-- Bash: approved")
+
+
+def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
+    """Another one that begins meanwhile can be chosen by its number or its id; one that is left is not forgotten by the bridge."""
+    other = new_session()
+    bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
+    piped.until(other[:8], what="the other session")
+    listed = piped.ask("sessions", sid, other)
+    assert re.search(rf"^\* 1  {sid}", listed, re.MULTILINE) and re.search(rf"^  2  {other}", listed, re.MULTILINE), listed
+    piped.ask("use 2", f"-- {other}: ", str(bridge.root))
+    piped.ask("status", "-- GIT_ERROR: ")
+    piped.ask(f"use {sid}", f"-- {sid}: ")
+    piped.ask("status", "kept.txt")
+    piped.ask("use nobody-knows-this", "-- SESS_NOT_FOUND: ")
+    piped.ask("start no-such-agent", "-- AGENT_UNAVAILABLE: ")
+    piped.say("end")
+    piped.ask("status", "-- No session is chosen: `sessions` lists them, `use N` chooses one.")
+    assert bridge.session(sid)["status"] == "active", "it is only left"
+    piped.ask(f"use {sid}", f"-- {sid}: ")
+    piped.ask("status", "kept.txt")
+    bridge.accept(hook("SessionEnd", other, {}))
+
+
+@pytest.mark.parametrize("line", ["say Hello?", "interrupt"])
+def test_what_an_observed_session_cannot_be_told(piped: Program, line: str) -> None:
+    """D39: hooks cannot control an agent; it is said, and the next command is carried out."""
+    piped.ask(line, "error")
+    piped.ask("status", "kept.txt")
+
+
+def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
+    """Whoever holds the other end of the pipe need not close it first."""
+    piped.ask("status", "kept.txt")
+    piped.process.terminate()
+    assert piped.process.wait(5) == 0, piped.shown
+
+
+def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
+    """Not only a pipe, which can be waited for; the last line may have no end."""
+    (tmp_path / "lines").write_text("ls\nstatus")
+    for name, expected in ((tmp_path / "lines", True), (Path("/dev/null"), False)):
+        with name.open() as lines:
+            command = [sys.executable, "manage.py", "watch", "--commands"]
+            done = subprocess.run(command, cwd=REPOSITORY, env=bridge.environment, stdin=lines, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and ("src/" in done.stdout and "modified" in done.stdout) is expected, done
+
+
+def test_help_and_what_is_wrong(piped: Program) -> None:
+    piped.ask("help", *[command.usage for command in COMMANDS.values()])
+    piped.ask("nonsense", "-- nonsense: no such command")
+    piped.ask("commit 'open", "-- No closing quotation.")
+    piped.ask("s", "-- s: no such command; ")
+    piped.end_of_input()
+    assert piped.ended() == 0, piped.shown
+
+
+# -- at the prompt -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_arrives_does_not_disturb_what_is_typed(bridge: Bridge, sid: str, ask: Callable[[str], str], prompted: Program) -> None:
+    """It is shown above the prompt; the toolbar counts what waits; the half-typed command is still there."""
+    prompted.say("sta", end="")
+    prompted.until("sta")
+    ask("make one")
+    prompted.until("make one", "1 to decide")
+    prompted.say("tus")
+    prompted.until("modified  +1     -1     kept.txt")
+    prompted.ask("approve", "-- Bash: approved", "nothing to decide")
+
+
+def test_a_command_is_completed(prompted: Program) -> None:
+    prompted.say("stat\t")
+    prompted.until("modified  +1     -1     kept.txt")
+
+
+@pytest.mark.parametrize("leave", ["\x04", "\x03", "quit\r", "exit\r"], ids=["ctrl-d", "ctrl-c", "quit", "exit"])
+def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str) -> None:
+    assert prompted.modes_now() != prompted.modes, "a prompt reads key by key"
+    prompted.say(leave, end="")
+    assert prompted.ended() == 0, prompted.shown
+    assert prompted.modes_now() == prompted.modes
+    assert "Traceback" not in prompted.shown
+
+
+def test_a_bridge_that_is_away_for_a_moment(bridge: Bridge, sid: str, prompted: Program) -> None:
+    """The prompt stays; what is typed meanwhile is done when the bridge is back."""
+    bridge.hang_up()
+    bridge.kill()
+    prompted.until("trying again in")
+    prompted.say("status")
+    bridge.start()
+    prompted.until("connected to", "modified  +1     -1     kept.txt")

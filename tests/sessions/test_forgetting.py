@@ -1,0 +1,125 @@
+"""What is past its time is forgotten a little at a time, however much of it there is: nobody waits long for the database (D15, D31, D34, D37)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from bridge_project import database
+from devices_app import pairing
+from devices_app.models import Device, Token
+from hooks_app import ingest
+from hooks_app.models import HookEvent as StoredEvent
+from sessions_app import approvals, lifecycle, log, requests
+from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
+from tests.sessions import helpers
+from tests.sessions.costs import statements
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG_AGO = timedelta(days=30)
+STEP = 3
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "DELETE_ROWS", STEP)
+    monkeypatch.setattr(approvals, "FORGET_CALLS", STEP)
+    monkeypatch.setattr(log, "PRUNE_ROWS", STEP)
+
+
+def deleted_at_once(work: Callable[[], object]) -> int:
+    """The most rows of one table that a statement of ``work`` deletes by their keys."""
+    with statements() as seen:
+        work()
+    return max(str(keys).count("%s") for sql, _ in seen if sql.startswith("DELETE") for keys in re.findall(r" IN \(([^()]*)\)", sql))
+
+
+def call(session: Session, **more: object) -> ToolCall:
+    known = {"tool_call_id": f"call-{ToolCall.objects.count()}", "tool": "Bash", "description": "x", "params": "{}", "same": "0" * 64}
+    return ToolCall.objects.create(session=session, risk_level="low", source="hooks", created_at=timezone.now() - LONG_AGO, **known | more)
+
+
+def test_devices_that_never_paired() -> None:
+    for number in range(10):
+        device = pairing.mint(f"phone {number}", ttl=timedelta(minutes=10), lifetime=None)[0]
+        Cursor.objects.create(device=device, feed=helpers.post("one").feed, position=0)
+    kept = pairing.mint("kept", ttl=timedelta(minutes=10), lifetime=None)[0]
+    Device.objects.exclude(pk=kept.pk).update(created_at=timezone.now() - LONG_AGO)
+    Token.objects.exclude(device=kept).update(use_by=timezone.now() - LONG_AGO)
+    assert deleted_at_once(lambda: forgets(pairing.forget_void, 10)) <= STEP
+    assert [*Device.objects.all()] == [kept] and [token.device for token in Token.objects.all()] == [kept]
+    forgets(pairing.forget_void, 0)
+
+
+def forgets(chore: Callable[[], int], count: int) -> None:
+    assert chore() == count
+
+
+def test_tool_calls_about_which_nobody_was_asked() -> None:
+    session = helpers.post("one")
+    for _ in range(10):
+        call(session)
+    asked, young = call(session, decision="approved"), call(session, tool_call_id="young")
+    ToolCall.objects.filter(pk=young.pk).update(created_at=timezone.now())
+    assert deleted_at_once(lambda: forgets(approvals.forget_old, 10)) <= STEP
+    assert set(ToolCall.objects.all()) == {asked, young}
+    forgets(approvals.forget_old, 0)
+
+
+def test_closed_sessions_with_all_that_they_have() -> None:
+    """Rows, calls and cursors too; of those that are open or were closed this week nothing."""
+    phone = helpers.device()
+    for number in range(5):
+        session = helpers.post(f"old {number}", 7)
+        call(session, decision="rejected")
+        Cursor.objects.create(device=phone, feed=session.feed, position=1)
+    big = helpers.session("old 3")
+    for _ in range(8):
+        call(big, decision="approved")
+    Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
+    for name, status in (("open", Session.Status.ACTIVE), ("just closed", Session.Status.CLOSED)):
+        Session.objects.filter(pk=helpers.post(name, 2).pk).update(status=status)
+    call(helpers.session("just closed"), decision="approved")
+    assert deleted_at_once(lambda: forgets(lifecycle.forget_closed, 5)) <= STEP
+    assert {session.session_id for session in Session.objects.all()} == {"open", "just closed"}
+    feeds = {helpers.session(name).feed_id for name in ("open", "just closed")}
+    assert set(Feed.objects.values_list("pk", flat=True)) == {Feed.ALL, *feeds}
+    assert LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4 and ToolCall.objects.count() == 1 and not Cursor.objects.exists()
+    forgets(lifecycle.forget_closed, 0)
+
+
+def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its older messages are gone, and that is said (D29)."""
+    session = helpers.post("old", 4)
+    newest = helpers.rows(session.feed_id)[-1].seq
+    Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
+    real = log.empty
+
+    def empty(feed_id: int) -> None:
+        real(feed_id)
+        helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
+
+    monkeypatch.setattr(log, "empty", empty)
+    forgets(lifecycle.forget_closed, 0)
+    pages: Iterator[log.Page] = iter(log.Reader({session.feed_id: 0}, log.head_seq()).page, None)
+    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [([log.Gap(session.feed_id, newest)], ["agent_event"])]
+
+
+def test_the_memory_of_events_and_of_requests() -> None:
+    """Each has no more in a transaction than a step."""
+    helpers.post("one", 10)
+    StoredEvent.objects.update(received_at=timezone.now() - LONG_AGO)
+    helpers.post("one", 1)
+    process, phone = Process.objects.create(instance="i", lease_until=timezone.now()), helpers.device()
+    for number in range(10):
+        ClientRequest.objects.create(device=phone, digest=str(number), process_id=process.pk, created_at=timezone.now() - LONG_AGO)
+    for chore in (ingest.forget_old, requests.forget_old):
+        assert deleted_at_once(lambda chore=chore: forgets(chore, 10)) <= STEP  # type: ignore[misc]
+        assert not connection.in_atomic_block
+    assert StoredEvent.objects.count() == 1 and not ClientRequest.objects.exists()
