@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from bridge_project import PROTOCOL_VERSION, transport
-from bridge_project.away import redis_host
 from bridge_project.conf import PROJECT_DIR, conf
 from bridge_project.database import databases
 
@@ -86,9 +85,8 @@ if conf.redis_url:
         "LOCATION": conf.redis_url,
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
-    CHANNEL_LAYERS: dict[str, Any] = {
-        "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [redis_host(conf.redis_url)]}}
-    }
+    # No keepalive: reconnecting to a Redis that cannot be reached kept requests waiting. The log is looked at twice a second, bell or no bell.
+    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [conf.redis_url]}}}
 else:
     CACHES["default"] = CACHES["local"]
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

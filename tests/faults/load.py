@@ -18,7 +18,7 @@ from typing import Any
 from websockets.exceptions import WebSocketException
 
 from tests.conformance.bridge import Bridge, Pairing, eventually
-from tests.conformance.https import Https, Response, assert_error, parse_time
+from tests.conformance.https import Https, Response, parse_time
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import new_id, now, prompt
 
@@ -74,7 +74,8 @@ class Poster(threading.Thread):
         seconds = time.monotonic() - asked
         if answer.status != 200:
             self.refusals.append(Refusal(asked, seconds, answer))
-            if answer.status == 400 and assert_error(answer, 400)["code"] == "HOOK_STALE_TIMESTAMP":
+            assert answer.headers.get("content-type") == "application/json", f"{answer} {answer.headers}"
+            if answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP":
                 self.skew += (parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))).total_seconds()
             return False
         assert answer.json()["event_id"] == event_id

@@ -49,7 +49,8 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
             if what == "directory":
                 place.mkdir()
             elif what == "file":
-                place.write_bytes(b"inside")
+                with place.open("xb") as file:  # never through a link of the example, which would name the file
+                    file.write(b"inside")
             else:
                 place.symlink_to(what.format(top=house.top) or ".")
         except OSError:
