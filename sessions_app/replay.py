@@ -33,7 +33,10 @@ def replay_of(device_id: int, feed_id: int, sent: int | None) -> Replay:
         return Replay([], 0, position)  # forgotten meanwhile, with its rows
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).first() or 0
     past = LogRow.objects.filter(feed=feed, seq__gt=position, seq__lte=upto)
-    recent = past.filter(reading.kept(feed, total, now), created_at__gt=now - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS))
+    kept = reading.kept(feed, total, now).filter(seq__gt=position, seq__lte=upto)
+    young = kept.filter(created_at__gt=now - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS))
+    first = young.order_by("seq").values_list("seq", flat=True).first()
+    recent = kept.filter(seq__gte=upto + 1 if first is None else first)  # with what a clock that was set back has made look older
     rows: list[Row] = []
     room = limits.REPLAY_BUFFER_BYTES
     for values in recent.order_by("-seq").values_list("seq", "feed_id", "type", "message_id", "frame").iterator(chunk_size=50):
