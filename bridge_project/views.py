@@ -46,12 +46,14 @@ class InfoView(BridgeAPIView):
 
     @extend_schema(operation_id="info", responses=http.Info)
     def get(self, request: Request) -> Response:
+        known = agents.listed()
         body = http.Info(
             name="bridge",
             version=__version__,
             protocol_version=PROTOCOL_VERSION,
             features=health.features(),
-            supported_agents=agents.supported(),
+            supported_agents=[one.name for one in known if one.can_start],
+            agents=[http.AgentInfo(name=one.name, can_start=one.can_start, version=one.version, reason=one.reason) for one in known],
             supported_hooks=SUPPORTED_HOOKS,
             limits=http.InfoLimits(
                 max_sessions=conf.bridge_max_sessions,

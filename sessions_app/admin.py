@@ -1,13 +1,20 @@
-"""The admin site's view of sessions, approvals and the pending queue; all are read only, for the log is what was sent."""
+"""The admin site's view of sessions, agents, approvals and the pending queue; all are read only, for the log is what was sent."""
 
 from __future__ import annotations
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 
+from bridge_project import agents
 from devices_app.admin import ReadOnlyAdmin
 from sessions_app.models import Connection, LogRow, Session, ToolCall
+
+AGENTS = "admin/sessions_app/agents.html"
+admin.site.index_template = "admin/sessions_app/index.html"
 
 
 @admin.register(Session)
@@ -16,6 +23,16 @@ class SessionAdmin(ReadOnlyAdmin):
     list_filter = ("kind", "status", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
     show_full_result_count = False
+
+    def get_urls(self) -> list[URLPattern]:
+        return [path("agents/", self.admin_site.admin_view(self.agents_view), name="sessions_app_agents"), *super().get_urls()]
+
+    def agents_view(self, request: HttpRequest) -> HttpResponse:
+        """Which agents can start here, as /info says it: they are no rows of the database."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = {**self.admin_site.each_context(request), "title": "Agents", "opts": self.opts, "agents": agents.listed()}
+        return TemplateResponse(request, AGENTS, context)
 
 
 @admin.register(ToolCall)

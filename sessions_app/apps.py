@@ -10,13 +10,14 @@ class SessionsConfig(AppConfig):
     verbose_name = "Agent sessions"
 
     def ready(self) -> None:
-        from bridge_project import background, health, metrics
+        from bridge_project import agents, background, health, metrics
         from sessions_app import figures, housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
         from sessions_app.agents import breaker, commands
         from sessions_app.agents.runtime import runtime
 
         background.register("sessions", housekeeping.start, housekeeping.stop)
         background.register("agents", runtime.start, runtime.stop)
+        background.register("agent versions", agents.start, agents.stop)  # after the agents, which the runtime registers
         housekeeping.chores.append(commands.forget_old)
         health.register("agent_sdk", breaker.check)
         health.register_feature("agent_sdk")

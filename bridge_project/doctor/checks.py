@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from bridge_project.conf import Conf
-from bridge_project.doctor import bridge, machine, probe, storage
+from bridge_project.doctor import agents, bridge, machine, probe, storage
 from bridge_project.doctor.findings import Finding, broken, cleaned
 from bridge_project.doctor.look import Look, look
 
@@ -35,6 +35,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("file limit", machine.file_limit),
     ("spool", machine.spool),
     ("hooks", machine.hooks),
+    (agents.NAME, agents.agents),
 )
 EVENT: Final = ("event", probe.event)
 
@@ -43,12 +44,15 @@ class Late(Exception):
     """The time was over."""
 
 
-def examine(conf: Conf) -> list[Finding]:
-    """Everything, in at most ALL_SECONDS. The event is sent last, so that nothing of it is found in the spool."""
-    return cleaned(conf, _examine(conf))
+def examine(conf: Conf, agent: str = "") -> list[Finding]:
+    """Everything, in at most ALL_SECONDS. The event is sent last, so that nothing of it is found in the spool.
+
+    ``agent``: then start this one too, which has a time of its own. It is started on the thread that calls, which must be the main one.
+    """
+    return cleaned(conf, _examine(conf, agent))
 
 
-def _examine(conf: Conf) -> Iterator[Finding]:
+def _examine(conf: Conf, agent: str) -> Iterator[Finding]:
     until = time.monotonic() + ALL_SECONDS
     try:
         seen = _start(lambda: look(conf))(LOOK_SECONDS)
@@ -60,6 +64,8 @@ def _examine(conf: Conf) -> Iterator[Finding]:
         yield from _result(name, result, min(together, until), conf)
     name, check = EVENT
     yield from _result(name, _start(lambda: check(seen)), until, conf)
+    if agent:
+        yield from _result(agents.NAME, lambda _: [agents.trial(conf, agent)], until, conf)
 
 
 def _result(name: str, result: Callable[[float], list[Finding]], until: float, conf: Conf) -> list[Finding]:

@@ -115,12 +115,24 @@ class InfoLimits(Sent):
     hook_timeout_seconds: Count
 
 
+class AgentInfo(Sent):
+    """``version`` only when it is known: it is found in the background, that of an ACP agent when it has been started. ``reason``: why it cannot start."""
+
+    name: str
+    can_start: bool
+    version: str | None = None
+    reason: str | None = None
+
+
 class Info(Sent):
+    """``agents``, which the contract does not have: also those that cannot start, and why (D41)."""
+
     name: str
     version: str
     protocol_version: str
     features: list[str]
     supported_agents: list[str]
+    agents: list[AgentInfo]
     supported_hooks: list[HookEventName]
     limits: InfoLimits
 

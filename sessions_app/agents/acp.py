@@ -28,7 +28,8 @@ def _program(name: str) -> str:
 def _why_not(name: str, program: str) -> str | None:
     if shutil.which(program, path=processes.search_path()):
         return None
-    return f"{program} is not installed, or not on the bridge's PATH (BRIDGE_ACP_AGENTS names it for {name})."
+    missing = os.path.basename(program)  # devices are told this: where it was looked for is the machine's own business
+    return f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
 
 
 def _make(name: str, command: list[str]) -> Driver:

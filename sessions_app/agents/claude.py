@@ -26,20 +26,21 @@ _VERSION_SECONDS = 10.0
 
 
 def kinds() -> Iterable[Kind]:
-    return [Kind(NAME, make, why_not, version)]
+    return [Kind(NAME, make, why_not, version, mend=mend)]
 
 
 def why_not() -> str | None:
     """Why no session could start, in words for a person, with the command that mends it; None when one could."""
-    where = _package()
-    if where is None:
-        return f"{PACKAGE} is not installed. Install it with: .venv/bin/python -m pip install -r {REQUIREMENTS}"
+    if _package() is None:
+        return f"{PACKAGE} is not installed. Install it with: {mend()}"
     if program() is None:
-        return (
-            f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the bridge's PATH. "
-            f"Install one with: .venv/bin/python -m pip install --force-reinstall -r {REQUIREMENTS}"
-        )
+        return f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the bridge's PATH. Install one with: {mend()}"
     return None
+
+
+def mend() -> str:
+    """The command that installs what is missing."""
+    return f".venv/bin/python -m pip install {'' if _package() is None else '--force-reinstall '}-r {REQUIREMENTS}"
 
 
 def program() -> Path | None:

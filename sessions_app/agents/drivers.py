@@ -23,8 +23,9 @@ class Kind:
     """One kind of agent.
 
     ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could start here now, None when it could (asked for
-    each connection, so it must be quick); ``version`` is the agent's own, empty when unknown (it may take seconds); ``real``: not scripted, so
-    that it is preferred, and watched by the breaker.
+    each connection, so it must be quick; it goes to devices, so it names no path of this machine); ``version`` is the agent's own, empty when
+    unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by the breaker; ``mend`` is the shell command that
+    does away with what ``why_not`` says, empty when there is none.
     """
 
     name: str
@@ -32,17 +33,18 @@ class Kind:
     why_not: Callable[[], str | None]
     version: Callable[[], str]
     real: bool = True
+    mend: Callable[[], str] = str
 
 
 _kinds: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> None:
-    """Add a kind, and list it among ``supported_agents`` whenever it can start. Raises ValueError for a name that is taken or reserved."""
+    """Add a kind, and have it listed, among ``supported_agents`` whenever it can start. Raises ValueError for a name that is taken or reserved."""
     if kind.name in _kinds or kind.name in ANY:
         raise ValueError(f"two agents are called {kind.name!r}")
     _kinds[kind.name] = kind
-    agents.register(kind.name, lambda: kind.why_not() is None)
+    agents.register(agents.Agent(kind.name, kind.why_not, kind.version, kind.real))
 
 
 def load() -> None:

@@ -71,6 +71,8 @@ def test_info(shared: Bridge) -> None:
     assert set(body["features"]) <= {"websocket_sessions", "hook_events", "agent_sdk", "pty_sessions", "file_sync"}
     assert {"websocket_sessions", "hook_events"} <= set(body["features"])
     assert all(isinstance(agent, str) and agent for agent in body["supported_agents"])
+    assert [agent["name"] for agent in body["agents"] if agent["can_start"]] == body["supported_agents"]
+    assert all(agent["can_start"] or agent["reason"] for agent in body["agents"])
     assert sorted(body["supported_hooks"]) == sorted(["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"])
     assert body["limits"] == {"max_sessions": 10, "max_websocket_connections": 100, "max_message_size_mb": 10, "hook_timeout_seconds": 30}
 

@@ -140,8 +140,17 @@ def test_info(hook: Api) -> None:
 
 
 def test_info_lists_the_agents_that_can_start_now(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "_AVAILABLE", {"demo": lambda: True, "absent": lambda: False})
-    assert hook.get("/api/v1/info").json()["supported_agents"] == ["demo"]
+    """D41: supported_agents lists what can start here and now; beside it, why another cannot. A version is only told when it is known."""
+    monkeypatch.setattr(agents, "_agents", {})
+    monkeypatch.setattr(agents, "_versions", {})
+    agents.register(agents.Agent("demo", lambda: None, lambda: "1.0", real=False))
+    agents.register(agents.Agent("absent", lambda: "It is not installed.", str))
+    demo, absent = {"name": "demo", "can_start": True}, {"name": "absent", "can_start": False, "reason": "It is not installed."}
+    for version in ({}, {"version": "1.0"}):
+        body = hook.get("/api/v1/info").json()
+        Info.model_validate(body)
+        assert (body["supported_agents"], body["agents"]) == (["demo"], [demo | version, absent])
+        agents.ask_versions()
 
 
 def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:

@@ -97,7 +97,7 @@ def test_healthy(bridge: Bridge, healthy: subprocess.CompletedProcess[str]) -> N
     done = healthy
     lines = done.stdout.splitlines()
     marks = {line[2:15].strip(): line[0] for line in lines if line[:1] in "✓!✗" and line}
-    good = ("bridge", "tokens", "certificate", "clock", "database", "disk", "files", "file limit", "spool", "hooks", "event")
+    good = ("bridge", "tokens", "certificate", "clock", "database", "disk", "files", "file limit", "spool", "hooks", "agents", "event")
     assert {name: marks.get(name) for name in good} == dict.fromkeys(good, "✓"), done.stdout
     assert marks["address"] == "!" and "no phone can reach it" in done.stdout  # this one listens on 127.0.0.1
     assert "BRIDGE_HOST=auto" in lines[next(i for i, line in enumerate(lines) if line.startswith("! address")) + 1]

@@ -25,7 +25,7 @@ async def agency(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     for module, name, value in (
         (drivers, "MODULES", ()),
         (drivers, "_kinds", {}),
-        (agents, "_AVAILABLE", {}),
+        (agents, "_agents", {}),
         (breaker, "_breakers", {}),
         (limits, "POLL_SECONDS", 0.02),
         (processes, "reap", lambda instance: 0),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from bridge_project import agents, conf
+from bridge_project import agents, conf, limits
 from bridge_project.errors import BridgeError
-from sessions_app.agents import drivers
+from sessions_app.agents import acp, drivers
 from sessions_app.agents.drivers import Kind
+from tests.servers import wait_until
 from tests.sessions.agent_driver import Scripted
 
 Add = Callable[..., None]
@@ -18,7 +21,8 @@ Add = Callable[..., None]
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch) -> Add:
     monkeypatch.setattr(drivers, "_kinds", {})
-    monkeypatch.setattr(agents, "_AVAILABLE", {})
+    monkeypatch.setattr(agents, "_agents", {})
+    monkeypatch.setattr(agents, "_versions", {})
     monkeypatch.setitem(conf.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
@@ -54,6 +58,61 @@ def test_what_can_start_is_listed(add: Add) -> None:
             drivers.resolve(name)
     with pytest.raises(ValueError, match="demo"):
         add("demo")
+
+
+def test_versions_are_asked_in_the_background(add: Add) -> None:
+    """D41: a version may take seconds, as it runs a program; until it is known there is none, and whoever asks meanwhile does not wait."""
+    free, asked = threading.Event(), threading.Event()
+    by: list[threading.Thread] = []
+
+    def slow() -> str:
+        by.append(threading.current_thread())
+        asked.set()
+        free.wait(30)
+        return "2.0" * 100
+
+    add("demo", real=False)
+    drivers.register(Kind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
+    drivers.register(Kind("slow", Scripted, lambda: None, slow))
+
+    async def serve() -> None:
+        await agents.start()
+        try:
+            assert await asyncio.to_thread(asked.wait, 30)
+            assert {one.name: one.version for one in agents.listed()} == {"demo": "1", "faulty": None, "slow": None}
+            free.set()
+            while agents.listed()[2].version is None:
+                await asyncio.sleep(0.01)
+        finally:
+            free.set()
+            await agents.stop()
+
+    asyncio.run(asyncio.wait_for(serve(), 30))
+    version = agents.listed()[2].version
+    assert version and len(version) == agents.VERSION_MAX_CHARS
+    assert by and by[0] is not threading.main_thread() and by[0].daemon
+
+
+def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is brought up to date while the bridge runs, or is known only once it was started."""
+    monkeypatch.setattr(limits, "AGENT_VERSIONS_SECONDS", 0.01)
+    now = {"version": ""}
+    drivers.register(Kind("one", Scripted, lambda: None, lambda: now["version"]))
+    asyncio.run(agents.start())
+    try:
+        now["version"] = "3"
+        wait_until(lambda: agents.listed()[0].version == "3", 30, "the version is known")
+    finally:
+        asyncio.run(agents.stop())
+
+
+def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to devices, in /info and in AGENT_UNAVAILABLE."""
+    monkeypatch.setitem(conf.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]})
+    (kind,) = acp.kinds()
+    reason = kind.why_not()
+    assert reason and "agent is not installed" in reason and "BRIDGE_ACP_AGENTS" in reason
+    assert "alice" not in reason and "key" not in reason
 
 
 def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

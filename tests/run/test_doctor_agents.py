@@ -1,0 +1,267 @@
+"""What `doctor` says of the agents: which can start here, why one cannot, the command that mends it; demo is really started (D41, D43)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge_project import agents as registry
+from bridge_project import conf as settings
+from bridge_project.address import Address
+from bridge_project.conf import Conf
+from bridge_project.doctor import agents
+from bridge_project.doctor.findings import Finding, Level
+from bridge_project.doctor.look import Look, Reached
+from sessions_app.agents import claude, drivers, processes
+from sessions_app.agents.acp_driver import Acp
+from sessions_app.agents.base import CannotStart, Chunk, Died, Ended
+from sessions_app.agents.drivers import Kind
+from tests.agents.drive import carrying, command
+from tests.conformance.bridge import Bridge
+from tests.run.findings import mended_by, only
+from tests.servers import wait_until
+from tests.sessions.agent_driver import Scripted
+
+Add = Callable[..., list[Scripted]]
+ABSENT = "It is not installed."
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """A bridge with this data directory that does not run, and no kind of agent yet; whatever is made for a moment is made in ``tmp_path/brief``."""
+    monkeypatch.setattr(drivers, "MODULES", ())
+    monkeypatch.setattr(drivers, "_kinds", {})
+    monkeypatch.setattr(registry, "_agents", {})
+    monkeypatch.setitem(settings.conf.__dict__, "bridge_default_agent", "")
+    monkeypatch.setattr(processes, "_instance", processes._instance)
+    (tmp_path / "brief").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "brief"))
+    return Look(Conf(bridge_data_dir=tmp_path, bridge_acp_agents="named=named --acp"))
+
+
+@pytest.fixture
+def add(seen: Look) -> Add:
+    def add(name: str, *, why_not: str | None = None, real: bool = True, version: Callable[[], str] = lambda: "1.2", **script: Any) -> list[Scripted]:
+        made: list[Scripted] = []
+
+        def make() -> Scripted:
+            made.append(type("Of" + str(len(made)), (Scripted,), script)())
+            return made[-1]
+
+        drivers.register(Kind(name, make, lambda: why_not, version, real, lambda: "" if name == "named" else f"install {name}"))
+        return made
+
+    return add
+
+
+def with_default(seen: Look, name: str, monkeypatch: pytest.MonkeyPatch) -> Look:
+    monkeypatch.setitem(settings.conf.__dict__, "bridge_default_agent", name)
+    return replace(seen, conf=seen.conf.model_copy(update={"bridge_default_agent": name}))
+
+
+# -- without starting it ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_is_there_is_not_started(add: Add, seen: Look) -> None:
+    """A real one only when asked: the line says how."""
+    made = add("real")
+    found = only(agents.agents(seen), Level.OK)
+    assert "real (1.2)" in found.text and "not started" in found.text and 'doctor ARGS="--agent real"' in found.text
+    assert made == []
+
+
+def test_one_that_nobody_asked_for_is_no_fault(add: Add, seen: Look) -> None:
+    add("other", why_not=ABSENT)
+    found = only(agents.agents(seen), Level.OK)
+    assert "other cannot start here" in found.text and ABSENT in found.text
+
+
+def test_one_of_the_settings_that_is_missing(add: Add, seen: Look) -> None:
+    add("named", why_not=ABSENT)
+    assert mended_by(only(agents.agents(seen), Level.WARNING), "BRIDGE_ACP_AGENTS='named=…'")
+
+
+def test_the_default_is_missing(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("real", why_not=ABSENT)
+    found = only(agents.agents(with_default(seen, "real", monkeypatch)), Level.BROKEN)
+    assert ABSENT in found.text and mended_by(found, "install real") and mended_by(found, "BRIDGE_DEFAULT_AGENT= ")
+
+
+def test_a_default_that_nobody_knows(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("real")
+    found = [one for one in agents.agents(with_default(seen, "reel", monkeypatch)) if one.level is Level.BROKEN]
+    assert "reel" in only(found, Level.BROKEN).text and "What can: real" in found[0].text
+
+
+def test_a_version_that_does_not_come(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version of one agent keeps nobody: it may run a program."""
+    free = threading.Event()
+
+    def never() -> str:
+        free.wait(30)
+        return "late"
+
+    monkeypatch.setattr(agents, "ASK_SECONDS", 0.2)
+    add("slow", version=never)
+    add("broken", version=lambda: str(1 // 0))
+    began = time.monotonic()
+    try:
+        found = agents.agents(seen)
+    finally:
+        free.set()
+    assert time.monotonic() - began < 5
+    slow, broken = (one.text for one in found)
+    assert "version unknown" in slow and "version unknown: ZeroDivisionError" in broken
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"agents": [{"name": "real", "can_start": False, "reason": "It is not on the PATH."}]}, "It is not on the PATH."),
+        ({"agents": [{"name": "else", "can_start": True}]}, "does not know"),
+        ({"agents": [{"name": "real", "can_start": True}]}, ""),
+        ({"code": "RATE_LIMITED"}, ""),
+    ],
+)
+def test_the_bridge_that_runs_sees_it_otherwise(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], said: str) -> None:
+    """A service has another PATH than a terminal: what counts is what the bridge can start."""
+    add("real")
+    monkeypatch.setattr(agents, "fetch", lambda *_, **__: Reached(200, body, b"", None))
+    running = replace(seen, health=Reached(200, {}, b"", None), recorded=Address("", "", "", ""))
+    found = only(agents.agents(running), Level.WARNING if said else Level.OK)
+    assert said in found.text
+
+
+def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reason goes to devices: it names what is missing and the command, and no path of the machine."""
+    for package, words in ((None, "pip install -r"), (tmp_path, "--force-reinstall")):
+        monkeypatch.setattr(claude, "_package", lambda package=package: package)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        reason = claude.why_not()
+        assert reason and words in reason and claude.mend() in reason and str(tmp_path) not in reason
+
+
+# -- starting it -----------------------------------------------------------------------------------------------------------------
+
+
+async def answers(driver: Scripted) -> None:
+    await driver.say(Chunk("It says: "), Chunk(driver.prompts[-1]), Ended("stop"))
+
+
+def test_the_demo_is_really_started(seen: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo itself: started, prompted, answered, closed, and nothing is left of it."""
+    monkeypatch.setattr(drivers, "MODULES", ("sessions_app.agents.demo",))
+    found = only(agents.agents(seen), Level.OK)
+    assert "demo (scripted" in found.text and "answered a prompt" in found.text
+    assert list((tmp_path / "brief").iterdir()) == []
+
+
+def test_what_is_scripted_is_talked_to(add: Add, seen: Look) -> None:
+    made = add("demo", real=False, on_prompt=answers)
+    only(agents.agents(seen), Level.OK)
+    (driver,) = made
+    assert driver.prompts == [agents.PROMPT] and driver.closed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("says", "said"),
+    [
+        ((Ended("error", error="No idea."),), "No idea."),
+        ((Chunk("Something else."), Ended("stop")), "another than expected"),
+        ((Died("Out of memory."),), "Out of memory."),
+        ((), "within 0.2 s"),
+    ],
+)
+def test_a_demo_that_does_not_answer(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, says: tuple[Any, ...], said: str) -> None:
+    monkeypatch.setattr(agents, "DEMO_SECONDS", 0.2)
+    made = add("demo", real=False, on_prompt=lambda driver: driver.say(*says))
+    found = only(agents.agents(seen), Level.BROKEN)
+    assert said in found.text and found.mend
+    assert made[0].closed.is_set()
+
+
+def test_a_real_one_is_started_and_closed_only(add: Add, seen: Look) -> None:
+    """A prompt would cost something."""
+    made = add("real")
+    found = agents.trial(seen.conf, "real")
+    assert found.level is Level.OK and "real (1.2) started and was closed, without a prompt" in found.text
+    (driver,) = made
+    assert driver.prompts == [] and driver.closed.is_set()
+
+
+async def refuses(driver: Scripted) -> None:
+    raise CannotStart("It wants a login.")
+
+
+@pytest.mark.parametrize(("name", "said"), [("refusing", "It wants a login."), ("absent", ABSENT), ("nobody", "known are: refusing, absent")])
+def test_a_real_one_that_does_not_start(add: Add, seen: Look, name: str, said: str) -> None:
+    add("refusing", on_start=refuses)
+    add("absent", why_not=ABSENT)
+    found: Finding = agents.trial(seen.conf, name)
+    assert found.level is Level.BROKEN and said in found.text and found.mend
+
+
+def test_one_that_never_answers_is_ended(seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a time of its own, and its process is gone when that is over."""
+    mark = f"never-{uuid.uuid4()}"
+    monkeypatch.setattr(agents, "REAL_SECONDS", 0.5)
+    drivers.register(Kind("mute", partial(Acp, "mute", _mute(mark)), lambda: None, str))
+    found = agents.trial(seen.conf, "mute")
+    assert found.level is Level.BROKEN and "did not start within 0.5 s" in found.text
+    assert carrying(mark) == []
+
+
+def _mute(mark: str) -> list[str]:
+    """A semicolon would end the command in BRIDGE_ACP_AGENTS."""
+    return [sys.executable, "-c", "__import__('time').sleep(600)", mark]
+
+
+# -- the command -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    """`doctor --agent NAME`, with an agent of the Agent Client Protocol, whose version is known when it has been started."""
+    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo_acp'))}; gone=no-such-agent --acp")
+    told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)["checks"]
+    said = {one["text"].split()[0]: one for one in told if one["check"] == "agents"}
+    assert "answered a prompt" in said["demo"]["text"] and said["demo"]["level"] == "ok"
+    assert said["gone"]["level"] == "warning"
+    last = told[-1]["text"]
+    assert last.startswith("acp (") and "started and was closed" in last and "version unknown" not in last
+
+
+def test_it_can_be_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C while an agent is being started ends the agent too."""
+    mark = f"never-{uuid.uuid4()}"
+    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"mute={shlex.join(_mute(mark))}")
+    with (tmp_path / "doctor.log").open("ab") as log:
+        doctor = bridge.popen(["manage.py", "doctor", "--agent", "mute"], log)
+    try:
+        wait_until(lambda: _started(mark, doctor.pid), 30, "the agent is started")
+        os.kill(doctor.pid, signal.SIGINT)
+        assert doctor.wait(20) == 130, (tmp_path / "doctor.log").read_text()
+        assert [pid for pid in carrying(mark) if pid != doctor.pid] == []
+    finally:
+        if doctor.poll() is None:
+            doctor.kill()
+
+
+def _started(mark: str, doctor: int) -> bool:
+    """The agent's process has the mark among its arguments; the doctor has it in its settings."""
+    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
+    return any(int(pid) != doctor for pid in found)

@@ -1,0 +1,56 @@
+"""The admin site's page about agents: which can start here, their versions, why one cannot (D41)."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from bridge_project import agents
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/admin/sessions_app/session/agents/"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "_agents", {})
+    monkeypatch.setattr(agents, "_versions", {})
+    agents.register(agents.Agent("real", lambda: None, lambda: "4.5.6"))
+    agents.register(agents.Agent("absent", lambda: "<b>not</b> installed", str))
+    agents.register(agents.Agent("scripted", lambda: None, str, real=False))
+    agents.ask_versions()
+
+
+def client(*, is_superuser: bool = False) -> Client:
+    user = User.objects.create_user("ada", is_staff=True, is_superuser=is_superuser)
+    made = Client()
+    made.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return made
+
+
+def test_it_lists_them_and_the_index_leads_there() -> None:
+    admin = client(is_superuser=True)
+    assert f'href="{PAGE}"' in admin.get("/admin/").content.decode()
+    page = admin.get(PAGE).content.decode()
+    rows = [row.split("</tr>")[0] for row in page.split('<tr><th scope="row">')[1:]]
+    cells = [row.replace("</th>", "").replace("</td>", "").split("<td>") for row in rows]
+    assert cells == [
+        ["real", "real", "yes", "4.5.6", ""],
+        ["absent", "real", "no", "unknown", "&lt;b&gt;not&lt;/b&gt; installed"],
+        ["scripted", "scripted", "yes", "unknown", ""],
+    ]
+
+
+def test_not_without_the_right() -> None:
+    staff = client()
+    assert staff.get(PAGE).status_code == 403
+    assert PAGE not in staff.get("/admin/").content.decode()
+    assert Client().get(PAGE).status_code == 302  # to the login
+
+
+def test_none_is_changed_there() -> None:
+    before = agents.listed()
+    client(is_superuser=True).post(PAGE, {"name": "other"})
+    assert agents.listed() == before
