@@ -1,0 +1,186 @@
+"""An agent of the tests' own: the Agent Client Protocol, version 1, with nothing but the standard library: `python scripted_agent.py MODE JOURNAL`.
+
+MODE is how it starts, the first word of a prompt what it does with it. What it was told stands in JOURNAL, a line of JSON each, which outlives it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+MODE, JOURNAL = sys.argv[1:3]
+Handler = Callable[[dict[str, Any]], dict[str, Any]]
+OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+
+
+def main() -> None:
+    if MODE == "exits":
+        sys.exit("I need a newer machine")
+    if MODE == "flaky" and not os.path.exists(f"{JOURNAL}-tried"):
+        open(f"{JOURNAL}-tried", "w").close()
+        sys.exit("not this time")
+    while MODE == "garbage":
+        sys.stdout.write("this is no protocol\n")
+    while MODE == "hangs":
+        time.sleep(1000)
+    agent = Scripted()
+    for line in sys.stdin.buffer:
+        agent.hear(json.loads(line))
+
+
+def journal(what: str, **more: Any) -> None:
+    with open(JOURNAL, "ab") as file:
+        file.write(json.dumps({"what": what, "pid": os.getpid()} | more).encode() + b"\n")
+
+
+class Scripted:
+    """Requests are answered in threads of their own, so that a cancel is heard meanwhile."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.numbers = itertools.count(1)
+        self.waiting: dict[int, dict[str, Any]] = {}
+        self.answered = threading.Condition()
+        self.cancelled = threading.Event()
+
+    def hear(self, message: dict[str, Any]) -> None:
+        if "method" not in message:
+            with self.answered:
+                self.waiting[message["id"]] = message
+                self.answered.notify_all()
+        elif message["method"] == "session/cancel":
+            journal("cancel")
+            self.cancelled.set()
+        elif "id" in message:
+            threading.Thread(target=self.answer, args=(message["id"], message["method"], message.get("params") or {}), daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        with self.lock:
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
+            sys.stdout.flush()
+
+    def answer(self, id_: Any, method: str, params: dict[str, Any]) -> None:
+        handlers: dict[str, Handler] = {
+            "initialize": self.initialize,
+            "session/new": self.new,
+            "session/load": self.load,
+            "session/prompt": self.prompt,
+        }
+        handler = handlers.get(method)
+        if handler is None:
+            self.send(id=id_, error={"code": -32601, "message": "Method not found"})
+            return
+        result = handler(params)
+        self.send(id=id_, error=result["error"]) if "error" in result else self.send(id=id_, result=result)
+
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        if MODE == "slow":
+            time.sleep(2)
+        if MODE == "nonsense":
+            return {"protocolVersion": "first", "agentCapabilities": "all"}
+        return {"protocolVersion": 1, "agentCapabilities": {"loadSession": MODE != "no-load"}, "authMethods": []}
+
+    def new(self, params: dict[str, Any]) -> dict[str, Any]:
+        if MODE == "refuses":
+            return {"error": {"code": -32000, "message": "Authentication required", "data": {"details": "log in with `scripted login` first"}}}
+        journal("new", directory=params["cwd"])
+        return {"sessionId": f"scripted-{os.getpid()}"}
+
+    def load(self, params: dict[str, Any]) -> dict[str, Any]:
+        journal("load", session=params["sessionId"])
+        if MODE == "forgets":
+            return {"error": {"code": -32602, "message": "Invalid params", "data": {"details": "that conversation was deleted"}}}
+        return {}
+
+    # what it does with a prompt
+
+    def prompt(self, params: dict[str, Any]) -> dict[str, Any]:
+        text = "".join(block.get("text", "") for block in params["prompt"])
+        journal("prompt", text=text[:200])
+        self.session = params["sessionId"]
+        self.cancelled.clear()
+        word, _, rest = text.partition(" ")
+        commands: dict[str, Callable[[str], None]] = {
+            "/rate": self.rate,
+            "/stamp": self.stamp,
+            "/ask": self.ask,
+            "/ask-and-die": self.ask_and_die,
+            "/exit": self.exit,
+            "/spawn": self.spawn,
+            "/deaf": self.deaf,
+        }
+        if word in commands:
+            commands[word](rest)
+        else:
+            self.say(f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}: {text[-100:]}")
+        return {"stopReason": "cancelled" if self.cancelled.is_set() else "end_turn"}
+
+    def update(self, **update: Any) -> None:
+        self.send(method="session/update", params={"sessionId": self.session, "update": update})
+
+    def say(self, text: str) -> None:
+        self.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+    def stamp(self, rest: str) -> None:
+        """The time of its own first chunk."""
+        self.say(f"{time.time():.6f} ")
+        self.say("and that was it")
+
+    def rate(self, rest: str) -> None:
+        """LABEL COUNT PER_SECOND: so many numbered chunks, each due at its own time."""
+        label, count, each = rest.split(" ")
+        began = time.monotonic()
+        for number in range(int(count)):
+            if self.cancelled.wait(max(0.0, began + number / float(each) - time.monotonic())):
+                return
+            self.say(f"{label}-{number} ")
+        journal("said", label=label, seconds=time.monotonic() - began)
+
+    def ask(self, command: str, dies: bool = False) -> None:
+        """Asks for a command, and says which option was chosen."""
+        number = next(self.numbers)
+        call = {"toolCallId": f"call-{os.getpid()}-{number}", "title": command, "kind": "execute", "status": "pending", "rawInput": {"command": command}}
+        self.send(id=number, method="session/request_permission", params={"sessionId": self.session, "toolCall": call, "options": OPTIONS})
+        if dies:
+            self.exit("3")
+        with self.answered:
+            self.answered.wait_for(lambda: number in self.waiting)
+        outcome = self.waiting[number].get("result", {}).get("outcome", {})
+        journal("decided", outcome=outcome)
+        if outcome.get("optionId") == "allow_once":
+            text = {"type": "content", "content": {"type": "text", "text": f"ran {command}"}}
+            self.update(sessionUpdate="tool_call_update", toolCallId=call["toolCallId"], status="completed", content=[text])
+        self.say(str(outcome.get("optionId", outcome.get("outcome"))))
+
+    def ask_and_die(self, command: str) -> None:
+        self.ask(command, dies=True)
+
+    def exit(self, code: str) -> None:
+        self.say("so far ")
+        sys.stderr.write("it went wrong\n")
+        sys.stderr.flush()
+        time.sleep(0.3)  # what it said is to be read before its end is seen
+        os._exit(int(code))
+
+    def spawn(self, rest: str) -> None:
+        """Two processes of its own, one of which leaves its group."""
+        for leaves in (False, True):
+            subprocess.Popen(["sh", "-c", f"sleep 1000; : {JOURNAL}"], start_new_session=leaves, stdout=subprocess.DEVNULL)
+        self.say("spawned")
+
+    def deaf(self, rest: str) -> None:
+        """Does not yield when it is told to."""
+        self.say("I hear nothing")
+        time.sleep(1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""What becomes of a session and of its agent's processes: started slowly, left, come back to, killed, resumed (D28, D34 to D38; issue, The session's life)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.agent_tools import Script, begun, http_say, quick_bridge, restart, status, stream, wait_for, wait_status
+from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.approvals import assert_refused, decide, of
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.phone import Message, Phone
+from tests.conformance.samples import new_session
+
+GRACE = 2
+CHUNKS = 150
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"), "plain", "slow")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
+    """A bridge that every test here may kill, and starts again before it ends."""
+    with quick_bridge(tmp_path_factory.mktemp("life"), script, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50") as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def phone(quick: Bridge) -> Iterator[Phone]:
+    with quick.phones(1) as (phone,):
+        yield phone
+
+
+# -- states ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("state.order")
+def test_created_until_the_agent_is_ready(quick: Bridge, phone: Phone) -> None:
+    """D35: created → active when the agent is ready; GET /sessions says so, and a phone that comes meanwhile gets the same session."""
+    sid = new_session()
+    phone.send("session_start", {"agent": "slow", "session_id": sid, "working_directory": str(quick.root), "resume": False})
+    eventually(lambda: quick.knows(sid))
+    assert status(quick, sid) == "created"
+    listed = quick.get("/api/v1/sessions", quick.admin_token).json()["sessions"]
+    assert [(one["status"], one["agent_type"]) for one in listed if one["id"] == sid] == [("created", "slow")]
+    with quick.phones(1) as (other,):
+        assert start(other, quick.root, sid, agent="slow")["type"] == "session_ready"
+        assert phone.expect("session_ready", session_id=sid)["payload"]["status"] == "ready"
+        assert status(quick, sid) == "active"
+        assert "2 characters" in words(ask(other, sid, "hi"))
+        end(other, sid)
+
+
+@pytest.mark.parametrize("said", [(), ("early",)], ids=["nothing said", "something said"])
+def test_an_agent_that_is_not_waited_for(quick: Bridge, script: Script, phone: Phone, said: tuple[str, ...]) -> None:
+    """A bridge that is killed while an agent starts leaves no session in created for ever, and no process; D39: what was accepted meanwhile is said when it runs."""
+    sid = new_session()
+    phone.send("session_start", {"agent": "slow", "session_id": sid, "working_directory": str(quick.root), "resume": False})
+    eventually(lambda: quick.knows(sid) and script.processes())
+    for content in said:
+        assert http_say(quick, sid, {"type": "user_message", "content": content}).json()["accepted"] is True
+    restart(quick, "kill")
+    script.assert_gone()
+    assert status(quick, sid) == "paused"
+    phone.ready()
+    answer = start(phone, quick.root, sid, resume=True)
+    assert answer["type"] == "session_ready", answer["payload"]
+    say(phone, sid, "and now")
+    phone.collect(lambda: "and now" in words(stream(phone.messages, sid)), "its answer")
+    assert script.prompts()[-1 - len(said) :] == [*said, "and now"]
+    end(phone, sid)
+
+
+@pytest.mark.spec("wscode.AGENT_ERROR")
+def test_an_agent_that_dies_in_its_sleep(quick: Bridge, script: Script, phone: Phone) -> None:
+    """D35: a crash between two turns is the state error too, at once and with the reason, and a resume goes on from its own id."""
+    sid = begin(quick, phone, agent="plain")
+    ask(phone, sid, "hello")
+    (pid,) = script.processes()
+    os.kill(pid, signal.SIGKILL)
+    assert "9" in phone.expect("error", session_id=sid)["payload"]["message"], "which signal it was"
+    phone.expect("notification", session_id=sid, notification_type="error")
+    wait_status(quick, sid, "error")
+    assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
+    assert script.lines("load")[-1]["session"] == f"scripted-{pid}"
+    assert "5 characters" in words(ask(phone, sid, "hello"))
+    end(phone, sid)
+
+
+@pytest.mark.spec("ws.session_interrupt")
+def test_an_agent_that_does_not_yield(quick: Bridge, script: Script, phone: Phone) -> None:
+    """D40: stream_end with finish_reason stop; what does not yield in five seconds is killed and the session paused, which a resume ends."""
+    sid = begun(quick, phone, "/deaf", "plain")
+    began = time.monotonic()
+    phone.send("session_interrupt", {"session_id": sid})
+    assert phone.expect("stream_end", session_id=sid)["payload"]["finish_reason"] == "stop"
+    wait_status(quick, sid, "paused")
+    assert 4 < time.monotonic() - began < 15
+    script.assert_gone()
+    assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
+    assert "2 characters" in words(ask(phone, sid, "hi")) and script.prompts().count("/deaf") == 1
+    end(phone, sid)
+
+
+def test_what_an_agent_is_given(quick: Bridge, script: Script, phone: Phone) -> None:
+    """Issue, Build: the session's directory, a process group of its own, and an environment without a secret or a setting of the bridge."""
+    (quick.root / "work").mkdir(exist_ok=True)
+    sid = start(phone, quick.root / "work", agent="plain")["payload"]["session_id"]
+    (pid,) = script.processes()
+    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert os.readlink(f"/proc/{pid}/cwd") == str(quick.root / "work") == script.lines("new")[-1]["directory"]
+    assert os.getpgid(pid) == pid
+    secrets = [
+        quick.hook_token,
+        quick.admin_token,
+        phone.token,
+        *(path.read_text().strip() for path in (quick.data / "secrets").iterdir() if path.suffix == ""),
+    ]
+    assert not [entry for entry in environment if any(secret and secret.encode() in entry for secret in secrets)]
+    assert not {entry.partition(b"=")[0].decode() for entry in environment} & {*quick.settings, "DJANGO_SETTINGS_MODULE", "DATABASE_URL", "REDIS_URL"}
+    end(phone, sid)
+
+
+# -- left, and come back to ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
+def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
+    """Spec: closed when the grace time is over; its process has gone then, its approvals are rejected with session_closed (D38)."""
+    with quick.phones(2) as (leaves, stays):
+        sid = begin(quick, leaves, agent="plain")
+        pids = set(script.processes())
+        leaves.vanish()
+        gone = time.monotonic()
+        assert stays.expect("session_end", session_id=sid)["payload"]["reason"] == "timeout"
+        assert GRACE - 0.5 <= time.monotonic() - gone < GRACE + 10
+        assert status(quick, sid) == "closed"
+        eventually(lambda: not pids & set(script.processes()))
+        leaves.ready()
+        assert_refused(start(leaves, quick.root, sid, resume=True), "SESS_CLOSED", False, sid)
+
+
+@pytest.mark.spec("state.grace", "state.reconnect")
+def test_what_keeps_a_session(quick: Bridge) -> None:
+    """Spec: coming back clears the timer; D35: a turn in progress, here one that waits for a decision, is waited for; who watches keeps it too."""
+    with quick.phones(3) as (phone, watcher, other):
+        back, watched, deciding, left = (begin(quick, phone) for _ in range(4))
+        watcher.join(watched)
+        call_id = tool(phone, deciding)["tool_call_id"]
+        phone.vanish()
+        gone = time.monotonic()
+        while time.monotonic() - gone < GRACE - 1:
+            wait_for(0.2, other)
+        phone.ready()
+        phone.join(back)
+        other.expect("session_end", session_id=left, reason="timeout")
+        wait_for(max(0.1, gone + 2 * GRACE + 1 - time.monotonic()), other)
+        assert [status(quick, sid) for sid in (back, watched, deciding, left)] == ["active", "active", "active", "closed"]
+        assert decide(other, deciding, call_id, "approved")["payload"]["forwarded"] is True
+        other.expect("session_end", session_id=deciding, reason="timeout")
+        phone.vanish()
+        watcher.vanish()
+        for sid in (back, watched):
+            other.expect("session_end", session_id=sid, reason="timeout")
+
+
+@pytest.mark.spec("state.reconnect", "ws.replay_buffer.reconnect")
+def test_a_tunnel_in_the_middle_of_a_stream(quick: Bridge, phone: Phone) -> None:
+    """D27, D28: what was acknowledged, the replay_buffer and what is live then make the whole text, each row once and in order."""
+    sid = begun(quick, phone, f"/rate t {CHUNKS} 100", "plain")
+    watcher = quick.phone().ready()
+    watcher.join(sid)
+    seen: list[Message] = []
+    for _ in range(3):
+        before = len(phone.messages)
+        phone.collect(lambda before=before: len(stream(phone.messages[before:], sid)) >= 3, "some of it")  # type: ignore[misc]
+        seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+        phone.ack(*seen)
+        seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+        phone.vanish()
+        watcher.collect(lambda last=seen[-1]["id"]: len(after(watcher, sid, last)) > 2, "what is said meanwhile")  # type: ignore[misc]
+        phone.ready()
+        phone.join(sid)
+        buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
+        assert buffer["complete"] is True
+        replayed = stream(buffer["messages"], sid)
+        again = [message for message in replayed if message["id"] in {one["id"] for one in seen}]
+        assert again == seen[len(seen) - len(again) :], "D27: at least once, the newest of what was not acknowledged"
+        assert len(replayed) > len(again), "and what was said in the tunnel"
+        seen += replayed[len(again) :]
+        phone.untaken.clear()
+    if seen[-1]["type"] != "stream_end":
+        phone.collect(lambda: bool(of(phone, "stream_end", sid)), "its end")
+    seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+    assert words(seen) == "".join(f"t-{number} " for number in range(CHUNKS)) and seen[-1]["type"] == "stream_end"
+    assert stream(log_of(phone, sid), sid) == seen
+    end(phone, sid)
+    watcher.close()
+
+
+def after(phone: Phone, session_id: str, id_: str) -> list[str]:
+    """The ids of what came live after that message."""
+    ids = [message["id"] for message in stream(phone.messages, session_id)]
+    return ids[ids.index(id_) + 1 :] if id_ in ids else []
+
+
+@pytest.mark.spec("limit.replay_buffer")
+def test_phones_that_come_and_go_see_the_same(quick: Bridge, phone: Phone) -> None:
+    """D28: the same rows with the same ids for who was there, who came in the middle of a turn, and who comes when it is over."""
+    sid = begun(quick, phone, f"/rate m {CHUNKS} 100", "plain")
+    with quick.phones(2) as (midway, late):
+        midway.join(sid)
+        joined = midway.expect("replay_buffer", session_id=sid)["payload"]["messages"]
+        for one in (phone, midway):
+            one.expect("stream_end", session_id=sid)
+        late.join(sid)
+        all_of_it = stream(late.expect("replay_buffer", session_id=sid)["payload"]["messages"], sid)
+        whole = stream(phone.messages, sid)
+        assert all_of_it == whole and stream(joined, sid) + stream(midway.messages, sid) == whole
+        assert words(whole) == "".join(f"m-{number} " for number in range(CHUNKS))
+        phone.ack(*whole)
+        phone.vanish()
+        phone.ready()
+        phone.join(sid)
+        ask(phone, sid, "more")
+        assert not of(phone, "replay_buffer", sid), "D22: only when it holds something"
+        end(phone, sid)
+
+
+def test_a_session_that_failed_is_left(quick: Bridge, phone: Phone) -> None:
+    """D35: error is a state of its own: listed with its reason told to whoever comes, resumed from there; the bridge's restart does not change it."""
+    sid = begun(quick, phone, "/exit 3", "plain")
+    wait_status(quick, sid, "error")
+    restart(quick, "stop")
+    assert status(quick, sid) == "error"
+    phone.ready()
+    phone.join(sid)
+    told = [message for message in log_of(phone, sid) if message["type"] == "error"]
+    assert told and "it went wrong" in told[0]["payload"]["message"], "why, in what is kept"
+    assert start(phone, Path("/ignored"), sid, resume=True)["type"] == "session_ready"
+    assert "4 characters" in words(ask(phone, sid, "well"))
+    end(phone, sid)
