@@ -52,9 +52,11 @@ def ask(box: Outbox, session: Session, call: Call, *, source: ApprovalSource = "
     ``of_open_call``: a permission request, which is about a call that has been reported already if there is one (D37). A session that
     has ended has nobody to wait: there the call is on record as rejected.
     """
-    record = _by_id(session, call) or (_unasked(session, call) if of_open_call else None) or _create(box, session, call)
+    known = _by_id(session, call) if source == "hooks" else _said_before(box, session, call)
+    record = known or (_unasked(session, call) if of_open_call else None) or _create(box, session, call)
     if record.decision is not None:
         return record
+    record.tool, record.same = _name(call), call.same
     record.decision, record.risk_level, record.source = _PENDING, call.risk_level, source
     record.description, record.reasoning = call.description.replace("\x00", " "), call.reasoning and call.reasoning.replace("\x00", " ")
     record.params = jsontext.dumps(call.params)
@@ -72,7 +74,7 @@ def ask(box: Outbox, session: Session, call: Call, *, source: ApprovalSource = "
         )
     )
     record.frame = message.text
-    record.save(update_fields=["decision", "risk_level", "source", "description", "reasoning", "params", "frame"])
+    record.save(update_fields=["tool", "same", "decision", "risk_level", "source", "description", "reasoning", "params", "frame"])
     box.append(session.feed, message)
     box.append_to_all(encode(notices.approval_required(session, record)))
     if session.status == Session.Status.CLOSED:
@@ -89,11 +91,15 @@ def _create(box: Outbox, session: Session, call: Call) -> ToolCall:
     return ToolCall.objects.create(
         session=session,
         tool_call_id=call.id if call.id is not None and free else str(uuid.uuid4()),
-        tool=printable(call.tool)[:128] or "unknown",
+        tool=_name(call),
         same=call.same,
         risk_level=call.risk_level,
         created_at=box.now,
     )
+
+
+def _name(call: Call) -> str:
+    return printable(call.tool)[:128] or "unknown"
 
 
 def _open(session: Session) -> QuerySet[ToolCall]:
@@ -103,6 +109,20 @@ def _open(session: Session) -> QuerySet[ToolCall]:
 def _by_id(session: Session, call: Call) -> ToolCall | None:
     """The equal open call of that id: the same call, seen again."""
     return _open(session).filter(tool_call_id=call.id, same=call.same).first() if call.id else None
+
+
+def _said_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
+    """The open call of that id of an agent that the bridge runs, which asks about nothing twice without wanting an answer twice.
+
+    One about which nobody was asked may have got other parameters since; one that is decided and asked about again is another call.
+    """
+    record = _open(session).filter(tool_call_id=call.id).first() if call.id else None
+    if record is None or record.decision is None or (record.decision == _PENDING and record.same == call.same):
+        return record
+    if record.decision != _PENDING:
+        record.finished_at = box.now
+        record.save(update_fields=["finished_at"])
+    return None
 
 
 def _unasked(session: Session, call: Call) -> ToolCall | None:
@@ -242,11 +262,14 @@ def decide(device: Device, session_id: str, tool_call_id: str, decision: Decisio
 
 
 def _forward(session: Session, record: ToolCall, decision: Decision, modifications: Mapping[str, Any] | None) -> bool:
-    """Have the agent told, if the bridge runs it and its process lives; it is, as soon as this commits."""
-    if session.kind != Session.Kind.BRIDGE or session.status != Session.Status.ACTIVE or not presence.lives(session.owner):
+    """Have the agent told, if the bridge runs it, as soon as this commits; whether its process lives, as far as one can tell.
+
+    A process whose lease has run out may only have slept, and then its agent still waits; of a dead one the command goes with the agent.
+    """
+    if session.kind != Session.Kind.BRIDGE or session.status != Session.Status.ACTIVE or session.owner is None:
         return False
     commands.add(session, commands.Kind.DECIDE, tool_call_id=record.tool_call_id, decision=decision, modifications=modifications)
-    return True
+    return presence.lives(session.owner)
 
 
 def _settle(box: Outbox, session: Session, record: ToolCall, decision: str, *, by: str, device: Device | None = None, reason: str = "") -> None:

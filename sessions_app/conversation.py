@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from bridge_project import limits
 from bridge_project.errors import BridgeError
 from devices_app import audit
 from devices_app.models import AuditEntry, Device
@@ -11,13 +14,24 @@ from sessions_app.models import Session
 from sessions_app.outbox import outbox
 
 RUNS = (Session.Status.CREATED, Session.Status.ACTIVE)
+RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
-def say(session_pk: int, content: str, *, device: Device | None) -> None:
-    """Queue a turn. ``device`` None: it was said over HTTP with the admin token. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+def say(session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None) -> None:
+    """Queue a turn. ``device`` None: it was said over HTTP with the admin token.
+
+    ``begun``: a process died that had begun with this message then; a turn that it had queued is not queued again (D31). Raises SESS_CLOSED,
+    SESS_NOT_ACTIVE, RATE_LIMITED when too many wait already.
+    """
     with outbox() as box:  # it holds the head of the log: the session cannot be paused or closed meanwhile
+        if begun is not None and commands.said_since(session_pk, content, begun):
+            return
         session = _active(session_pk)
+        count, characters = commands.prompts_waiting(session_pk)
+        if count >= limits.AGENT_PROMPTS_WAITING or (count and characters + len(content) > limits.AGENT_PROMPTS_CHARS):
+            words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
+            raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details={"retry_after": RETRY_SECONDS})
         lifecycle.entitle(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])

@@ -88,6 +88,11 @@ def leave(connection_id: int, session: Session) -> None:
     Join.objects.filter(connection_id=connection_id, session=session).delete()
 
 
+def is_followed(session: Session) -> bool:
+    """Whether a live connection, on whichever process, has joined the session."""
+    return Join.objects.filter(session=session, connection__in=live()).exists()
+
+
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
     """The connections that this process must end: (those that were replaced, those whose device or token was revoked or has expired)."""
     now = timezone.now()

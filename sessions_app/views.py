@@ -120,4 +120,7 @@ def _say(session: Session, content: str, device: Device | None) -> None:
     try:
         conversation.say(session.pk, content, device=device)
     except BridgeError as error:
+        if error.code == "RATE_LIMITED":
+            seconds = conversation.RETRY_SECONDS
+            raise BridgeError("RATE_LIMIT_EXCEEDED", error.message, headers={"Retry-After": str(seconds)}, retry_after=seconds) from None
         raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None

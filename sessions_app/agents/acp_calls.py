@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,15 +38,20 @@ TOOL_OF_KIND = {
     "fetch": "WebFetch",
     "switch_mode": "SwitchMode",
 }
+_CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})  # that a person allowed one is no leave to write a file
 _AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _NAME_MAX_CHARS = 64
-_DIFF_MAX_CHARS = 100_000  # comparing takes time by the square of it
+_DIFF_MAX_CHARS = 100_000
+_DIFF_MAX_PAIRS = 100_000  # of equal lines, by which comparing takes time: about 0.3 s, while everybody waits
 _REASONING_MAX_CHARS = 2000
 
 
 @dataclass(slots=True)
 class Record:
-    """What is known of one call. ``said``: as what the bridge knows it; ``granted``: a person approved it; ``over``: it has its result."""
+    """What is known of one call. ``said``: as what the bridge knows it; ``granted``: a person approved it; ``over``: it has its result.
+
+    ``shown``: the paths that the person saw who was asked; what the agent says of the call later widens no approval.
+    """
 
     key: str
     title: str = ""
@@ -59,6 +65,7 @@ class Record:
     paths: list[str] = field(default_factory=list)
     reasoning: str = ""
     said: Call | None = None
+    shown: tuple[str, ...] = ()
     granted: bool = False
     over: bool = False
 
@@ -97,14 +104,16 @@ class Record:
     @property
     def call(self) -> Call:
         """As it was first said, however the agent calls it later."""
-        if self.said is not None:
-            return self.said
+        return self.said or self.described()
+
+    def described(self) -> Call:
+        """As it is known by now."""
         params = self.params
         risk = risk_of(_AS_RISKY_AS.get(self.tool, self.tool), params)
         return Call(self.key, self.tool, params, describe(self.tool, params, self.title), risk, self.reasoning or None)
 
     def named_paths(self) -> Iterator[str]:
-        """Every path that a person saw who decided on the call."""
+        """Every path that it names."""
         yield from self.paths
         yield from (diff.path for diff in self.diffs)
         if isinstance(self.raw_input, dict):
@@ -142,7 +151,8 @@ class Calls:
             record = self._records[update.tool_call_id] = self._new(update.tool_call_id)
         record.merge(update)
         record.content = []  # what was shown to the person who decides is no result of the call
-        record.said = record.call
+        record.said = record.described()  # what a person is asked is what it is now, whatever was announced
+        record.shown, record.granted = () if record.kind in _CHANGES_NOTHING else tuple(record.named_paths()), False
         return record
 
     def refused(self, record: Record, why: str) -> Done:
@@ -167,15 +177,21 @@ class Calls:
     def grants_path(self, path: str) -> bool:
         """Whether a call that names this path was approved and still runs."""
         wanted = self._real(path)
-        return any(wanted == self._real(named) for record in self._granted() for named in record.named_paths())
+        return any(wanted == self._real(named) for record in self._granted() for named in record.shown)
 
-    def grants_command(self, shown: str, last_argument: str) -> bool:
-        """Whether exactly this command was approved, by itself or as what a shell is given; one approval is good for one run."""
+    def grants_command(self, shown: str, inner: str, cwd: str | None) -> bool:
+        """Whether exactly this command was approved, by itself or as what a shell is given, and for there; one approval is good for one run."""
         for record in self._granted():
-            if record.params.get("command") in (shown, last_argument):
+            params = record.call.params
+            if params.get("command") in (shown, inner) and (cwd is None or self._is_told(cwd, params)):
                 record.granted = False
                 return True
         return False
+
+    def _is_told(self, cwd: str, params: Mapping[str, Any]) -> bool:
+        """Whether a person knew that this is where it runs: it is the session's directory, or among the parameters."""
+        known = {self._real("."), *(self._real(value) for value in params.values() if isinstance(value, str))}
+        return self._real(cwd) in known
 
     def _granted(self) -> Iterator[Record]:
         return (record for record in self._records.values() if record.granted and not record.over)
@@ -238,12 +254,19 @@ def diff_of(diffs: list[schema.FileEditToolCallContent]) -> str | None:
     parts = []
     for diff in diffs:
         old, new = diff.old_text or "", diff.new_text
-        if len(old) + len(new) > _DIFF_MAX_CHARS:
+        before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+        if len(old) + len(new) > _DIFF_MAX_CHARS or _pairs(before, after) > _DIFF_MAX_PAIRS:
             continue
         header = f"--- {diff.path}\n+++ {diff.path}\n" if len(diffs) > 1 else ""
-        lines = list(difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True)))[2:]
+        lines = list(difflib.unified_diff(before, after))[2:]
         parts.append(header + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines))
     return "".join(parts) or None
+
+
+def _pairs(before: list[str], after: list[str]) -> int:
+    """How many pairs of equal lines difflib looks at; it passes over a line that is more than a hundredth of a long text."""
+    counts, most = Counter(after), len(after) // 100 + 1 if len(after) >= 200 else len(after)
+    return sum(count for line in before if (count := counts[line]) <= most)
 
 
 def _name_of(meta: Mapping[str, Any] | None) -> str:

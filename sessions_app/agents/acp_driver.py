@@ -23,7 +23,7 @@ from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import processes
 from sessions_app.agents.acp_host import Host
 from sessions_app.agents.acp_wire import Wire
-from sessions_app.agents.base import CannotResume, CannotStart, Died, Driver, Ended, Event, Identified, Start, Verdict
+from sessions_app.agents.base import CannotResume, CannotStart, Chunk, Died, Driver, Ended, Event, Identified, Start, Verdict
 
 log = structlog.get_logger("bridge.agents.acp")
 
@@ -48,6 +48,7 @@ class Acp(Driver):
         self._command = command
         self._said: asyncio.Queue[Event | None] = asyncio.Queue()
         self._taken = asyncio.Event()
+        self._chars = 0  # of text in what was said and has not been taken
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._group: processes.Group | None = None
@@ -136,6 +137,7 @@ class Acp(Driver):
 
     async def events(self) -> AsyncIterator[Event]:
         while (event := await self._said.get()) is not None:
+            self._chars -= _weight(event)
             self._taken.set()
             yield event
             if isinstance(event, Died):
@@ -143,12 +145,13 @@ class Acp(Driver):
 
     def _say(self, event: Event) -> None:
         if not self._closing:
+            self._chars += _weight(event)
             self._said.put_nowait(event)
 
     async def _room(self) -> None:
         """Wait until what was said has been taken: an agent that nobody listens to is not read either."""
         await asyncio.sleep(0)  # the message before this one says what it has to say first
-        while self._said.qsize() >= limits.AGENT_EVENTS_WAITING:
+        while self._said.qsize() >= limits.AGENT_EVENTS_WAITING or self._chars >= limits.AGENT_CHARS_WAITING:
             self._taken.clear()
             await self._taken.wait()
 
@@ -226,16 +229,22 @@ class Acp(Driver):
                 task.cancel()
         if self._connection is not None:
             await self._connection.close()
-            await self._host.terminals.close()
             self._wire.stop()
         if self._group is not None:
-            await processes.end_group(self._group)
+            ending = [processes.end_group(self._group)]
+            if self._connection is not None:
+                ending.append(self._host.terminals.close())
+            await asyncio.gather(*ending)  # one after the other would take longer than the runtime waits
         self._said.put_nowait(None)
 
     @property
     def _conn(self) -> ClientSideConnection:
         assert self._connection is not None
         return self._connection
+
+
+def _weight(event: Event) -> int:
+    return len(event.content) if isinstance(event, Chunk) else 0
 
 
 def _asking(offered: Any) -> str | None:

@@ -27,7 +27,8 @@ from sessions_app.agents.risk import risk_of
 from sessions_app.calls import Call, describe
 
 REFUSED = -32001  # no number of the protocol's: the agent shows the message
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+_SHELLS = frozenset(f"{where}{name}" for where in ("", "/bin/", "/usr/bin/") for name in ("sh", "bash", "zsh", "dash"))
+_FLAGS = frozenset({"-c", "-lc"})  # with others, what is run is not only what the last argument says
 
 
 class Host:
@@ -123,13 +124,13 @@ class Host:
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown = shell.quoted(command, arguments)
-        inner = arguments[-1] if arguments and Path(command).name in _SHELLS else shown
+        inner = arguments[1] if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS else shown
         call = None
-        if more or not self.calls.grants_command(shown, inner):  # nobody was shown the variables of an approved command
+        if more or not self.calls.grants_command(shown, inner, cwd):  # nobody was shown the variables of an approved command
             call = await self._ask("Bash", {"command": shown} | ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {}))
         try:
             terminal_id = await self.terminals.create(command, arguments, cwd, more, output_byte_limit)
-        except (BridgeError, NoTerminal, OSError) as error:
+        except (BridgeError, NoTerminal, OSError, ValueError) as error:  # ValueError: a NUL in it
             if call is not None:
                 self._say(Failed(call, _words(error)))
             _refuse(error, shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import uuid
@@ -77,7 +76,9 @@ class Terminals:
         with default_jail().open_dir(cwd or str(self._directory), base=str(self._directory)) as opened:
             directory = Path(opened.path)
         line = [command, *arguments] if arguments or (os.sep in command and os.access(command, os.X_OK)) else [_SHELL, "-c", command]
-        group = await processes.start(line, directory, more={name: value for name, value in more.items() if "\0" not in name + value})
+        group = await processes.start(
+            line, directory, more={name: value for name, value in more.items() if name and "=" not in name and "\0" not in name + value}
+        )
         output = Output(min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES), tail=True)
         terminal = Terminal(group, output, self._seconds)
         terminal.work = asyncio.create_task(terminal.run())
@@ -116,9 +117,10 @@ class Terminals:
         self._terminals.pop(terminal_id, None)
 
     async def close(self) -> None:
-        for terminal_id in tuple(self._terminals):
-            with contextlib.suppress(NoTerminal):
-                await self.release(terminal_id)
+        """End all of them at once: what will not end when told takes as long as one."""
+        terminals = list(self._terminals.values())
+        self._terminals.clear()
+        await asyncio.gather(*map(self._end, terminals))
 
     async def _end(self, terminal: Terminal) -> None:
         await processes.end_group(terminal.group)

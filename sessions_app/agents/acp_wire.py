@@ -21,6 +21,7 @@ _UPDATES = frozenset(
     for model in get_args(schema.SessionNotification.model_fields["update"].annotation)
     for kind in get_args(model.model_fields["session_update"].annotation)
 )
+INTERNAL_ERROR = -32603  # JSON-RPC's own
 _LAST_WORDS_SECONDS = 0.5  # for standard error, once the process has ended; what it started may hold it open for ever
 
 
@@ -45,6 +46,7 @@ class Wire:
         """The next message; None when there is none any more."""
         await self._room()
         while not self.fault and (line := await self._line()):
+            await asyncio.sleep(0)  # of what has been read already there may be thousands of lines
             if message := _message(line):
                 self._noise = 0
                 if _is_news(message):
@@ -105,7 +107,16 @@ def _message(line: bytes) -> dict[str, Any] | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and ("method" in found or "id" in found) else None
+    return _sane(found) if isinstance(found, dict) and ("method" in found or "id" in found) else None
+
+
+def _sane(message: dict[str, Any]) -> dict[str, Any] | None:
+    """A message whose frame the library can read, which else would listen no more; an error that is none of the protocol's is said in its words."""
+    if not isinstance(message.get("id"), str | int | None) or not isinstance(message.get("method", ""), str):
+        return None
+    if message.get("error") is not None and not isinstance(message["error"], dict):
+        message["error"] = {"code": INTERNAL_ERROR, "message": str(message["error"])}
+    return message
 
 
 def _is_news(message: dict[str, Any]) -> bool:

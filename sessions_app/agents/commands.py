@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count, Sum
+from django.db.models.functions import Length
 from django.utils import timezone
 
 from bridge_project import limits
+from bridge_project.database import delete_in_steps
 from bridge_project.protocol import jsontext
 from sessions_app.models import Command, Session
 
@@ -35,13 +38,38 @@ def add(session: Session, kind: Kind, **payload: Any) -> None:
     transaction.on_commit(lambda: _wake(session.pk))
 
 
-def take(session_pk: int, *, busy: bool) -> Taken | None:
-    """The next command, marked as taken, in the order in which they came; while a turn runs (``busy``), prompts wait. In the caller's transaction."""
+def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
+    """The next command, marked as taken ``at`` that moment, in the order in which they came; while a turn runs (``busy``), prompts wait.
+
+    In the caller's transaction.
+    """
     command = _waiting(session_pk, busy=busy)
     if command is None:
         return None
-    Command.objects.filter(pk=command.pk).update(taken_at=timezone.now())
+    Command.objects.filter(pk=command.pk).update(taken_at=at or timezone.now())
+    return _taken(command)
+
+
+def taken_at(session_pk: int, moment: datetime) -> Taken | None:
+    """What was taken at that very moment: by a transaction that committed, though whoever took it was not told so."""
+    command = Command.objects.filter(session_id=session_pk, taken_at=moment).first()
+    return _taken(command) if command is not None else None
+
+
+def _taken(command: Command) -> Taken:
     return Taken(Kind(command.kind), json.loads(command.payload))
+
+
+def said_since(session_pk: int, content: str, moment: datetime) -> bool:
+    """Whether this prompt has been queued since, taken or not."""
+    return Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, created_at__gte=moment, payload=jsontext.dumps({"content": content})).exists()
+
+
+def prompts_waiting(session_pk: int) -> tuple[int, int]:
+    """How many, and their characters."""
+    waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
+    found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
+    return found["count"], found["length"] or 0
 
 
 def is_waiting(session_pk: int, *, busy: bool) -> bool:
@@ -67,7 +95,7 @@ def forget(session: Session, *, prompts: bool) -> None:
 def forget_old() -> int:
     """Drop commands that were taken long ago; returns how many."""
     before = timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
-    return Command.objects.filter(created_at__lt=before).exclude(taken_at=None).delete()[0]
+    return delete_in_steps(Command.objects.filter(created_at__lt=before).exclude(taken_at=None))
 
 
 def _wake(session_pk: int) -> None:

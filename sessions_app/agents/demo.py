@@ -129,7 +129,7 @@ class Demo(Driver):
         tool, _, text = rest.strip().partition(" ")
         try:
             params = json.loads(text) if text.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             params = None
         if not tool or not isinstance(params, dict):
             return await self._explain('Say: /tool NAME {"parameter": "value"}')

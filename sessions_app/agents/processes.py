@@ -89,7 +89,7 @@ async def start(
     PermissionError, or another OSError when it cannot be started at all.
     """
     run = uuid.uuid4().hex
-    environ = environment.scrubbed(**(more or {}), **marks(run))
+    environ = environment.scrubbed(**{**(more or {}), **marks(run)})
     transport, protocol = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Protocol(line_bytes),
         *launched([_program(command[0], directory, environ), *command[1:]]),
@@ -137,12 +137,14 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
 
 async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:
     """End the process and everything that it started: asked first (SIGTERM), after ``patience`` seconds made to (SIGKILL)."""
-    family = await asyncio.to_thread(_family, group.process.pid) if not group.exited.is_set() else []
-    if patience and not group.exited.is_set():
-        _signal_group(group, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(group.exited.wait(), patience)
-    _signal_group(group, signal.SIGKILL)
+    try:
+        family = await asyncio.to_thread(_family, group.process.pid) if not group.exited.is_set() else []
+        if patience and not group.exited.is_set():
+            _signal_group(group, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(group.exited.wait(), patience)
+    finally:
+        _signal_group(group, signal.SIGKILL)  # also when whoever waits for this gives up: there is no other who would do it
     await asyncio.to_thread(_end, family)
     await asyncio.to_thread(end_run, group.run)
     await group.exited.wait()

@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError
 
 from bridge_project import limits
 from bridge_project.database import Threads
-from sessions_app.agents.base import Died, Driver, Ended, Event, Verdict
+from sessions_app.agents.base import Chunk, Died, Driver, Ended, Event, Verdict
 from sessions_app.agents.commands import Kind, Taken
 from sessions_app.agents.transcript import Lost, Transcript
 from sessions_app.agents.words import coalesce
@@ -23,6 +23,7 @@ log = structlog.get_logger("bridge.agent")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+INTERRUPTED = "The turn was interrupted before this decision came."
 LAST_WORDS_SECONDS = 1.0  # to read what an agent that has ended had said
 
 threads = Threads("db-agents", 1)  # one: with SQLite a second one would only wait for the first, and not in turn
@@ -65,6 +66,8 @@ class Running:
         self._transcript = Transcript(session_pk, owner)
         self._wake = asyncio.Event()
         self._said: asyncio.Queue[Event | None] = asyncio.Queue(limits.AGENT_EVENTS_WAITING)
+        self._chars = 0  # of text in what was said and is not in the log
+        self._written = asyncio.Event()
         self._quiet = asyncio.Event()  # no turn runs
         self._quiet.set()
         self._interrupted = False
@@ -119,12 +122,21 @@ class Running:
                 await self._said.put(event)
                 if isinstance(event, Died):
                     return
+                if isinstance(event, Chunk):
+                    await self._room_for(len(event.content))
         except Exception as error:  # whatever it is, a driver that fails is an agent that is gone
             log.exception("driver_failed", session=self.session_id)
             await self._said.put(Died(f"The agent's driver failed: {error}"))
         else:
             if not self._stopping:
                 await self._said.put(Died("The agent ended without a word."))
+
+    async def _room_for(self, chars: int) -> None:
+        """Text is bounded not by the number of its pieces: wait until the log has what there is too much of."""
+        self._chars += chars
+        while self._chars >= limits.AGENT_CHARS_WAITING:
+            self._written.clear()
+            await self._written.wait()
 
     async def _write(self) -> None:
         """The first piece at once, then what came within limits.STREAM_COALESCE_SECONDS together."""
@@ -138,6 +150,8 @@ class Running:
             if batch:
                 await stored(self._transcript.write, coalesce(batch))
                 written = self.used_at = time.monotonic()
+                self._chars -= sum(len(event.content) for event in batch if isinstance(event, Chunk))
+                self._written.set()
                 self._after(batch)
             if last:
                 return
@@ -190,7 +204,8 @@ class Running:
             await self._driver.prompt(payload["content"])
         elif kind == Kind.DECIDE:
             call_id = self._transcript.call_of(payload["tool_call_id"])
-            if call_id is None or not await self._driver.decide(call_id, Verdict(payload["decision"], payload["modifications"])):
+            verdict = Verdict("rejected", reason=INTERRUPTED) if self._interrupted else Verdict(payload["decision"], payload["modifications"])
+            if call_id is None or not await self._driver.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
         elif kind == Kind.INTERRUPT and self.busy:
             self._interrupted = True

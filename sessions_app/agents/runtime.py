@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context
@@ -20,7 +21,7 @@ from devices_app.models import Device
 from sessions_app import housekeeping, workdir
 from sessions_app.agents import breaker, commands, drivers, processes, tenure, transcript
 from sessions_app.agents.base import CannotResume, CannotStart, Driver, Start
-from sessions_app.agents.breaker import Attempt, Breaker
+from sessions_app.agents.breaker import Attempt
 from sessions_app.agents.drivers import Kind
 from sessions_app.agents.running import Over, Running, close, stored, threads
 from sessions_app.agents.transcript import Lost
@@ -32,6 +33,7 @@ log = structlog.get_logger("bridge.agent")
 STOPPED = "The bridge was stopped."
 IDLE = "Nothing happened for half an hour."
 SETTLE_POLL_SECONDS = 0.1
+SURE_POLLS = 5  # before a process counts as dead: one whose database was away renews its lease at its first look
 
 
 class Runtime:
@@ -45,6 +47,7 @@ class Runtime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._looked_for_orphans = 0.0
+        self._suspected: frozenset[tuple[int, uuid.UUID]] = frozenset()  # sessions whose process seemed dead at the last look
         self._reservations = 0
 
     # -- the life of the process -------------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ class Runtime:
         except BridgeError as error:
             raise BridgeError("SESS_NOT_RESUMABLE", f"The session cannot be resumed: {error.message}", session_id=session.session_id) from None
         driver = kind.make()
-        if session.titled and not (driver.can_resume and session.resume_id):
+        if not (driver.can_resume and session.resume_id) and await readers.run(tenure.was_told, session):
             why = "its agent has said nothing by which it could go on" if driver.can_resume else f"the agent {kind.name} cannot resume"
             raise BridgeError("SESS_NOT_RESUMABLE", f"The session cannot be resumed: {why}.", session_id=session.session_id)
         return kind, driver
@@ -176,6 +179,7 @@ class Runtime:
         owner = hub.process_id
         try:
             async with asyncio.timeout(limits.AGENT_START_SECONDS):
+                await self._without(session.pk)
                 await driver.start(Start(session.session_id, Path(session.working_directory), resume_id))
             await stored(transcript.ready, session.pk, owner)
         except asyncio.CancelledError:
@@ -193,6 +197,13 @@ class Runtime:
         running = self._running[session.pk] = Running(session.pk, session.session_id, driver, owner, self._over)
         running.start()
         log.info("agent_started", session=session.session_id, agent=session.agent_type, resumed=resume_id is not None)
+
+    async def _without(self, session_pk: int) -> None:
+        """Of a session that this process had lost and has got back, the agent from before is ended first, and says nothing more."""
+        if running := self._running.get(session_pk):
+            self._over(running, Over("lost"))
+        if ending := self._ending.get(session_pk):
+            await asyncio.wait({ending})
 
     async def _not_started(self, session: Session, attempt: Attempt, error: Exception) -> BridgeError:
         """Write down why, and the answer for whoever asked."""
@@ -240,7 +251,9 @@ class Runtime:
             elif over.how == "expired":
                 await stored(transcript.expire, pk, owner)
             elif over.how == "died":
-                (await readers.run(_breaker_of, pk)).failed()
+                agent = (await readers.run(tenure.found, pk)).agent_type
+                if any(kind.name == agent and kind.real for kind in drivers.kinds()):
+                    breaker.of(agent).failed()
         except Lost:
             log.info("session_was_taken", session=running.session_id)
 
@@ -254,6 +267,7 @@ class Runtime:
                 await self._look()
                 away = False
             except DatabaseError as error:
+                self._suspected = frozenset()  # the others could not renew their leases either
                 if not away:
                     log.warning("agents_wait_for_database", error=error.__class__.__name__)
                 away = True
@@ -268,10 +282,10 @@ class Runtime:
             found = await readers.run(tenure.look, hub.process_id, tuple(self._running))
             for running in looked_at:
                 self._seen(running, found)
-        if now - self._looked_for_orphans > limits.LEASE_RENEWAL_SECONDS:
+        if now - self._looked_for_orphans > (SURE_POLLS * limits.POLL_SECONDS if self._suspected else limits.LEASE_RENEWAL_SECONDS):
             self._looked_for_orphans = now
             known = None if self._reservations else frozenset({*self._running, *self._launching, *self._ending})
-            await threads.run(tenure.pause_orphans, hub.process_id, known)
+            self._suspected = await threads.run(tenure.pause_suspects, hub.process_id, known, self._suspected)
 
     def _seen(self, running: Running, found: tenure.Look) -> None:
         pk = running.session_pk
@@ -294,10 +308,6 @@ class Runtime:
         if now - running.used_at > limits.AGENT_IDLE_SECONDS and not used:
             self._over(running, Over("paused", IDLE))
         return None
-
-
-def _breaker_of(session_pk: int) -> Breaker:
-    return breaker.of(tenure.found(session_pk).agent_type)
 
 
 runtime = Runtime()

@@ -82,6 +82,8 @@ async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIM
         group = await processes.start(["/bin/sh", "-c", command], directory)
     except OSError as error:
         return Ran("", "", None, f"The command could not be started: {error.strerror or error}.", retries=TOOL_RETRIES.get(kind_of_error(error), 0))
+    except ValueError:  # a NUL, or half of a character
+        return Ran("", "", None, "The command could not be started: it holds what no command can.")
     stdout, stderr = Output(), Output()
     reading = asyncio.gather(stdout.read(group.stdout), stderr.read(group.stderr))
     try:

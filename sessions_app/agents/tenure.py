@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -16,7 +16,7 @@ from devices_app.models import Device
 from sessions_app import lifecycle, presence
 from sessions_app.agents import commands, transcript
 from sessions_app.agents.transcript import Lost
-from sessions_app.models import Feed, Join, Process, Session
+from sessions_app.models import Feed, Join, LogRow, Process, Session
 from sessions_app.outbox import outbox
 
 log = structlog.get_logger("bridge.agent")
@@ -31,6 +31,11 @@ def found(session_pk: int) -> Session:
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return session
+
+
+def was_told(session: Session) -> bool:
+    """Whether the agent was ever given a prompt, whose answer's stream then began; one that was not can begin afresh, with what waits for it."""
+    return session.feed.dropped_seq > 0 or LogRow.objects.filter(feed=session.feed_id, type="stream_start").exists()
 
 
 def reserve(owner: uuid.UUID, session_id: str | None, agent: str, directory: str, device: Device) -> tuple[Session, bool]:
@@ -74,14 +79,30 @@ def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
 
     ``known`` are the sessions that this process runs: what it holds besides is paused too. None: it cannot tell at this moment.
     """
-    orphans = [(pk, owner) for pk, owner in _orphans(process_id) if owner != process_id or (known is not None and pk not in known)]
+    return _pause(_strays(process_id, known))
+
+
+def _strays(process_id: uuid.UUID, known: Collection[int] | None) -> list[tuple[int, uuid.UUID]]:
+    return [(pk, owner) for pk, owner in _orphans(process_id) if owner != process_id or (known is not None and pk not in known)]
+
+
+def _pause(orphans: Iterable[tuple[int, uuid.UUID]]) -> int:
+    paused = 0
     for session_pk, owner in orphans:
         try:
             transcript.pause(session_pk, owner, DIED)
         except Lost:
             continue  # another process was quicker
+        paused += 1
         log.warning("session_orphaned", session=session_pk, owner=str(owner))
-    return len(orphans)
+    return paused
+
+
+def pause_suspects(process_id: uuid.UUID, known: Collection[int] | None, suspected: Collection[tuple[int, uuid.UUID]]) -> frozenset[tuple[int, uuid.UUID]]:
+    """Pause those of the orphans that were ``suspected`` at an earlier look; returns the others, which are now."""
+    found = _strays(process_id, known)
+    _pause(orphan for orphan in found if orphan in suspected)
+    return frozenset(orphan for orphan in found if orphan not in suspected)
 
 
 def _orphans(process_id: uuid.UUID) -> list[tuple[int, uuid.UUID]]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from bridge_project import limits
 from bridge_project.dispatch import error_payload
@@ -12,11 +15,11 @@ from bridge_project.errors import BridgeError
 from bridge_project.protocol import server as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import FinishReason, NotificationType
-from sessions_app import approvals, lifecycle, notices
+from sessions_app import approvals, lifecycle, notices, presence
 from sessions_app.agents import base, commands
 from sessions_app.agents.words import bounded, plain, reason_of, storable, whole
 from sessions_app.calls import Call, usable_id
-from sessions_app.models import Session, ToolCall
+from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
 
 _SAVED = ("open_message", "resume_id", "status", "reason", "closed_at", "pending_approvals", "last_activity_at", "owner")
@@ -27,34 +30,52 @@ class Lost(Exception):
 
 
 class Transcript:
-    """Of one session, while ``owner`` runs its agent. Every method is one transaction, raises Lost, and remembers only what has committed."""
+    """Of one session, while ``owner`` runs its agent. Every method is one transaction, raises Lost, and remembers only what has committed.
+
+    One that failed is tried again: what had committed all the same, when the connection broke before it was told, is not done twice.
+    """
 
     def __init__(self, session_pk: int, owner: uuid.UUID) -> None:
         self._session_pk = session_pk
         self._owner = owner
         self._ids: dict[str, str] = {}  # the agent's id of a call → ours
+        self._taking: datetime | None = None  # by which a command is known again that was taken by a try
+        self._tried: tuple[str, dict[str, str]] | None = None  # the first message of a try to write, and the ids after it
 
     def take(self, *, busy: bool) -> commands.Taken | None:
         """The next command. With a prompt the answer's stream begins, in the same transaction: a prompt that was taken is never lost in silence."""
-        if not commands.is_waiting(self._session_pk, busy=busy):
+        if self._taking is None and not commands.is_waiting(self._session_pk, busy=busy):
             return None
         with outbox() as box:
             page = Page(box, self._session_pk, self._ids, self._owner)
-            taken = commands.take(self._session_pk, busy=busy)
-            if taken is not None and taken.kind == commands.Kind.PROMPT:
-                page.open()
-            elif taken is not None and taken.kind == commands.Kind.INTERRUPT:
-                page.reject_pending("interrupted")
-            page.save()
+            taken = commands.taken_at(self._session_pk, self._taking) if self._taking is not None else None
+            if taken is None:
+                taken = self._take(page, busy=busy)
+        self._taking = None
+        return taken
+
+    def _take(self, page: Page, *, busy: bool) -> commands.Taken | None:
+        self._taking = timezone.now()
+        taken = commands.take(self._session_pk, busy=busy, at=self._taking)
+        if taken is not None and taken.kind == commands.Kind.PROMPT:
+            page.open()
+        elif taken is not None and taken.kind == commands.Kind.INTERRUPT:
+            page.reject_pending("interrupted")
+        page.save()
         return taken
 
     def write(self, events: Sequence[base.Event]) -> None:
         with outbox() as box:
-            page = Page(box, self._session_pk, dict(self._ids), self._owner)
-            for event in events:
-                page.write(event)
-            page.save()
-        self._ids = page.ids
+            if self._tried is not None and LogRow.objects.filter(message_id=self._tried[0]).exists():
+                ids = self._tried[1]
+            else:
+                page = Page(box, self._session_pk, dict(self._ids), self._owner)
+                for event in events:
+                    page.write(event)
+                page.save()
+                ids = page.ids
+                self._tried = (box.rows[0].id, ids) if box.rows else None
+        self._ids, self._tried = ids, None
 
     def call_of(self, tool_call_id: str) -> str | None:
         """The agent's id of a call that has ours."""
@@ -168,6 +189,8 @@ class Page:
         self.close(event.finish_reason, event.usage)
         if event.error:
             self.fail(event.error)
+        elif not presence.is_followed(self.session):
+            self.notify("task_complete", "The agent is done", self.session.title)
 
     def reject_pending(self, reason: str) -> None:
         approvals.reject_pending(self.box, self.session, by=ToolCall.DecidedBy.BRIDGE, reason=reason)
@@ -179,7 +202,8 @@ class Page:
         self.notify("error", "The agent failed", why)
 
     def notify(self, type_: NotificationType, title: str, body: str) -> None:
-        priority, data = ("high", {"code": "AGENT_ERROR"}) if type_ == "error" else ("low", {})
+        priority = {"error": "high", "task_complete": "normal"}.get(type_, "low")
+        data = {"code": "AGENT_ERROR"} if type_ == "error" else {}
         self.box.append_to_all(encode(notices.reported(self.session.session_id, type_, title, reason_of(body), priority, **data)))  # type: ignore[arg-type]
 
     def _identified(self, event: base.Identified) -> None:

@@ -7,7 +7,7 @@ from bridge_project.dispatch import handles
 from bridge_project.errors import BridgeError
 from bridge_project.protocol import client as c
 from bridge_project.protocol.parse import ClientMessage
-from sessions_app import conversation
+from sessions_app import conversation, requests
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
@@ -18,7 +18,7 @@ async def message(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Queue a turn; the stream answers it, to everybody who has joined."""
     payload: c.Message = message.payload
     session = await _driven(socket, message)
-    await writers.run(conversation.say, session.pk, payload.content, device=socket.device)
+    await writers.run(conversation.say, session.pk, payload.content, device=socket.device, begun=requests.begun.get())
 
 
 @handles(c.SessionInterrupt)

@@ -209,3 +209,11 @@ async def test_closing_ends_the_events_with_a_turn_that_nobody_reads(tmp_path: P
     await within(5, demo.close())
     await within(5, demo.close())
     assert len([event async for event in demo.events()]) == 1000
+
+
+@pytest.mark.parametrize("prompt", ['/tool Bash {"command": "echo a\\u0000b"}', '/tool Bash {"command": "echo \\ud800"}', "/tool Bash " + "[" * 100_000])
+async def test_what_no_command_can_hold_ends_the_turn(drive: Drive, with_shell: None, prompt: str) -> None:
+    """D40: a turn ends whatever it is about; else nothing more could be said in the session."""
+    drive.answers = [APPROVED]
+    said = await drive.turn(prompt)
+    assert isinstance(said[-1], Ended) and said[-1].finish_reason == "stop"

@@ -12,9 +12,10 @@ from bridge_project import limits
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from devices_app.models import AuditEntry
-from sessions_app import approvals, conversation
+from sessions_app import approvals, conversation, presence
 from sessions_app.agents import commands, words
 from sessions_app.agents.base import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
+from sessions_app.hub import hub
 from sessions_app.models import Command, Session, ToolCall
 from tests.sessions import helpers
 from tests.sessions.agent_driver import Agency, Scripted, announced, approval, call, has_said, has_state, said, state, until
@@ -90,6 +91,19 @@ async def test_turns_queue_in_order(agency: Agency) -> None:
     assert (await state(session)).title == "one", "D6: the first prompt"
 
 
+@pytest.mark.parametrize("followed", [False, True])
+async def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(agency: Agency, followed: bool) -> None:
+    """D13: a notification task_complete, unless somebody follows the session."""
+    session, driver = await talk(agency)
+    if followed:
+        connection = await sync_to_async(presence.open_connection)(hub.process_id, agency.device, "", "127.0.0.1")
+        await sync_to_async(presence.join)(connection, session)
+    await driver.say(Chunk("Done."), Ended("stop"))
+    await has_said(session, "stream_end")
+    told = [(message["payload"]["notification_type"], message["payload"]["body"]) for message in await announced("notification")]
+    assert told == ([] if followed else [("task_complete", "hello")])
+
+
 async def test_a_turn_that_fails(agency: Agency) -> None:
     """Spec, D35, D51: AGENT_ERROR in the session and a notification to all; the session stays active."""
     session, driver = await talk(agency)
@@ -162,7 +176,8 @@ async def test_a_refusal_has_a_result_and_raises_no_alarm(agency: Agency) -> Non
     await driver.say(Done(call("ask-1"), ToolOutcome(success=False, content="", error="The user said no.")), Ended("stop"))
     await has_said(session, "stream_end", 2)
     assert len(await said(session, "tool_result")) == 1 and await said(session, "tool_error") == []
-    assert [message["payload"]["notification_type"] for message in await announced("notification")] == ["approval_required", "approval_decided"]
+    told = [message["payload"]["notification_type"] for message in await announced("notification")]
+    assert told == ["approval_required", "approval_decided", "task_complete"]
 
 
 async def test_a_tool_that_fails(agency: Agency) -> None:

@@ -217,7 +217,7 @@ async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.Mon
     await driver.say(Ended("stop"))
     paused = await has_state(session, "paused")
     assert "half an hour" in paused.reason and driver.closed.is_set()
-    assert [message["payload"]["notification_type"] for message in await announced("notification")] == ["agent_idle"]
+    assert [message["payload"]["notification_type"] for message in await announced("notification")] == ["task_complete", "agent_idle"]
 
 
 # -- in error --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,308 @@
+"""What may go wrong between a person, the log and an agent at the worst moment: nothing is told twice, lost, or taken for a yes that nobody gave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import OperationalError, transaction
+from django.utils import timezone
+
+from bridge_project import limits
+from bridge_project.errors import BridgeError
+from bridge_project.protocol.resources import ToolOutcome
+from sessions_app import approvals, conversation
+from sessions_app.agents import breaker, commands, drivers, tenure, transcript
+from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Identified, Used, Verdict
+from sessions_app.models import Command, Process, Session
+from sessions_app.outbox import Outbox, outbox
+from tests.sessions.agent_driver import Agency, call, has_said, has_state, said, state, until
+from tests.sessions.test_agent_runtime import say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def unsure(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """While it is not empty, a transaction of the transcript commits, but whoever waits for that is told that the connection broke."""
+    left: list[str] = []
+
+    @contextmanager
+    def breaking() -> Iterator[Outbox]:
+        with outbox() as box:
+            yield box
+        if left:
+            raise OperationalError(left.pop())
+
+    monkeypatch.setattr(transcript, "outbox", breaking)
+    return left
+
+
+async def asked(session: Session, count: int) -> dict[str, Any]:
+    """The last of so many ``approval_required``."""
+    found: dict[str, Any] = (await has_said(session, "approval_required", count))[count - 1]["payload"]
+    return found
+
+
+async def decide(agency: Agency, session: Session, tool_call_id: str) -> bool:
+    done = await sync_to_async(approvals.decide)(agency.device, session.session_id, tool_call_id, "approved", None)
+    return bool(done.forwarded)
+
+
+# -- the database breaks off -----------------------------------------------------------------------------------------------
+
+
+async def test_what_was_written_before_the_connection_broke_is_not_written_again(agency: Agency, unsure: list[str]) -> None:
+    """D26: each row once, also when nobody was told that it has been committed; and the calls in it are known by their ids all the same."""
+    session, driver = await agency.session()
+    await say(session)
+    await until(lambda: driver.prompts, "the agent has the prompt")
+    unsure.append("the connection broke")
+    await driver.say(Chunk("once"), Asked(call()))
+    await asked(session, 1)
+    await until(lambda: not unsure, "it broke")
+    await driver.say(Chunk("and then"))
+    await until(lambda: _chunks(session, 2), "the next piece")
+    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == ["once", "and then"]
+    assert len(await said(session, "approval_required")) == 1
+    assert await decide(agency, session, "call-1")
+    await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
+
+
+async def _chunks(session: Session, count: int) -> bool:
+    return len(await said(session, "stream_chunk")) >= count
+
+
+async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(agency: Agency, unsure: list[str]) -> None:
+    """D35: marked as taken and told once, also when nobody was told that the mark has been made."""
+    session, driver = await agency.session()
+    unsure.append("the connection broke")
+    await say(session, "first")
+    await until(lambda: driver.prompts, "the agent has the prompt")
+    assert not unsure
+    await driver.say(Ended("stop"))
+    await say(session, "second")
+    await until(lambda: len(driver.prompts) == 2, "the agent has the next one")
+    assert driver.prompts == ["first", "second"]
+    assert len(await said(session, "stream_start")) == 2
+
+
+# -- a person said yes to something ----------------------------------------------------------------------------------------
+
+
+async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agency) -> None:
+    """D38: a call that was announced with other parameters than it is asked about with: a person sees what will run, under the same id."""
+    session, driver = await agency.session()
+    await say(session)
+    await driver.say(Used(call(command="ls")), Asked(call(command="rm -r build")))
+    shown = await asked(session, 1)
+    assert (shown["tool_call_id"], shown["params"]) == ("call-1", {"command": "rm -r build"})
+    assert await decide(agency, session, "call-1")
+    await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
+
+
+async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> None:
+    """D38: an agent that asks once more about a call that was approved (to run it without its sandbox, say) gets an answer of its own."""
+    session, driver = await agency.session()
+    await say(session)
+    await driver.say(Asked(call()))
+    await asked(session, 1)
+    await decide(agency, session, "call-1")
+    await driver.say(Asked(call()))
+    second = (await asked(session, 2))["tool_call_id"]
+    assert second != "call-1"
+    await until(lambda: len(driver.told) == 3, "the agent is told of the first")
+    assert driver.told[2:] == [("call-1", Verdict("approved"))], "the first yes is none to the second question"
+    await decide(agency, session, second)
+    await until(lambda: len(driver.told) == 4, "the agent is told of the second")
+    assert driver.told[3] == ("call-1", Verdict("approved"))
+
+
+async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agency) -> None:
+    """D40: one phone stops the turn while another approves a call of it: who had stopped it has."""
+    session, driver = await agency.session()
+    await say(session)
+    await driver.say(Asked(call()))
+    await asked(session, 1)
+    await sync_to_async(_interrupt_and_approve)(agency, session)
+    await until(lambda: len(driver.told) == 4, "the agent is told of both")
+    assert driver.told[2] == "interrupt"
+    assert driver.told[3][1].decision == "rejected"
+
+
+def _interrupt_and_approve(agency: Agency, session: Session) -> None:
+    with transaction.atomic():
+        conversation.interrupt(session.pk)
+        approvals.decide(agency.device, session.session_id, "call-1", "approved", None)
+
+
+# -- processes that come and go --------------------------------------------------------------------------------------------
+
+
+async def test_the_agent_from_before_is_ended_first(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D22, D35: a session that another process took for orphaned comes back to the process that has its agent yet: one agent, and only its words."""
+    session, old = await agency.session()
+    await old.say(Identified("its own id"))
+    await until(lambda: _resumable(session), "it can be resumed")
+
+    def blind(process_id: uuid.UUID, session_pks: Any) -> tenure.Look:
+        return tenure.Look(set(), set(session_pks), set(session_pks))
+
+    monkeypatch.setattr(tenure, "look", blind)  # it has not found out yet
+    owner = (await state(session)).owner
+    assert owner is not None
+    await sync_to_async(transcript.pause)(session.pk, owner, tenure.DIED)
+    closed: list[bool] = []
+
+    async def note() -> None:
+        closed.append(old.closed.is_set())
+
+    agency.change = lambda driver: setattr(driver, "on_start", note)
+    await agency.runtime.resume(await state(session))
+    assert closed == [True]
+    await agency.made[-1].say(Chunk("new"))
+    await has_said(session, "stream_chunk")
+    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == ["new"]
+
+
+async def _resumable(session: Session) -> bool:
+    return bool((await state(session)).resume_id)
+
+
+async def test_a_process_whose_database_was_away_is_not_dead(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D46: after an outage of the database all leases have run out; whoever looks first leaves the others the time to renew theirs."""
+    monkeypatch.setattr(limits, "LEASE_RENEWAL_SECONDS", 0)
+    ticker, agency.runtime._ticker = agency.runtime._ticker, None
+    assert ticker is not None
+    ticker.cancel()
+    now = timezone.now()
+    other = await sync_to_async(Process.objects.create)(instance="elsewhere", lease_until=now - timedelta(seconds=1))
+    session, _ = await sync_to_async(tenure.reserve)(other.pk, "theirs", "scripted", agency.directory, agency.device)
+    await sync_to_async(transcript.ready)(session.pk, other.pk)
+    await agency.runtime._look()
+    assert (await state(session)).status == "active", "one look is not enough"
+    await sync_to_async(Process.objects.filter(pk=other.pk).update)(lease_until=now + timedelta(seconds=60))
+    await asyncio.sleep(0.15)
+    await agency.runtime._look()
+    assert (await state(session)).status == "active"
+    await sync_to_async(Process.objects.filter(pk=other.pk).delete)()
+    for _ in range(2):
+        await agency.runtime._look()
+        await asyncio.sleep(0.15)
+    await has_state(session, "paused")
+
+
+# -- what is said to an agent ----------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agency: Agency) -> None:
+    """D31: a process that dies between queueing a turn and remembering that it did; the phone says it again, with the same id."""
+    session, driver = await agency.session()
+    begun = timezone.now()
+    await say(session, "run it")
+    await until(lambda: driver.prompts, "the agent has the prompt")
+    await sync_to_async(conversation.say)(session.pk, "run it", device=agency.device, begun=begun)
+    await sync_to_async(conversation.say)(session.pk, "run it again", device=agency.device, begun=begun)
+    await driver.say(Ended("stop"))
+    await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
+    assert driver.prompts == ["run it", "run it again"]
+
+
+async def test_what_waits_for_an_agent_is_bounded(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue, limits: a phone that says more than the agent can take is told so, and the database is not filled."""
+    monkeypatch.setattr(limits, "AGENT_PROMPTS_WAITING", 2)
+    session, driver = await agency.session()
+    await say(session, "runs")
+    await until(lambda: driver.prompts, "the agent has the prompt")
+    await say(session, "waits")
+    await say(session, "waits too")
+    with pytest.raises(BridgeError) as caught:
+        await say(session, "one too many")
+    assert caught.value.code == "RATE_LIMITED" and caught.value.fields["details"]["retry_after"] > 0
+    await driver.say(Ended("stop"))
+    await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
+    await say(session, "has room")
+
+
+@sync_to_async
+def _taken_long_ago() -> int:
+    Command.objects.update(taken_at=timezone.now(), created_at=timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS + 1))
+    return commands.forget_old()
+
+
+async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
+    """D30: pruning holds nobody up, however much there is; what nobody has taken stays."""
+    session, _ = await agency.session()
+
+    def fill() -> None:
+        Command.objects.bulk_create(Command(session=session, kind="stop", payload=json.dumps({}), taken_at=timezone.now()) for _ in range(1001))
+
+    await sync_to_async(fill)()
+    assert await _taken_long_ago() == 1001
+
+
+async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> None:
+    """D37: what was announced one way and asked about another way has one result, under the one id."""
+    session, driver = await agency.session()
+    await say(session)
+    outcome = ToolOutcome(success=True, content="done")
+    await driver.say(Used(call(command="ls")), Asked(call(command="rm")))
+    await asked(session, 1)
+    await decide(agency, session, "call-1")
+    await driver.say(Done(call(command="rm"), outcome))
+    assert [message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")] == ["call-1"]
+    assert not await sync_to_async(lambda: list(session.toolcall_set.filter(finished_at=None)))()
+
+
+async def test_text_that_the_log_has_not_taken_is_bounded(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue, limits: while the database is slow an agent waits, also one that says little at a time but much each time; nothing is lost."""
+    monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 100)
+    session, driver = await agency.session()
+    go, write = threading.Event(), transcript.Transcript.write
+
+    def slow(self: transcript.Transcript, events: Any) -> None:
+        assert go.wait(10)
+        write(self, events)
+
+    monkeypatch.setattr(transcript.Transcript, "write", slow)
+    await driver.say(*(Chunk("x" * 50) for _ in range(40)))
+    await asyncio.sleep(0.2)
+    assert driver.queue._queue.qsize() > 30
+    go.set()
+    await until(lambda: _characters(session, 2000), "all of it is in the log")
+
+
+async def _characters(session: Session, count: int) -> bool:
+    return sum(len(message["payload"]["content"]) for message in await said(session, "stream_chunk")) == count
+
+
+async def test_a_decision_while_the_lease_has_run_out_is_told(agency: Agency) -> None:
+    """D38: a machine that slept has no lease when it wakes, and its agent still waits for the decision that comes first."""
+    session, driver = await agency.session()
+    await say(session)
+    await driver.say(Asked(call()))
+    await asked(session, 1)
+    await sync_to_async(Process.objects.update)(lease_until=timezone.now() - timedelta(seconds=1))
+    assert not await decide(agency, session, "call-1")
+    await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
+
+
+async def test_the_demo_has_no_breaker(agency: Agency) -> None:
+    """D48: the breaker is of real agents; however often a scripted one dies, /health stays as it is."""
+    kind = drivers.kinds()[0]
+    drivers._kinds[kind.name] = replace(kind, real=False)
+    for _ in range(limits.CIRCUIT_BREAKER_FAILURES):
+        session, driver = await agency.session()
+        await driver.say(Died("It fell over."))
+        await has_state(session, "error")
+        await until(lambda: not agency.runtime._ending, "it has been ended")
+    assert breaker.check() is None
