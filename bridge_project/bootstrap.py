@@ -344,7 +344,8 @@ def command_lint(arguments: list[str]) -> int:
 
 def command_test(arguments: list[str]) -> int:
     prepare("test")
-    return checks([*LINTERS, ("tests", ["-m", "pytest", "-n", "auto", "--dist", "loadfile", *arguments])])
+    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))  # more than cores, for many tests wait for something
+    return checks([*LINTERS, ("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])])
 
 
 SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]

@@ -23,6 +23,15 @@ LONG = (
     "run/test_clone.py",
     "faults/test_clock.py",
     "faults/test_network.py",
+    "conformance/test_agent_life.py",
+    "conformance/test_agent_owners.py",
+    "conformance/test_agent_processes.py",
+    "conformance/test_agent_killed.py",
+    "conformance/test_agent_streams.py",
+    "conformance/test_agent_bad_input.py",
+    "conformance/test_agent_cycles.py",
+    "conformance/test_agent_sessions.py",
+    "run/test_watch_commands.py",
 )
 RANK = {HERE / name: number for number, name in enumerate(LONG)}
 

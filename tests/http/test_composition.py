@@ -125,6 +125,7 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
     assert len(seen) == 2 and len(set(seen)) == 1
 
 
+@pytest.mark.django_db(transaction=True)  # the thread that asks may have a connection already, which is looked at first
 async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """D46: 503 STORAGE_UNAVAILABLE with Retry-After, as everywhere."""
 
