@@ -160,7 +160,8 @@ async def _use(console: Console, arguments: list[str]) -> None:
 
 async def _start(console: Console, arguments: list[str]) -> None:
     agent, _, directory = (arguments[0] if arguments else "").partition(" ")
-    ready = await console.ask("session_start", agent=agent, session_id=None, working_directory=directory.strip(), resume=False)
+    directory = directory.strip().strip("\"'") or "."  # a person quotes a path with a space, which needs no quotes here
+    ready = await console.ask("session_start", agent=agent, session_id=None, working_directory=directory, resume=False)
     console.current = str(ready["session_id"])
     console.show([f"-- started {listing.clean(ready.get('agent'))} as {console.current} in {listing.clean(ready.get('working_directory'))}"])
 

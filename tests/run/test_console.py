@@ -71,6 +71,8 @@ def console(lines: list[str], scripted: Scripted | None = None) -> Console:
         ("use 2", "session_start", {"agent": "", "session_id": "s2", "working_directory": "", "resume": False}),
         ("use other", "session_start", {"agent": "", "session_id": "other", "working_directory": "", "resume": True}),
         ("start demo /src", "session_start", {"agent": "demo", "session_id": None, "working_directory": "/src", "resume": False}),
+        ("start demo '/a b'", "session_start", {"agent": "demo", "session_id": None, "working_directory": "/a b", "resume": False}),
+        ("start", "session_start", {"agent": "", "session_id": None, "working_directory": ".", "resume": False}),
         ("stat", "git_status_request", {"session_id": "s1"}),
     ],
 )
