@@ -107,7 +107,10 @@ class View:
 
     def _instead(self, feed: Feed) -> str:
         due = self._due(feed.name)
-        return f"row {due} was due" + (f" ({feed.name_of(due)})" if feed.settled <= due < feed.length else "")
+        known = f" ({feed.name_of(due)})" if feed.settled <= due < feed.length else ""
+        why = {"here": self._here.get(feed.name), "seen": self._seen.get(feed.name), "owed": self._owed.get(feed.name)}
+        acknowledged = sorted(row for name, row in self._acknowledged.values() if name == feed.name and abs(row - due) < 5)
+        return f"{why}, acknowledged near it: {acknowledged}; row {due} was due{known}"
 
     def acknowledge(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
