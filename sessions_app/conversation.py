@@ -13,7 +13,6 @@ from sessions_app.agents import commands
 from sessions_app.models import Session
 from sessions_app.outbox import outbox
 
-RUNS = (Session.Status.CREATED, Session.Status.ACTIVE)
 RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
@@ -52,7 +51,7 @@ def _active(session_pk: int) -> Session:
         raise BridgeError("SESSION_NOT_FOUND")
     if session.status == Session.Status.CLOSED:
         raise BridgeError("SESS_CLOSED", session_id=session.session_id)
-    if session.status not in RUNS:
+    if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
         words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."
         raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)

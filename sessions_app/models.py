@@ -76,6 +76,8 @@ class Session(models.Model):
         CLOSED = "closed"
         ERROR = "error"
 
+    RUNS = (Status.CREATED, Status.ACTIVE)  # a bridge-run one takes a place of max_sessions (D36)
+
     session_id = models.CharField(max_length=256, unique=True)
     kind = models.CharField(max_length=8, choices=Kind.choices)
     feed = models.OneToOneField(Feed, on_delete=models.CASCADE)

@@ -88,9 +88,9 @@ def leave(connection_id: int, session: Session) -> None:
     Join.objects.filter(connection_id=connection_id, session=session).delete()
 
 
-def is_followed(session: Session) -> bool:
-    """Whether a live connection, on whichever process, has joined the session."""
-    return Join.objects.filter(session=session, connection__in=live()).exists()
+def followed(session_pks: Collection[int]) -> set[int]:
+    """Those of the sessions that a live connection, on whichever process, has joined."""
+    return set(Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list("session_id", flat=True))
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:

@@ -16,13 +16,12 @@ from devices_app.models import Device
 from sessions_app import lifecycle, presence
 from sessions_app.agents import commands, transcript
 from sessions_app.agents.transcript import Lost
-from sessions_app.models import Feed, Join, LogRow, Process, Session
+from sessions_app.models import Feed, LogRow, Process, Session
 from sessions_app.outbox import outbox
 
 log = structlog.get_logger("bridge.agent")
 
 DIED = "The bridge's process ended."
-RUNS = (Session.Status.CREATED, Session.Status.ACTIVE)
 
 
 def found(session_pk: int) -> Session:
@@ -60,7 +59,7 @@ def reserve_again(owner: uuid.UUID, session_pk: int) -> bool:
         session = found(session_pk)
         if session.status == Session.Status.CLOSED:
             raise BridgeError("SESS_CLOSED", session_id=session.session_id)
-        if session.status in RUNS or session.owner is not None:
+        if session.status in Session.RUNS or session.owner is not None:
             return False
         _check_limit()
         session.owner = owner
@@ -70,7 +69,7 @@ def reserve_again(owner: uuid.UUID, session_pk: int) -> bool:
 
 def _check_limit() -> None:
     """The head of the log is held, so nobody else takes the last place meanwhile."""
-    if Session.objects.filter(Q(status__in=RUNS) | Q(owner__isnull=False), kind=Session.Kind.BRIDGE).count() >= conf.bridge_max_sessions:
+    if Session.objects.filter(Q(status__in=Session.RUNS) | Q(owner__isnull=False), kind=Session.Kind.BRIDGE).count() >= conf.bridge_max_sessions:
         raise BridgeError("SESS_LIMIT_REACHED", f"{conf.bridge_max_sessions} sessions run already; end one, then try again.")
 
 
@@ -122,6 +121,5 @@ class Look:
 
 
 def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
-    joined = Join.objects.filter(session_id__in=list(session_pks), connection__in=presence.live())
     held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
-    return Look(commands.waiting(session_pks), set(joined.values_list("session_id", flat=True)), set(held.values_list("pk", flat=True)))
+    return Look(commands.waiting(session_pks), presence.followed(session_pks), set(held.values_list("pk", flat=True)))

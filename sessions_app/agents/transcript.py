@@ -189,7 +189,7 @@ class Page:
         self.close(event.finish_reason, event.usage)
         if event.error:
             self.fail(event.error)
-        elif not presence.is_followed(self.session):
+        elif not presence.followed([self.session.pk]):
             self.notify("task_complete", "The agent is done", self.session.title)
 
     def reject_pending(self, reason: str) -> None:
@@ -239,7 +239,7 @@ def pause(session_pk: int, owner: uuid.UUID, reason: str, *, finish: FinishReaso
     """The session's agent is gone; it can be resumed. ``notice``: the notification that says so to all devices, if any."""
     with outbox() as box:
         page = Page(box, session_pk, {}, owner)
-        if page.session.status in (Session.Status.CREATED, Session.Status.ACTIVE):
+        if page.session.status in Session.RUNS:
             page.stop(Session.Status.PAUSED, reason, "interrupted" if finish == "stop" else "session_paused", finish)
             if notice is not None:
                 page.notify(notice, "The session was paused", reason)
