@@ -24,6 +24,7 @@ from sessions_app.agents.acp_calls import Calls, diff_of, text_of
 from sessions_app.agents.acp_terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.base import Chunk, Done, Event, Failed, Used
 from sessions_app.agents.risk import risk_of
+from sessions_app.agents.words import clean
 from sessions_app.calls import Call, describe
 
 REFUSED = -32001  # no number of the protocol's: the agent shows the message
@@ -61,10 +62,10 @@ class Host:
             case _ if not self.in_turn:
                 return
             case schema.AgentMessageChunk():
-                if text := _clean(text_of(update.content)):
+                if text := clean(text_of(update.content)):
                     self._say(Chunk(text))
             case schema.AgentThoughtChunk():
-                self.calls.think(_clean(text_of(update.content)))
+                self.calls.think(clean(text_of(update.content)))
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 for event in self.calls.updated(update):
                     self._say(event)
@@ -229,8 +230,3 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "It took longer than the bridge allows."
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
-
-
-def _clean(text: str) -> str:
-    """Without halves of characters, which JSON can carry and UTF-8 cannot, and without NULs."""
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

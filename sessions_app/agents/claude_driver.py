@@ -31,6 +31,7 @@ from bridge_project import limits
 from sessions_app.agents import claude, claude_events, claude_process
 from sessions_app.agents.base import CannotResume, CannotStart, Died, Driver, Event, Events, Start, Verdict, Withdrawn
 from sessions_app.agents.claude_events import Translation
+from sessions_app.agents.words import clean
 
 log = structlog.get_logger("bridge.agent")
 
@@ -190,4 +191,4 @@ def _reason(error: Exception, last_words: str = "") -> str:
     else:
         text = str(error)
     text = text if last_words in text else f"{text} {last_words}"
-    return claude_events.clean(text.strip())[: limits.AGENT_REASON_MAX_CHARS]
+    return clean(text.strip())[: limits.AGENT_REASON_MAX_CHARS]

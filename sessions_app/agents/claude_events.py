@@ -18,6 +18,7 @@ from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.base import Asked, Chunk, Done, Ended, Event, Failed, Identified, Used, Verdict, Withdrawn
 from sessions_app.agents.claude_diff import unified_diff
 from sessions_app.agents.risk import risk_of
+from sessions_app.agents.words import clean
 from sessions_app.calls import Call, describe
 
 # What only looks, plans or hands on to an agent whose own calls ask. Whatever is not here asks: also a tool that nobody knew when this was written.
@@ -216,11 +217,6 @@ class Translation:
             return Ended("error", usage, clean(message.result or errors or _WHY.get(message.subtype, f"The agent failed: {message.subtype}.")))
         reason = _FINISHED.get(message.stop_reason, "error")
         return Ended(reason, usage, f"The model stopped: {message.stop_reason}." if reason == "error" else "")
-
-
-def clean(text: str) -> str:
-    """The text as a database can hold it: no NUL, no half of a surrogate pair."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> Call:

@@ -43,6 +43,11 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def clean(text: str) -> str:
+    """Text that can be sent, and that a database can hold: no half of a character, no NUL."""
+    return whole(text).replace("\x00", "\ufffd")
+
+
 def bounded(text: str) -> str:
     """Of more than the limit, the beginning and a sign."""
     text = whole(text)
