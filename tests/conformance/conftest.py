@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.agents import begin, end
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.reader import Reader
@@ -130,6 +131,17 @@ def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
     bridge.watch(phone, sid)
     yield phone
     bridge.accept(hook("SessionEnd", sid))
+
+
+@pytest.fixture
+def session(shared: Bridge, phone: Phone) -> Iterator[str]:
+    """A session of the demo agent that the phone has joined, ended with the test."""
+    made = begin(shared, phone)
+    yield made
+    if shared.session(made)["status"] != "closed":
+        with shared.phones(1) as (other,):
+            other.join(made)
+            end(other, made)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,18 +12,6 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, prompt
-
-
-@pytest.fixture
-def session(shared: Bridge, phone: Phone) -> Iterator[str]:
-    """A session of the demo agent that the phone has joined, ended with the test."""
-    made = begin(shared, phone)
-    yield made
-    if shared.session(made)["status"] != "closed":
-        with shared.phones(1) as (other,):
-            other.join(made)
-            end(other, made)
-
 
 # -- the stream ------------------------------------------------------------------------------------------------------------
 

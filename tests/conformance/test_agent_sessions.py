@@ -26,17 +26,6 @@ def small(make_bridge: Callable[..., Bridge]) -> Bridge:
     return make_bridge("small", BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="2", BRIDGE_DEFAULT_AGENT="demo")
 
 
-@pytest.fixture
-def session(shared: Bridge, phone: Phone) -> Iterator[str]:
-    """A session of the demo agent that the phone has joined, ended with the test."""
-    made = begin(shared, phone)
-    yield made
-    if shared.session(made)["status"] != "closed":
-        with shared.phones(1) as (other,):
-            other.join(made)
-            end(other, made)
-
-
 def statuses(bridge: Bridge, session_id: str) -> str:
     return str(bridge.session(session_id)["status"])
 
