@@ -69,15 +69,20 @@ class View:
         self._acknowledged: dict[str, tuple[str, int]] = {}  # at any time; whether the bridge knows is another question
         self._seen: dict[str, int] = {}  # feed → rows that this device has been sent
         self._here: dict[str, int] = {}  # feed → the newest row on this connection
-        self._owed: dict[str, int] = {}  # feed → the oldest row that had never been acknowledged when this connection began
+        self._owed: dict[str, int] = {}  # feed → the oldest row that had never been acknowledged when its rows began to come on this connection
 
     def connected(self) -> None:
         """A new connection: what this device has not acknowledged must come again, and all that followed it."""
         self._here.clear()
-        self._owed.clear()
+        self._owe()
+
+    def _owe(self) -> None:
+        """Reckon anew where feeds may begin of which nothing has come on this connection yet."""
+        owed: dict[str, int] = {}
         for message_id, (feed, row) in self.unacknowledged.items():
             if message_id not in self._acknowledged:
-                self._owed[feed] = min(row, self._owed.get(feed, row))
+                owed[feed] = min(row, owed.get(feed, row))
+        self._owed = {feed: row for feed, row in self._owed.items() if feed in self._here} | {feed: row for feed, row in owed.items() if feed not in self._here}
 
     def arrived(self, feed_name: str, message_id: str, name: str) -> None:
         """Raises Wrong when the row is not the one that has to come now: in order, without a hole, never twice on a connection, one id each."""
@@ -113,8 +118,10 @@ class View:
         return f"{why}, acknowledged near it: {acknowledged}; row {due} was due{known}"
 
     def acknowledge(self, message_ids: Iterable[str]) -> None:
+        """What is acknowledged before it has come again need not come again, and may: the bridge may have read it from the log already."""
         for message_id in message_ids:
             self._acknowledged[message_id] = self.unacknowledged.pop(message_id)
+        self._owe()
 
     def settle(self, lengths: dict[str, int]) -> None:
         self._acknowledged = {id_: (feed, row) for id_, (feed, row) in self._acknowledged.items() if row >= lengths.get(feed, 0)}

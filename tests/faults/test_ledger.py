@@ -87,6 +87,20 @@ def test_what_was_not_acknowledged_does_not_come_again(ledger: Ledger) -> None:
     assert f"first, {SID}" not in ledger.outstanding()
 
 
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_an_acknowledgement_on_the_next_connection(ledger: Ledger, first: int) -> None:
+    """What is acknowledged before it comes again may come or not; what is not must."""
+    send(ledger, 1, *range(4))
+    send(ledger, 0, 0, 1, 2)
+    ledger.views[0].connected()
+    ledger.views[0].acknowledge(["id 0", "id 1"])
+    with pytest.raises(Wrong, match=r"row 2 was due \(p-2\), the connection begins with row 3"):
+        send(ledger, 0, 3)
+    send(ledger, 0, *range(first, 10))
+    ledger.views[0].acknowledge(["id 2"])
+    assert f"first, {SID}" not in ledger.outstanding()
+
+
 def test_an_acknowledgement_may_be_late(ledger: Ledger) -> None:
     """What was acknowledged may come again, and then, by the same acknowledgement, no more."""
     send(ledger, 0, 0, 1, 2)
