@@ -71,7 +71,7 @@ class Delivery:
         self._hub = hub
         self._wake = asyncio.Event()
         self._idle = False
-        self._joins: dict[int, bool] = {}  # feed → whether what was missed of it comes in one piece
+        self._joins: dict[int, int | None] = {}  # feed → up to which row what was missed of it comes in one piece, if it does
         self._asked: set[str] = set()  # the approvals that this connection was asked for, whether by greeting or by their row
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
@@ -82,9 +82,10 @@ class Delivery:
         if not (self._idle and self._keep_up()):
             self._wake.set()
 
-    def join(self, feed_id: int, *, buffered: bool = False) -> None:
-        """Send the feed's backlog, then its live rows; ``buffered``: the backlog as one ``replay_buffer``, as of a session that the bridge runs."""
-        self._joins[feed_id] = buffered
+    def join(self, feed_id: int, *, buffer_upto: int | None = None) -> None:
+        """Send the feed's backlog, then its live rows. With ``buffer_upto`` what was missed up to that row is one ``replay_buffer``, as of a session
+        that the bridge runs: the head of the log before the client was told that it has joined, so that whatever is later comes as it was said."""
+        self._joins.setdefault(feed_id, buffer_upto)
         self.wake()
 
     def leave(self, feed_id: int) -> None:
@@ -126,20 +127,21 @@ class Delivery:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
 
-    async def _join(self, feed_id: int, buffered: bool) -> None:
+    async def _join(self, feed_id: int, buffer_upto: int | None) -> None:
         """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
-        if feed_id not in self.feeds and buffered:
-            await self._send_buffer(feed_id)
-        elif feed_id not in self.feeds:
-            backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
-            await self._send_backlog(Backlog(backlog.positions, self.live))
+        if feed_id not in self.feeds:
+            if buffer_upto is not None:
+                await self._send_buffer(feed_id, buffer_upto)
+            if buffer_upto is None or buffer_upto < self.live:
+                backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
+                await self._send_backlog(Backlog(backlog.positions, self.live))
         if feed_id in self._joins:  # it has not been left meanwhile
             del self._joins[feed_id]
             self.feeds.add(feed_id)
 
-    async def _send_buffer(self, feed_id: int) -> None:
+    async def _send_buffer(self, feed_id: int, upto: int) -> None:
         """What the device missed of a session in one message, which stands for the rows it holds (D28); nothing if there is nothing."""
-        missed = await readers.run(replay.replay_of, self._device.pk, feed_id, self.sent.get(feed_id))
+        missed = await readers.run(replay.replay_of, self._device.pk, feed_id, self.sent.get(feed_id), upto)
         rows = self._not_asked(missed.rows)
         if rows:
             session_id = await readers.run(notices.session_of, feed_id)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from bridge_project import limits
-from sessions_app import log, reading
+from sessions_app import reading
 from sessions_app.models import Cursor, Feed, LogHead, LogRow
 from sessions_app.rows import Row
 
@@ -24,9 +24,8 @@ class Replay:
     through: int
 
 
-def replay_of(device_id: int, feed_id: int, sent: int | None) -> Replay:
-    """The rows of a feed past where the device stands: ``sent`` on this connection, else its cursor; a device new to it gets all there is."""
-    upto = log.head_seq()  # read first: what commits from here on is live
+def replay_of(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
+    """The rows of a feed past where the device stands, up to ``upto``: ``sent`` on this connection, else its cursor; a device new to it gets all there is."""
     position = sent if sent is not None else Cursor.objects.filter(device=device_id, feed=feed_id).values_list("position", flat=True).first() or 0
     feed = Feed.objects.filter(pk=feed_id).first()
     if feed is None:

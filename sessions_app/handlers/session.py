@@ -107,8 +107,9 @@ async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session
     if session.session_id not in socket.talk.joined:
         socket.talk.joined[session.session_id] = session.feed_id
         await hub.bell.join(session.feed_id)
+    buffer_upto = await readers.run(log.head_seq) if session.kind == Session.Kind.BRIDGE else None
     await socket.reply(message, await _ready(session))
-    socket.delivery.join(session.feed_id, buffered=session.kind == Session.Kind.BRIDGE)
+    socket.delivery.join(session.feed_id, buffer_upto=buffer_upto)
 
 
 async def _ready(session: Session) -> s.SessionReady:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -45,7 +46,7 @@ def contents(frames: Any) -> list[str]:
 
 
 def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
-    return replay_of(device.pk, session.feed_id, sent)
+    return replay_of(device.pk, session.feed_id, sent, log.head_seq())
 
 
 def test_a_device_new_to_it_gets_all() -> None:
@@ -95,6 +96,12 @@ class Client(Phone):
     def chunks(self) -> list[str]:
         return contents(message for message in self.messages if message["type"] == "stream_chunk")
 
+    async def until_live(self, seq: int) -> None:
+        """Until rows up to there have been passed."""
+        async with asyncio.timeout(10):
+            while self.delivery.live < seq:
+                await asyncio.sleep(0)
+
 
 @pytest.fixture
 async def client(hub: Hub) -> Client:
@@ -104,33 +111,41 @@ async def client(hub: Hub) -> Client:
 
 
 async def _ready(client: Client) -> None:
-    import asyncio
-
     async with asyncio.timeout(10):
         while not client.delivery.feeds:
             await asyncio.sleep(0)
 
 
-async def test_one_buffer_then_live(client: Client) -> None:
-    """D28: one replay_buffer, then live rows: each row once and in order."""
+async def join(client: Client, session: Session) -> None:
+    """As a session_start does: the buffer reaches up to what there is when it is answered."""
+    client.delivery.join(session.feed_id, buffer_upto=await sync_to_async(log.head_seq)())
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_one_buffer_then_live(client: Client, known: bool) -> None:
+    """D28: one replay_buffer with what was there when the client was told that it has joined, then live rows, each once and in order: also those
+    that are said before the buffer is made, and those that other feeds' rows have overtaken (``known``)."""
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "one", "two")
-    client.delivery.join(session.feed_id, buffered=True)
-    await sync_to_async(stream)(session, "three")
-    await client.until(lambda: "three" in client.chunks or any("three" in contents(buffer["messages"]) for buffer in client.buffers))
+    upto = await sync_to_async(log.head_seq)()
+    await sync_to_async(stream)(session, "three", "four")
+    if known:
+        await client.until_live(await sync_to_async(log.head_seq)())
+    client.delivery.join(session.feed_id, buffer_upto=upto)
+    await sync_to_async(stream)(session, "five")
+    await client.until(lambda: "five" in client.chunks)
     assert len(client.buffers) == 1 and client.buffers[0]["complete"] is True and client.buffers[0]["session_id"] == "ours"
-    assert contents(client.buffers[0]["messages"])[:2] == ["one", "two"], "what was there when it was joined"
-    assert [*contents(client.buffers[0]["messages"]), *client.chunks] == ["one", "two", "three"]
-    client.delivery.join(session.feed_id, buffered=True)
-    await sync_to_async(stream)(session, "four")
-    await client.until(lambda: "four" in client.chunks)
-    assert len(client.buffers) == 1, "joined again, it gets nothing twice"
+    assert contents(client.buffers[0]["messages"]) == ["one", "two"] and client.chunks == ["three", "four", "five"]
+    await join(client, session)
+    await sync_to_async(stream)(session, "six")
+    await client.until(lambda: "six" in client.chunks)
+    assert len(client.buffers) == 1 and len(client.chunks) == 4, "joined again, it gets nothing twice"
 
 
 async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
     """D22: replay_buffer only when it holds something."""
     session = await sync_to_async(begin)()
-    client.delivery.join(session.feed_id, buffered=True)
+    await join(client, session)
     await client.until(lambda: session.feed_id in client.delivery.feeds) if client.messages else await _joined(client, session.feed_id)
     await sync_to_async(stream)(session, "live")
     await client.until(lambda: client.chunks == ["live"])
@@ -138,8 +153,6 @@ async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
 
 
 async def _joined(client: Client, feed_id: int) -> None:
-    import asyncio
-
     async with asyncio.timeout(10):
         while feed_id not in client.delivery.feeds:
             await asyncio.sleep(0)
@@ -150,7 +163,7 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
     """D27: by the ids of the rows that it held, or by its own: it stands for them."""
     session = await sync_to_async(begin)()
     ids = await sync_to_async(stream)(session, "one", "two")
-    client.delivery.join(session.feed_id, buffered=True)
+    await join(client, session)
     await client.until(lambda: bool(client.buffers))
     client.receipts.acknowledged(ids if what == "its rows" else [message["id"] for message in client.messages if message["type"] == "replay_buffer"])
     await client.receipts.flush()
@@ -162,7 +175,7 @@ async def test_what_was_cut_is_said(client: Client) -> None:
     """D29: complete false; and where nothing is left that could be sent, a notification says it."""
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1), "small")
-    client.delivery.join(session.feed_id, buffered=True)
+    await join(client, session)
     await client.until(lambda: bool(client.buffers))
     assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == ["small"]
 
@@ -171,7 +184,7 @@ async def test_a_buffer_of_which_nothing_is_left(client: Client) -> None:
     """D29: a gap is always said."""
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1))
-    client.delivery.join(session.feed_id, buffered=True)
+    await join(client, session)
     await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
     assert client.messages[-1]["payload"]["data"] == {"code": "MESSAGES_DISCARDED"} and client.buffers == []
 
