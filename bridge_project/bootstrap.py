@@ -322,11 +322,15 @@ LINTERS = [
 ]
 
 
+# Without compiled modules every process that tests start would compile the project anew.
+OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
+
+
 def checks(steps: list[tuple[str, list[str]]]) -> int:
     """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from."""
     results = []
     with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in ("DATABASE_URL", "REDIS_URL")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL}
         for name, arguments in steps:
             print("== " + name, flush=True)
             started = time.monotonic()
