@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Callable, Iterator, NoReturn, Optional, Tuple
+from typing import IO, Callable, Iterator, NoReturn, Optional, Sequence, Tuple
 
 Measure = Optional[Tuple[Callable[[], int], int]]  # how many are done, and how many there are
 
@@ -326,17 +326,36 @@ LINTERS = [
 OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
 
 
-def checks(steps: list[tuple[str, list[str]]]) -> int:
-    """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from."""
+def checks(steps: list[tuple[str, list[str]]], beside: Sequence[tuple[str, list[str]]] = ()) -> int:
+    """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from.
+
+    Those `beside` the others run meanwhile, and say at the end what they have to say.
+    """
     results = []
     with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL}
-        for name, arguments in steps:
-            print("== " + name, flush=True)
+
+        def run(name: str, arguments: list[str], out: IO[bytes] | None = None) -> None:
             started = time.monotonic()
             own = dict(environment) if name == "tests" else dict(environment, BRIDGE_DATA_DIR=directory)
-            code = subprocess.call([PYTHON, *arguments], env=own)
+            code = subprocess.call([PYTHON, *arguments], env=own, stdout=out, stderr=out, stdin=subprocess.DEVNULL if out else None)
             results.append((name, code, time.monotonic() - started))
+
+        def run_beside(out: IO[bytes]) -> None:
+            for name, arguments in beside:
+                out.write(f"== {name}\n".encode())
+                out.flush()
+                run(name, arguments, out)
+
+        with open(os.path.join(directory, "beside"), "w+b") as out:
+            thread = threading.Thread(target=run_beside, args=(out,), daemon=True)
+            thread.start()
+            for name, arguments in steps:
+                print("== " + name, flush=True)
+                run(name, arguments)
+            thread.join()
+            out.seek(0)
+            print(out.read().decode(errors="replace"), end="", flush=True)
     print("\n" + "   ".join(f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)" for name, code, seconds in results))
     return 1 if any(code for _, code, _ in results) else 0
 
@@ -349,7 +368,7 @@ def command_lint(arguments: list[str]) -> int:
 def command_test(arguments: list[str]) -> int:
     prepare("test")
     workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))  # more than cores, for many tests wait for something
-    return checks([*LINTERS, ("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])])
+    return checks([("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])], beside=LINTERS)
 
 
 SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]

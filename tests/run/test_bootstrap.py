@@ -6,6 +6,7 @@ import ast
 import fcntl
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -280,3 +281,18 @@ def test_soak_with_arguments_is_the_crash_test(steps: list[str], asked: list[tup
     [(name, arguments)] = asked
     assert name == "crashes" and arguments[3:5] == ["--instants", "1000"] and arguments[-2:] == ["--instants", "5"]
     assert steps == ["venv", "pip tests/requirements.txt"]
+
+
+def test_what_runs_beside_counts_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its turn; what those beside say comes in one piece after the others; one that fails makes it all fail."""
+    monkeypatch.setattr(bootstrap, "PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///nowhere")
+    say = "import os, sys; print({0!r}, [name for name in ('DATABASE_URL', 'PYTHONDONTWRITEBYTECODE') if name in os.environ], flush=True); sys.exit({1})"
+    beside = [(name, ["-c", say.format(name, code)]) for name, code in (("good", 0), ("bad", 3), ("last", 0))]
+    assert bootstrap.checks([("first", ["-c", say.format("first", 0)])], beside=beside) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert said[:8] == ["== first", "first []", "== good", "good []", "== bad", "bad []", "== last", "last []"]
+    summary = re.sub(r" \(\d+ s\)", "", said[-1])
+    assert sorted(summary.split("   ")) == ["bad: FAILED", "first: ok", "good: ok", "last: ok"]
+    assert bootstrap.checks([("first", ["-c", say.format("first", 0)])], beside=beside[:1]) == 0
