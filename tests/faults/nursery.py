@@ -74,7 +74,7 @@ def main() -> None:
     while True:
         received = _receive(control, 1)
         if received is None:
-            return
+            os._exit(0)
         request, (commands,) = received
         if os.fork() == 0:
             control.close()
@@ -122,8 +122,9 @@ def _template(environment: dict[str, str], commands: socket.socket) -> None:
         raise RuntimeError("a database was opened before the fork")
     _settle()
     request = _Template(commands).run()
-    if request is not None:
-        _become(request)
+    if request is None:
+        os._exit(0)  # to take all that was imported apart again would cost more than to import it
+    _become(request)
 
 
 class _Template:

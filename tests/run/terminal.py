@@ -15,21 +15,48 @@ import threading
 from types import TracebackType
 
 from tests.conformance.bridge import REPOSITORY
-from tests.servers import stop_process, wait_until
+from tests.faults.quick import nursery
+from tests.servers import Running, stop_process, wait_until
 
 CONTROLS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]")
 WHERE = b"\x1b[6n"  # asks a terminal where its cursor is
 PATIENCE = 15.0
 ROWS, COLUMNS = 40, 160
+# What is forked comes with nothing at its input: the file that is to be there is handed over as its standard error.
+FORKED = """
+import os, runpy, sys
+os.dup2(2, 0)
+os.dup2(1, 2)
+sys.stdin = open(0, closefd=False)
+os.environ |= {"TERM": sys.argv[1], "NO_COLOR": "1"}
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+TERM = "xterm-256color"
+
+
+Ends = tuple[int, int, int]
+
+
+def _started(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
+    command, environment = [sys.executable, *arguments], environment | {"TERM": TERM, "NO_COLOR": "1"}
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=ends[0], stdout=ends[1], stderr=ends[2], start_new_session=True)
+
+
+def _forked(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
+    with open(ends[1], "wb", closefd=False) as output, open(ends[0], "rb", closefd=False) as given:
+        return nursery.spawn(["-c", TERM, *arguments], environment, output, given, FORKED)
 
 
 class Program:
-    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a terminal of its own."""
+    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a terminal of its own.
 
-    def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool) -> None:
+    ``cold``: a process as a user starts it, not one that is forked from what has everything imported (tests/faults/nursery.py).
+    """
+
+    def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool, cold: bool = False) -> None:
         self._shown = b""
         self.seen = 0  # how much of what was shown has been waited for
-        command = [sys.executable, "manage.py", *arguments]
         if terminal:
             self._ours, theirs = pty.openpty()
             fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -40,8 +67,7 @@ class Program:
             theirs, self._writes = os.pipe()
             self._ours, output = os.pipe()
             ends, self._theirs = (theirs, output, output), -1
-        environment = environment | {"TERM": "xterm-256color", "NO_COLOR": "1"}
-        self.process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=ends[0], stdout=ends[1], stderr=ends[2], start_new_session=True)
+        self.process = (_started if cold else _forked)(environment, ["manage.py", *arguments], ends)
         for end in set(ends):
             os.close(end)
         self._terminal = terminal
