@@ -64,9 +64,9 @@ async def _look() -> None:
     away = False
     while True:
         try:
-            hub.heard(await readers.run(log.head_seq))
-            if hub.listeners:
-                hub.retire(*await readers.run(presence.ended_elsewhere, hub.process_id))
+            head, replaced, ended = await readers.run(_changes, bool(hub.listeners))
+            hub.heard(head)
+            hub.retire(replaced, ended)
             if _since(renewed) > limits.LEASE_RENEWAL_SECONDS:
                 await _renew()
                 renewed = _now()
@@ -79,6 +79,11 @@ async def _look() -> None:
             logger.exception("look_failed")
             failures.happened("INTERNAL_ERROR", "look_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
+
+
+def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
+    """The newest row, and what `presence.ended_elsewhere` says."""
+    return log.head_seq(), *(presence.ended_elsewhere(hub.process_id) if connected else (set(), set()))
 
 
 def _now() -> tuple[float, float]:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import connection
 from django.utils import timezone
 
 from bridge_project import limits
-from sessions_app import reading
-from sessions_app.models import Feed, LogHead, LogRow
+from sessions_app import reading, statements
+from sessions_app.models import Feed, LogRow
 from sessions_app.outbox import outbox
 from sessions_app.rows import Row
 
@@ -23,7 +24,8 @@ AHEAD_FEEDS = 250  # feeds looked along at once
 
 def head_seq() -> int:
     """The newest row's number."""
-    return LogHead.objects.filter(pk=1).values_list("seq", flat=True).first() or 0
+    with connection.cursor() as cursor:
+        return statements.read_head(cursor)[0]
 
 
 @dataclass(frozen=True, slots=True)

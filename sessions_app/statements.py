@@ -76,6 +76,12 @@ _WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'  # noqa:
 _WRITE_SESSION = f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
 
 
+def read_head(cursor: Any) -> tuple[int, int]:
+    """The newest row and the bytes of the log."""
+    cursor.execute(_READ_HEAD)
+    return cursor.fetchone() or (0, 0)
+
+
 def lock_head(cursor: Any) -> tuple[int, int]:
     """The newest row and the bytes of the log, held until the transaction ends; made if this is the first row ever."""
     cursor.execute(_LOCK_HEAD if cursor.db.features.has_select_for_update else _READ_HEAD)  # SQLite: BEGIN IMMEDIATE has locked everything
