@@ -186,7 +186,11 @@ class Delivery:
 
     def _keep_up(self) -> bool:
         """Send the live rows that are at hand and fit; False where the task must go on, which can wait for the socket and read the log."""
-        rows = None if self._joins else self._hub.after(self.live)
+        if self._joins:
+            return False
+        if self.live >= self._hub.head:
+            return True
+        rows = self._hub.after(self.live)
         if rows is None:
             return False
         wanted = self._not_asked([row for row in rows if self._is_due(row)])

@@ -188,6 +188,29 @@ async def test_rows_without_a_bell_are_found_by_looking(hub: Hub, monkeypatch: p
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
+async def test_rows_of_another_process_are_read_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D46: they are not at hand here, and stay so until this process writes a row itself; a socket that has sent them waits for the next ones."""
+    feed = await say("ours")
+    client = await phone(hub)
+    client.delivery.join(feed)
+    await client.until(lambda: client.prompts == ["ours"])
+    looks, head_seq = [], log.head_seq
+
+    def look() -> int:
+        looks.append(head_seq())
+        return looks[-1]
+
+    monkeypatch.setattr(log, "head_seq", look)
+    monkeypatch.setattr(hub, "committed", lambda rows: None)
+    await say("theirs")
+    hub.heard(hub.head + 1)
+    await client.until(lambda: client.prompts == ["ours", "theirs"])
+    async with asyncio.timeout(10):
+        while not client.delivery._idle:
+            await asyncio.sleep(0)
+    assert len(looks) <= 2
+
+
 async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(hub: Hub) -> None:
     feed = await say("one")
     client = await phone(hub)
