@@ -15,7 +15,7 @@ from tests.faults.links import GONE, Http, Message, Socket, connect
 if TYPE_CHECKING:
     from tests.faults.swarm import Swarm
 
-THINK_SECONDS = 0.2  # between two requests of a poster, on average
+THINK_SECONDS = 0.5  # between two requests of a poster, on average
 RETRY_SECONDS = 0.03  # at most, before something that failed is tried again
 BATCHES, STARTS = 0.1, 0.02  # the share of requests that are batches, and SessionStarts
 ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2}  # session_started; session_end and its notification (D13)
@@ -167,8 +167,8 @@ class Phone:
         """Join, acknowledge, send heartbeats and perhaps leave, until the connection ends."""
         rng, began = self.rng, asyncio.get_running_loop().time()
         style = rng.choices(list(ACK_STYLES), list(ACK_STYLES.values()))[0]
-        late = rng.uniform(0, 0.5) if rng.random() < 0.3 else 0.0
-        leaves = rng.uniform(0, 1) if rng.random() < LEAVES else None
+        late = rng.uniform(0, 0.3) if rng.random() < 0.3 else 0.0
+        leaves = rng.uniform(0, 0.6) if rng.random() < LEAVES else None
         renewed = self.renewed
         try:
             while True:

@@ -24,7 +24,8 @@ log = logging.getLogger("tests.faults")
 POSTERS, PHONES, SESSIONS = 64, 5, 4
 EPOCH = 25  # instants, after which everything must have arrived, and is forgotten
 LIVES = 7  # the longest life, in times that a process needs until it listens: one in seven never does
-LONGEST_LOAD = 2.0  # seconds: what is posted in a life, and sent again in the next ones, must not grow with the slowness of the machine
+LONGEST_LOAD = 2.0  # seconds
+MOST_ANSWERS = 80  # in a life: what is posted in it, and sent again in the next ones, must not grow with the length of a life
 ALL_AT_ONCE = 0.15  # the share of instants that take every process
 COLD = 0.03  # the share of starts that are no fork: the whole of `python manage.py serve`, imports included
 TRIES = 10  # until nothing that was acknowledged comes again
@@ -229,7 +230,7 @@ class Swarm:
     async def _mortal(self, server: Server) -> None:
         """The lives of one process, one after the other."""
         while self.left > 0:
-            await asyncio.sleep(self.rng.uniform(0, server.longest_life))
+            await self._live(server)
             if self.left <= 0:
                 return
             victims = self.servers if self.rng.random() < ALL_AT_ONCE else [server]
@@ -243,6 +244,12 @@ class Swarm:
                 self.count["killed all at once"] += 1
             self.kills.append(f"{now()}: " + ", ".join(f"{self.servers.index(victim)} {phase}" for victim, phase in phases.items()))
             await asyncio.gather(*(victim.revive(cold=self.rng.random() < COLD) for victim in victims))
+
+    async def _live(self, server: Server) -> None:
+        """Until the instant at which it dies: some time after its birth, or some moments after as many answers as it was to give."""
+        dies, answers = time.monotonic() + self.rng.uniform(0, server.longest_life), self.rng.uniform(0, MOST_ANSWERS)
+        while self.left > 0 and server.answers < answers and (rest := dies - time.monotonic()) > 0:
+            await asyncio.sleep(min(rest, self.rng.uniform(0, 0.04)))
 
     async def _settle(self) -> None:
         """Each phone acknowledges everything, leaves and comes back: of all that was, nothing comes again, now or ever."""

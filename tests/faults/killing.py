@@ -1,4 +1,4 @@
-"""kill -9 at random instants under 64 posters and 5 phones: what was acknowledged is in every device's view exactly once, in order (D26, D27, D31, D46)."""
+"""The crash test itself, which test_kill_one.py and test_kill_two.py run: two files, so that two workers can run them side by side."""
 
 from __future__ import annotations
 
@@ -7,37 +7,17 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-
-import pytest
 
 from tests.faults.ledger import Wrong
 from tests.faults.quick import QuickBridge
 from tests.faults.swarm import Swarm
-from tests.servers import Postgres, Redis
 
 log = logging.getLogger("tests.faults")
 
 ENOUGH = 40
 PHASES = ("starting", "handshakes", "under load")
-
-pytestmark = pytest.mark.slow
-
-MakeQuick = Callable[..., QuickBridge]
-
-
-def test_one_process(make_quick: MakeQuick, instants: int, seed: str) -> None:
-    """SQLite. A process that starts takes over at once what its predecessor held (D35): the five phones fill all five places (D23)."""
-    survive([make_quick("one", start=False)], instants, seed)
-
-
-def test_two_processes(make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis, instants: int, seed: str) -> None:
-    """PostgreSQL and Redis: either process is killed, sometimes both; posters and phones go on with the other one (D46)."""
-    more = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
-    first = make_quick("first", start=False, **more)
-    second = make_quick("second", start=False, BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **more)
-    survive([first, second], instants, seed)
 
 
 def survive(bridges: list[QuickBridge], instants: int, seed: str) -> None:
