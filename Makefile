@@ -32,19 +32,19 @@ admin: ## make a user of the admin site
 	$(call bootstrap,manage make_admin $(ARGS))
 
 test: ## linters, import contracts and every test
-	$(call bootstrap,test $(ARGS))
+	$(call bootstrap,check test $(ARGS))
 
 test-agents: ## the bridge with real agents from npm (needs Node 20; no model and no account)
-	$(call bootstrap,test-agents $(ARGS))
+	$(call bootstrap,check test-agents $(ARGS))
 
 soak: ## the long tests: 1,000 kills of one process, 1,000 of two, and more (ARGS="--instants 200": only so many kills)
-	$(call bootstrap,soak $(ARGS))
+	$(call bootstrap,check soak $(ARGS))
 
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
-	$(call bootstrap,bench $(ARGS))
+	$(call bootstrap,check bench $(ARGS))
 
 lint: ## linters and import contracts only
-	$(call bootstrap,lint)
+	$(call bootstrap,check lint)
 
 setup: ## the virtual environment only
 	$(call bootstrap,setup)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import IO, Callable, Iterator, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, Iterator, NoReturn, Optional, Tuple
 
 Measure = Optional[Tuple[Callable[[], int], int]]  # how many are done, and how many there are
 
@@ -28,9 +28,6 @@ PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "bridge-stamp.json")
 UNFINISHED = os.path.join(VENV, "bridge-unfinished")  # there while the environment is being changed: what is found with it is not trusted
 REQUIREMENTS = {"run": "requirements.txt", "test": os.path.join("tests", "requirements.txt")}
-AGENTS = os.path.join(PROJECT, ".agents")  # real agents from npm, for tests
-AGENT_PINS = os.path.join(PROJECT, "tests", "agents", "real", "package.json")
-OLDEST_NODE = 20
 OLDEST = (3, 11)
 CHECKED = ((3, 13), (3, 12), (3, 11))  # the pinned requirements were checked on these; a newer one is taken only when there is nothing else
 QUIET_SECONDS = 2.0  # what takes longer says so
@@ -314,152 +311,14 @@ def command_setup(arguments: list[str]) -> int:
     return 0
 
 
-LINTERS = [
-    ("ruff", ["-m", "ruff", "check", "--quiet", "."]),
-    ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
-    ("imports", ["-c", "from importlinter.cli import lint_imports_command as c; c(['--no-logo'])"]),
-    ("mypy", ["-m", "mypy"]),
-]
-
-
-# Without compiled modules every process that tests start would compile the project anew.
-OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
-
-
-def checks(steps: list[tuple[str, list[str]]], beside: Sequence[tuple[str, list[str]]] = ()) -> int:
-    """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from.
-
-    Those `beside` the others run meanwhile, and say at the end what they have to say.
-    """
-    results = []
-    with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL}
-
-        def run(name: str, arguments: list[str], out: IO[bytes] | None = None) -> None:
-            started = time.monotonic()
-            own = dict(environment) if name == "tests" else dict(environment, BRIDGE_DATA_DIR=directory)
-            code = subprocess.call([PYTHON, *arguments], env=own, stdout=out, stderr=out, stdin=subprocess.DEVNULL if out else None)
-            results.append((name, code, time.monotonic() - started))
-
-        def run_beside(out: IO[bytes]) -> None:
-            for name, arguments in beside:
-                out.write(f"== {name}\n".encode())
-                out.flush()
-                run(name, arguments, out)
-
-        with open(os.path.join(directory, "beside"), "w+b") as out:
-            thread = threading.Thread(target=run_beside, args=(out,), daemon=True)
-            thread.start()
-            for name, arguments in steps:
-                print("== " + name, flush=True)
-                run(name, arguments)
-            thread.join()
-            out.seek(0)
-            print(out.read().decode(errors="replace"), end="", flush=True)
-    print("\n" + "   ".join(f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)" for name, code, seconds in results))
-    return 1 if any(code for _, code, _ in results) else 0
-
-
-def command_lint(arguments: list[str]) -> int:
+def command_check(arguments: list[str]) -> int:
+    """What developers run (tests/checks.py), with the environment that it needs."""
     prepare("test")
-    return checks(LINTERS)
+    sys.stdout.flush()
+    os.execv(PYTHON, [PYTHON, "-m", "tests.checks", *arguments])
 
 
-def command_test(arguments: list[str]) -> int:
-    prepare("test")
-    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))  # more than cores, for many tests wait for something
-    return checks([("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])], beside=LINTERS)
-
-
-SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
-SOAK = [
-    ("crashes", ["-m", "pytest", "tests/faults/test_kill.py", "--instants", "1000", *SAID]),
-    ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
-    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
-]
-LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300"}  # of the last two; the environment may say something else
-
-
-def command_soak(arguments: list[str]) -> int:
-    """The long runs; with arguments, the crash test alone with them: the last one counts."""
-    prepare("test")
-    for name, value in LENGTHS.items():
-        os.environ.setdefault(name, value)
-    (name, crashes), *others = SOAK
-    return checks([(name, [*crashes, *arguments]), *([] if arguments else others)])
-
-
-def missing_agents() -> str:
-    """Why the real agents of the tests cannot be run here, in a line; empty when they can."""
-    if why_not := missing_node():
-        return why_not
-    return "" if read_text(os.path.join(AGENTS, "installed")) == agents_hash() else "The agents are not installed: make test-agents."
-
-
-def missing_node() -> str:
-    """What of Node the machine lacks."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        return "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
-    try:
-        done = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60, check=True)
-        version = done.stdout.decode().strip()
-        major = int(version.lstrip("v").split(".")[0])
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return "node does not say which version it is."
-    return "" if major >= OLDEST_NODE else f"Node {OLDEST_NODE} or newer is needed by the agents, here is {version}."
-
-
-def read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def agents_hash() -> str:
-    return hashlib.sha256(read_text(AGENT_PINS).encode()).hexdigest()
-
-
-def install_agents() -> None:
-    """`.agents` with what tests/agents/real pins: packages that bring all they need, so no lock file. Raises Missing. None runs a script of its own."""
-    if not missing_agents():
-        return
-    with only_one() as lock:
-        os.makedirs(AGENTS, exist_ok=True)
-        shutil.copyfile(AGENT_PINS, os.path.join(AGENTS, "package.json"))
-        options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-audit", "--no-fund", "--no-update-notifier"]
-        run_step(["npm", "install", "--prefix", AGENTS, *options], "Installing the agents", None, lock)
-        with open(os.path.join(AGENTS, "installed"), "w", encoding="utf-8") as file:
-            file.write(agents_hash())
-
-
-AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load"]
-
-
-def command_test_agents(arguments: list[str]) -> int:
-    prepare("test")
-    if why_not := missing_node():
-        print(why_not + " The tests are skipped.", flush=True)
-    else:
-        install_agents()
-    return checks([("agents", [*AGENT_TESTS, *arguments])])
-
-
-def command_bench(arguments: list[str]) -> int:
-    prepare("test")
-    return checks([("bench", ["-m", "tests.performance", *arguments])])
-
-
-COMMANDS = {
-    "manage": command_manage,
-    "setup": command_setup,
-    "lint": command_lint,
-    "test": command_test,
-    "soak": command_soak,
-    "bench": command_bench,
-    "test-agents": command_test_agents,
-}
+COMMANDS = {"manage": command_manage, "setup": command_setup, "check": command_check}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

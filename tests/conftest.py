@@ -13,7 +13,8 @@ __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 HERE = Path(__file__).parent
 # Files of a minute or so: begun last, one of them would run alone while the other workers have nothing left to do.
 LONG = (
-    "faults/test_kill.py",
+    "faults/test_kill_one.py",
+    "faults/test_kill_two.py",
     "conformance/test_openapi.py",
     "faults/test_stores.py",
     "conformance/test_approval_race.py",
@@ -25,7 +26,6 @@ LONG = (
     "faults/test_network.py",
     "conformance/test_agent_life.py",
     "conformance/test_agent_owners.py",
-    "conformance/test_agent_processes.py",
     "conformance/test_agent_killed.py",
     "conformance/test_agent_streams.py",
     "conformance/test_agent_bad_input.py",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import bootstrap
+from bridge_project.bootstrap import PROJECT, Missing
+from tests.agents import install
 
 NPM = """#!/bin/sh
 echo "$@" >>{log}
@@ -25,7 +26,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tools.mkdir()
     for name in ("sh", "mkdir"):
         (tools / name).symlink_to(str(shutil.which(name)))
-    monkeypatch.setattr(bootstrap, "AGENTS", str(tmp_path / ".agents"))
+    monkeypatch.setattr(install, "AGENTS", tmp_path / ".agents")
     monkeypatch.setenv("PATH", str(tools))
     program(tools / "node", "#!/bin/sh\necho v20.1.2\n")
     program(tools / "npm", NPM.format(log=tmp_path / "log", fail=tmp_path / "fail", agents=tmp_path / ".agents"))
@@ -38,49 +39,49 @@ def program(path: Path, text: str) -> None:
 
 
 def test_it_installs_what_is_pinned_once(machine: Path) -> None:
-    assert bootstrap.missing_agents() == "The agents are not installed: make test-agents."
-    bootstrap.install_agents()
-    bootstrap.install_agents()
+    assert install.missing_agents() == "The agents are not installed: make test-agents."
+    install.install_agents()
+    install.install_agents()
     [called] = (machine / "log").read_text().splitlines()
     assert called.startswith("install ") and "--ignore-scripts" in called
-    assert (machine / ".agents" / "package.json").read_bytes() == Path(bootstrap.AGENT_PINS).read_bytes()
-    assert bootstrap.missing_agents() == ""
+    assert (machine / ".agents" / "package.json").read_bytes() == install.PINS.read_bytes()
+    assert install.missing_agents() == ""
 
 
 def test_another_pin_is_installed_anew(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bootstrap.install_agents()
+    install.install_agents()
     (machine / "package.json").write_text("{}")
-    monkeypatch.setattr(bootstrap, "AGENT_PINS", str(machine / "package.json"))
-    assert bootstrap.missing_agents()
-    bootstrap.install_agents()
+    monkeypatch.setattr(install, "PINS", machine / "package.json")
+    assert install.missing_agents()
+    install.install_agents()
     assert len((machine / "log").read_text().splitlines()) == 2
 
 
 def test_a_failed_installation_says_what_npm_said_and_is_tried_again(machine: Path) -> None:
     (machine / "fail").touch()
-    with pytest.raises(bootstrap.Missing, match="npm cannot"):
-        bootstrap.install_agents()
+    with pytest.raises(Missing, match="npm cannot"):
+        install.install_agents()
     (machine / "fail").unlink()
-    bootstrap.install_agents()
-    assert bootstrap.missing_agents() == ""
+    install.install_agents()
+    assert install.missing_agents() == ""
 
 
 def test_without_node_it_says_which_packages_are_missing(machine: Path) -> None:
     (machine / "bin" / "npm").unlink()
-    assert bootstrap.missing_node() == bootstrap.missing_agents() == "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
+    assert install.missing_node() == install.missing_agents() == "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
 
 
 @pytest.mark.parametrize(("says", "words"), [("v18.19.0", "Node 20 or newer is needed by the agents, here is v18.19.0."), ("hello", "does not say")])
 def test_an_old_node_is_said(machine: Path, says: str, words: str) -> None:
     program(machine / "bin" / "node", f"#!/bin/sh\necho {says}\n")
-    assert words in bootstrap.missing_node()
+    assert words in install.missing_node()
 
 
 def test_every_agent_is_pinned_to_one_version() -> None:
-    pins = json.loads(Path(bootstrap.AGENT_PINS).read_text())["dependencies"]
+    pins = json.loads(install.PINS.read_text())["dependencies"]
     assert len(pins) == 2
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in pins.values())
 
 
 def test_git_does_not_see_them() -> None:
-    assert ".agents/" in Path(bootstrap.PROJECT, ".gitignore").read_text().splitlines()
+    assert ".agents/" in Path(PROJECT, ".gitignore").read_text().splitlines()

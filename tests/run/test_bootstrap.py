@@ -6,7 +6,6 @@ import ast
 import fcntl
 import io
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -246,53 +245,3 @@ def test_no_progress_is_shown_when_something_is_quick(capsys: pytest.CaptureFixt
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert bootstrap.main(["nonsense"]) == 2
     assert "no such command: nonsense" in capsys.readouterr().err
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """The checks that a command asks for, without their being run."""
-    given: list[tuple[str, list[str]]] = []
-
-    def checks(steps: list[tuple[str, list[str]]]) -> int:
-        given.extend(steps)
-        return 0
-
-    monkeypatch.setattr(bootstrap, "checks", checks)
-    for name in bootstrap.LENGTHS:
-        monkeypatch.setenv(name, "7")
-        monkeypatch.delenv(name)
-    return given
-
-
-@pytest.mark.usefixtures("steps")
-def test_soak_is_every_long_run(asked: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 kills each way, the model and the document for longer; what the environment says of their length counts."""
-    monkeypatch.setenv("SOAK_SECONDS", "5")
-    assert bootstrap.main(["soak"]) == 0
-    assert [name for name, _ in asked] == ["crashes", "model", "document"]
-    assert all((Path(__file__).parents[2] / arguments[2]).is_file() for _, arguments in asked)
-    assert asked[0][1][3:5] == ["--instants", "1000"]
-    assert (os.environ["SOAK_EXAMPLES"], os.environ["SOAK_SECONDS"]) == ("300", "5")
-
-
-def test_soak_with_arguments_is_the_crash_test(steps: list[str], asked: list[tuple[str, list[str]]]) -> None:
-    """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
-    assert bootstrap.main(["soak", "--instants", "5"]) == 0
-    [(name, arguments)] = asked
-    assert name == "crashes" and arguments[3:5] == ["--instants", "1000"] and arguments[-2:] == ["--instants", "5"]
-    assert steps == ["venv", "pip tests/requirements.txt"]
-
-
-def test_what_runs_beside_counts_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its turn; what those beside say comes in one piece after the others; one that fails makes it all fail."""
-    monkeypatch.setattr(bootstrap, "PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("DATABASE_URL", "sqlite:///nowhere")
-    say = "import os, sys; print({0!r}, [name for name in ('DATABASE_URL', 'PYTHONDONTWRITEBYTECODE') if name in os.environ], flush=True); sys.exit({1})"
-    beside = [(name, ["-c", say.format(name, code)]) for name, code in (("good", 0), ("bad", 3), ("last", 0))]
-    assert bootstrap.checks([("first", ["-c", say.format("first", 0)])], beside=beside) == 1
-    said = capfd.readouterr().out.splitlines()
-    assert said[:8] == ["== first", "first []", "== good", "good []", "== bad", "bad []", "== last", "last []"]
-    summary = re.sub(r" \(\d+ s\)", "", said[-1])
-    assert sorted(summary.split("   ")) == ["bad: FAILED", "first: ok", "good: ok", "last: ok"]
-    assert bootstrap.checks([("first", ["-c", say.format("first", 0)])], beside=beside[:1]) == 0

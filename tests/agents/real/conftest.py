@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bridge_project.bootstrap import AGENTS, missing_agents
 from bridge_project.conf import conf
 from tests.agents.conftest import nothing_left
+from tests.agents.install import AGENTS, missing_agents
 from tests.agents.real.models import Model
 
 __all__ = ["nothing_left"]
@@ -32,7 +32,7 @@ class Real:
 
     @property
     def command(self) -> list[str]:
-        return [os.path.join(AGENTS, "node_modules", ".bin", self.program), "--acp"]
+        return [os.fspath(AGENTS / "node_modules" / ".bin" / self.program), "--acp"]
 
 
 REAL = [

@@ -1,0 +1,132 @@
+"""What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`, `soak`, `bench`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from bridge_project.bootstrap import Missing
+from tests.agents import install
+
+Step = tuple[str, list[str]]  # a name, and what follows `python`
+
+LINTERS: list[Step] = [
+    ("ruff", ["-m", "ruff", "check", "--quiet", "."]),
+    ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
+    ("imports", ["-c", "from importlinter.cli import lint_imports_command as c; c(['--no-logo'])"]),
+    ("mypy", ["-m", "mypy"]),
+]
+# Without compiled modules every process that tests start would compile the project anew.
+OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
+
+SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
+CRASHES = ["-m", "pytest", "tests/faults/test_kill_one.py", "tests/faults/test_kill_two.py", "--instants", "1000", *SAID]
+OTHERS: list[Step] = [
+    ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
+    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
+]
+LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300"}  # of the last two; the environment may say something else
+
+AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load"]
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30  # bytes that tests may need at once
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        return COMMANDS[arguments[0]](arguments[1:])
+    except Missing as missing:
+        sys.stderr.write(f"{missing}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("\nStopped.\n")
+        return 130
+
+
+def lint(_: list[str]) -> int:
+    return run(LINTERS)
+
+
+def test(arguments: list[str]) -> int:
+    """The linters run beside the tests; a file is one worker's, the longest are begun first (tests/conftest.py)."""
+    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))  # more than cores, for many tests wait for something
+    if (place := memory()) is not None:
+        os.environ["TMPDIR"] = str(place)
+    return run([("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])], beside=LINTERS)
+
+
+def memory() -> Path | None:
+    """Where the tests' files need no disk, and a commit does not wait for one; None when there is no such place, or too little room in it."""
+    try:
+        found = os.statvfs(MEMORY)
+    except OSError:
+        return None
+    return MEMORY if os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= ROOM else None
+
+
+def soak(arguments: list[str]) -> int:
+    """The long runs; with arguments, the crash tests alone with them: what is said last counts."""
+    for name, value in LENGTHS.items():
+        os.environ.setdefault(name, value)
+    return run([("crashes", [*CRASHES, *arguments]), *([] if arguments else OTHERS)])
+
+
+def test_agents(arguments: list[str]) -> int:
+    if why_not := install.missing_node():
+        sys.stdout.write(f"{why_not} The tests are skipped.\n")
+    else:
+        install.install_agents()
+    return run([("agents", [*AGENT_TESTS, *arguments])])
+
+
+def bench(arguments: list[str]) -> int:
+    return run([("bench", ["-m", "tests.performance", *arguments])])
+
+
+def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
+    """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from.
+
+    Those `beside` the others run meanwhile, and say at the end what they have to say.
+    """
+    results: list[tuple[str, int, float]] = []
+    with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory, (Path(directory) / "beside").open("w+b") as out:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL}
+
+        def call(step: Step, output: IO[bytes] | None = None) -> None:
+            name, arguments = step
+            started = time.monotonic()
+            own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
+            code = subprocess.call([sys.executable, *arguments], env=own, stdout=output, stderr=output, stdin=subprocess.DEVNULL if output else None)
+            results.append((name, code, time.monotonic() - started))
+
+        def call_beside() -> None:
+            for step in beside:
+                out.write(f"== {step[0]}\n".encode())
+                out.flush()
+                call(step, out)
+
+        thread = threading.Thread(target=call_beside, daemon=True)
+        thread.start()
+        for step in steps:
+            sys.stdout.write(f"== {step[0]}\n")
+            sys.stdout.flush()
+            call(step)
+        thread.join()
+        out.seek(0)
+        sys.stdout.write(out.read().decode(errors="replace"))
+    sys.stdout.write("\n" + "   ".join(f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)" for name, code, seconds in results) + "\n")
+    return 1 if any(code for _, code, _ in results) else 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"lint": lint, "test": test, "soak": soak, "test-agents": test_agents, "bench": bench}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""What `make lint`, `test`, `soak` and the like run, and what they make of it (tests/checks.py)."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bridge_project import bootstrap
+from tests import checks
+
+SAY = "import os, sys; print({0!r}, [name for name in ('DATABASE_URL', 'PYTHONDONTWRITEBYTECODE') if name in os.environ], flush=True); sys.exit({1})"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[checks.Step]:
+    """The steps that a command asks for, without their being run."""
+    given: list[checks.Step] = []
+
+    def run(steps: list[checks.Step], beside: list[checks.Step] | None = None) -> int:
+        given.extend([*steps, *(beside or [])])
+        return 0
+
+    monkeypatch.setattr(checks, "run", run)
+    for name in (*checks.LENGTHS, "TMPDIR"):
+        monkeypatch.setenv(name, "7")
+        monkeypatch.delenv(name)
+    return given
+
+
+def test_the_makefile_knows_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The set-up first, then the command of that name, in the environment that it made."""
+    handed: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "prepare", lambda kind: handed.append([kind]))
+    monkeypatch.setattr(os, "execv", lambda _, words: handed.append(words[1:]))
+    makefile = Path(bootstrap.PROJECT, "Makefile").read_text()
+    for name in checks.COMMANDS:
+        assert re.search(rf"^{name}: ## .*\n\t\$\(call bootstrap,check {name}\b", makefile, re.MULTILINE), name
+        bootstrap.command_check([name, "more"])
+        assert handed[-2:] == [["test"], ["-m", "tests.checks", name, "more"]]
+
+
+def test_test_is_every_test_and_every_linter(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its files are kept in memory where there is room."""
+    monkeypatch.setattr(checks, "MEMORY", tmp_path)
+    monkeypatch.setattr(checks, "ROOM", 1)
+    assert checks.main(["test", "-k", "something"]) == 0
+    assert [name for name, _ in asked] == ["tests", "ruff", "format", "imports", "mypy"]
+    assert asked[0][1][-2:] == ["-k", "something"] and os.environ["TMPDIR"] == str(tmp_path)
+    monkeypatch.delenv("TMPDIR")
+    for place, room in ((tmp_path / "nowhere", 1), (tmp_path, 2**70)):
+        monkeypatch.setattr(checks, "MEMORY", place)
+        monkeypatch.setattr(checks, "ROOM", room)
+        assert checks.main(["test"]) == 0 and "TMPDIR" not in os.environ
+
+
+def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 kills each way, the model and the document for longer; what the environment says of their length counts."""
+    monkeypatch.setenv("SOAK_SECONDS", "5")
+    assert checks.main(["soak"]) == 0
+    assert [name for name, _ in asked] == ["crashes", "model", "document"]
+    files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
+    assert len(files) == 4 and all(Path(bootstrap.PROJECT, file).is_file() for file in files)
+    assert ("--instants", "1000") in pairwise(asked[0][1])
+    assert (os.environ["SOAK_EXAMPLES"], os.environ["SOAK_SECONDS"]) == ("300", "5")
+
+
+def test_soak_with_arguments_is_the_crash_tests(asked: list[checks.Step]) -> None:
+    """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
+    assert checks.main(["soak", "--instants", "5"]) == 0
+    [(name, arguments)] = asked
+    assert name == "crashes" and ("--instants", "1000") in pairwise(arguments) and arguments[-2:] == ["--instants", "5"]
+
+
+def test_what_runs_beside_counts_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its turn; what those beside say comes in one piece after the others; one that fails makes it all fail. None sees the shell's settings."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///nowhere")
+    first = ("first", ["-c", SAY.format("first", 0)])
+    beside = [(name, ["-c", SAY.format(name, code)]) for name, code in (("good", 0), ("bad", 3), ("last", 0))]
+    assert checks.run([first], beside=beside) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert said[:8] == ["== first", "first []", "== good", "good []", "== bad", "bad []", "== last", "last []"]
+    summary = re.sub(r" \(\d+ s\)", "", said[-1])
+    assert sorted(summary.split("   ")) == ["bad: FAILED", "first: ok", "good: ok", "last: ok"]
+    assert checks.run([first], beside=beside[:1]) == 0
