@@ -1,4 +1,4 @@
-"""An ACP agent with the habits of real ones, and with those of broken ones: ``python -m tests.agents.strange MODE``."""
+"""An ACP agent with the habits of real ones, on the protocol's own library: ``python -m tests.agents.strange MODE``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 class Strange(DemoAcp):
     """A prompt's first word says which habit is to be shown."""
 
-    async def initialize(self, *arguments: Any, **more: Any) -> schema.InitializeResponse:
-        answer = await super().initialize(*arguments, **more)
-        if MODE == "no-load":
-            answer.agent_capabilities = schema.AgentCapabilities(load_session=False)
-        return answer.model_copy(update={"protocol_version": 99}) if MODE == "version" else answer
-
     async def new_session(self, *arguments: Any, **more: Any) -> schema.NewSessionResponse:
-        if MODE == "login":
-            raise RequestError.auth_required({"details": "no key"})
         answer = await super().new_session(*arguments, **more)
         if MODE == "config":
             choices = [schema.SessionConfigSelectOption(value=mode.id, name=mode.name) for mode in MODES]
@@ -59,7 +51,6 @@ class Strange(DemoAcp):
     def commands(self) -> dict[str, Callable[[str, str], Coroutine[Any, Any, None]]]:
         return {
             **super().commands,
-            "/exit": self._exit,
             "/mode": self._mode,
             "/noise": self._noise,
             "/announce": self._announce,
@@ -69,17 +60,8 @@ class Strange(DemoAcp):
             "/shell": self._shell,
             "/always": self._always,
             "/nonsense": self._nonsense,
-            "/flood": self._flood,
-            "/spawn": self._spawn,
-            "/deaf": self._deaf,
             "/env": self._env,
         }
-
-    async def _exit(self, session_id: str, rest: str) -> None:
-        await self.say(session_id, "so far ")
-        sys.stderr.write("it went wrong\n")
-        await asyncio.sleep(0.1)
-        os._exit(int(rest))
 
     async def _mode(self, session_id: str, rest: str) -> None:
         await self.say(session_id, self.modes.get(session_id, "none"))
@@ -146,31 +128,11 @@ class Strange(DemoAcp):
         sys.stdout.flush()
         await self.say(session_id, "sense")
 
-    async def _flood(self, session_id: str, rest: str) -> None:
-        for number in range(int(rest)):
-            await self.say(session_id, f"{number} ")
-
-    async def _spawn(self, session_id: str, rest: str) -> None:
-        os.system(f"setsid sh -c 'sleep 1000; : {rest}' & sh -c 'sleep 1000; : {rest}' &")
-        await self.say(session_id, "spawned")
-
-    async def _deaf(self, session_id: str, rest: str) -> None:
-        await self.say(session_id, "not listening")
-        await asyncio.sleep(1000)
-
     async def _env(self, session_id: str, rest: str) -> None:
         await self.say(session_id, " ".join(sorted(name for name in os.environ if name.startswith("BRIDGE_"))))
 
 
 def main() -> None:
-    if MODE == "hang":
-        os.system("sleep 1000")
-    if MODE == "exit":
-        sys.exit("I need a newer machine")
-    if MODE == "garbage":
-        os.execlp("yes", "yes", "this is no protocol")
-    if MODE == "long":
-        os.execlp("sh", "sh", "-c", "tr '\\0' x </dev/zero")
     if MODE == "banner":
         sys.stdout.write("Welcome!\n\nChecking for updates …\n")
         sys.stdout.flush()

@@ -7,12 +7,14 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.agents import begin, say
+import pytest
+
+from tests.conformance.agents import begin, end, say
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge, nursery
@@ -56,17 +58,37 @@ class Script:
 
 
 @contextmanager
-def quick_bridge(directory: Path, script: Script, **settings: str) -> Iterator[Bridge]:
-    """A bridge that may be killed often, with the script's agents, of which nothing is left when it has been stopped."""
-    bridge = QuickBridge(directory, BRIDGE_ACP_AGENTS=script.setting, **settings)
+def quick_bridge(directory: Path, *scripts: Script, **settings: str) -> Iterator[Bridge]:
+    """A bridge that may be killed often, with the scripts' agents, of which nothing is left when it has been stopped."""
+    bridge = QuickBridge(directory, BRIDGE_ACP_AGENTS=";".join(script.setting for script in scripts), **settings)
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin
         yield bridge
         bridge.stop()
-        script.assert_gone()
+        for script in scripts:
+            script.assert_gone()
     finally:
         nursery.forget(bridge.environment)
+
+
+@contextmanager
+def tidied(request: pytest.FixtureRequest, *bridges: Bridge, spared: Collection[str] = ()) -> Iterator[None]:
+    """When the test in between fails, its bridges run again after it and its sessions are ended, so that the tests after it find what they expect."""
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed:
+        return
+    for bridge in bridges:
+        bridge.hang_up()
+        if bridge.process is None or bridge.process.poll() is not None:
+            bridge.start()
+    with bridges[0].phones(1) as (phone,):
+        for listed in bridges[0].get("/api/v1/sessions", bridges[0].admin_token).json()["sessions"]:
+            ours = str(listed["working_directory"]).startswith(str(bridges[0].root)) and listed["id"] not in spared
+            if ours and listed["status"] in ("created", "active"):
+                phone.join(listed["id"])
+                end(phone, listed["id"])
 
 
 def figure(text: str) -> None:

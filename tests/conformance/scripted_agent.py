@@ -86,7 +86,7 @@ class Scripted:
             time.sleep(2)
         if MODE == "nonsense":
             return {"protocolVersion": "first", "agentCapabilities": "all"}
-        return {"protocolVersion": 1, "agentCapabilities": {"loadSession": MODE != "no-load"}, "authMethods": []}
+        return {"protocolVersion": 99 if MODE == "version" else 1, "agentCapabilities": {"loadSession": MODE != "no-load"}, "authMethods": []}
 
     def new(self, params: dict[str, Any]) -> dict[str, Any]:
         if MODE == "refuses":

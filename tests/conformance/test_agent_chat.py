@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.agents import ask, log_of, say, tool, words
 from tests.conformance.approvals import assert_refused, assert_stands, decide, notifications, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
@@ -187,41 +185,12 @@ def test_a_message_that_is_not_joined(shared: Bridge, phone: Phone, session: str
     assert shared.session(session)["status"] == "active"
 
 
-def test_a_message_of_nine_megabytes(phone: Phone, session: str) -> None:
-    """Issue, bad input: a 9 MB prompt is a prompt: the agent gets it whole, and answers."""
-    text = "0123456789abcdef" * (9 * 2**20 // 16)
-    messages = ask(phone, session, text)
-    assert text[:100] in words(messages) and str(len(text)) in words(messages), words(messages)[-200:]
-    assert words(ask(phone, session, "small")).endswith("small")
-
-
-@pytest.mark.parametrize("content", ["", " ", "\x00", "/tool", "/tool Bash {not json", "/sleep x", "/tool Bash [1]", "\u2028 \U0001f600"])
-def test_odd_prompts(phone: Phone, session: str, content: str) -> None:
+def test_odd_prompts(phone: Phone, session: str) -> None:
     """Issue, bad input: whatever is said, the turn ends and the session goes on."""
-    assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop"
-    assert words(ask(phone, session, "still there?")).endswith("still there?")
-
-
-@pytest.mark.spec("wscode.CIRCUIT_OPEN", "limit.circuit_breaker", "severity.critical")
-def test_an_agent_that_never_starts(make_bridge: Callable[..., Bridge]) -> None:
-    """D35, D48: each failure leaves a session in error with the reason; after five, CIRCUIT_OPEN, nothing created, and /health says agent_sdk."""
-    bridge = make_bridge("broken-agents", BRIDGE_ACP_AGENTS="broken=/bin/false;absent=/nowhere/at/all")
-    phone = bridge.phone().ready()
-    assert_refused(start(phone, bridge.root, agent="absent"), "AGENT_UNAVAILABLE", True)
-    ids = [new_id() for _ in range(6)]
-    for sid in ids[:5]:
-        assert bridge.get("/api/v1/health", bridge.admin_token).status == 200
-        error = assert_refused(start(phone, bridge.root, sid, agent="broken"), "AGENT_ERROR", True, sid)
-        assert bridge.session(sid)["status"] == "error" and error["message"]
-        phone.expect("notification", session_id=sid, notification_type="error")
-    assert_refused(start(phone, bridge.root, ids[5], agent="broken"), "CIRCUIT_OPEN", True)
-    assert not bridge.knows(ids[5])
-    health = bridge.get("/api/v1/health", bridge.admin_token)
-    assert health.status == 503 and health.json()["checks"]["agent_sdk"] == "unhealthy"
-    phone.join(ids[0])
-    assert_refused(phone.request("message", {"session_id": ids[0], "content": "hi", "role": "user"}), "SESS_NOT_ACTIVE", True, ids[0])
-    end(phone, begin(bridge, phone))
-    bridge.stop()
+    for content in ("", " ", "\x00", "/tool", "/tool Bash {not json", "/sleep x", "/tool Bash [1]", "\u2028 \U0001f600"):
+        assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop", content
+        phone.untaken.clear()
+        assert words(ask(phone, session, "still there?")).endswith("still there?"), content
 
 
 def test_a_repeated_failure_is_answered_again(shared: Bridge, phone: Phone) -> None:

@@ -13,7 +13,7 @@ from tests.conformance.agents import ask, begin, end, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 
-CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "60"))  # the goal is 1000: TEST_AGENT_CYCLES=1000
+CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))  # the goal is 1000: TEST_AGENT_CYCLES=1000
 FIRST = max(20, CYCLES // 10)  # before the first look: what is made once has been made
 MB = 2**20
 GROWTH = 8 * MB  # of the process between the two looks, whatever their distance: a leak of 10 KB a cycle shows in a thousand

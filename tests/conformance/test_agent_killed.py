@@ -2,96 +2,171 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge, restart, status, stream, wait_for
+from tests.conformance.agent_tools import Script, http_say, quick_bridge, status, stream, tidied, wait_for, wait_status
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
-from tests.conformance.approvals import assert_refused, assert_stands, decide, pending
+from tests.conformance.approvals import assert_refused, assert_stands, decide, of, pending
 from tests.conformance.bridge import Bridge
-from tests.conformance.phone import Phone
+from tests.conformance.delivery import send
+from tests.conformance.phone import Message, Phone
+from tests.conformance.samples import new_id
 
 GRACE = 2
+AGENTS = ("plain", "asks", "twice", "no-load", "forgets", "fails")  # all but two are the same, each for the session of one test, with a journal of its own
+
+
+@dataclass
+class Under:
+    """What ran when the bridge ended, which runs again: a session for each test. ``phone`` is of the device that began them, not connected."""
+
+    how: str
+    phone: Phone
+    sessions: dict[str, str]  # what it is for → its id
+    calls: dict[str, str]  # agent → the id of the call that waited for a decision
+    prompt: tuple[str, dict[str, Any]]  # the id and the payload of the message that was being answered
+    said: dict[str, str]  # what the phone had seen of the answers that were cut
+    restarted: float
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "no-load", "forgets")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
+    return {agent: Script(tmp_path_factory.mktemp(agent), agent) for agent in AGENTS}
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    """A bridge that every test here may kill, and starts again before it ends."""
-    with quick_bridge(tmp_path_factory.mktemp("killed"), script, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50") as bridge:
+def quick(tmp_path_factory: pytest.TempPathFactory, scripts: dict[str, Script]) -> Iterator[Bridge]:
+    settings = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": "50"}
+    with quick_bridge(tmp_path_factory.mktemp("killed"), *scripts.values(), **settings) as bridge:
         yield bridge
 
 
+@pytest.fixture(scope="module", params=["stop", "kill"])
+def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Script]) -> Under:
+    """One end of the bridge for all tests, under everything that they look into: a start takes a second of the processor."""
+    how, phone = request.param, quick.phone().ready()
+    (quick.root / "gone").mkdir()
+    removed = start(phone, quick.root / "gone")["payload"]["session_id"]
+    sessions = {agent: begin(quick, phone, agent=agent) for agent in AGENTS} | {name: begin(quick, phone) for name in ("thinks", "sleeps", "left")}
+    sessions["removed"] = removed
+    for name in ("twice", "no-load", "forgets", "removed"):
+        ask(phone, sessions[name], "remember me")
+    say(phone, sessions["fails"], "/exit 3")
+    wait_status(quick, sessions["fails"], "error")
+    say(phone, sessions["asks"], "/ask make test")
+    asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
+    calls = {"demo": tool(phone, sessions["thinks"])["tool_call_id"], "scripted": asked["tool_call_id"]}
+    say(phone, sessions["sleeps"], "/sleep 30")
+    phone.expect("stream_chunk", session_id=sessions["sleeps"])
+
+    sid = sessions["plain"]
+    ask(phone, sid, "/spawn")
+    assert len(scripts["plain"].processes()) >= 3, "the agent and what it started"
+    before = len(phone.messages)
+    payload = {"session_id": sid, "content": f"/rate {how} 6000 100", "role": "user"}
+    prompt = (phone.send("message", payload), payload)
+    say(phone, sid, f"queued behind it {how}")
+    phone.collect(lambda: len(words(stream(phone.messages[before:], sid))) > 300, "something to lose")
+    said = {"plain": words(stream(phone.messages[before:], sid)), "sleeps": words(of(phone, "stream_chunk", sessions["sleeps"]))}
+    if how == "kill":
+        quick.kill()
+    else:
+        quick.stop()
+    shutil.rmtree(quick.root / "gone")
+    quick.start()
+    return Under(how, phone, sessions, calls, prompt, said, time.monotonic())
+
+
+@pytest.fixture(autouse=True)
+def tidy(request: pytest.FixtureRequest, quick: Bridge) -> Iterator[None]:
+    """A test that fails leaves nothing to the next one."""
+    with tidied(request, quick):
+        yield
+
+
 @pytest.fixture
-def phone(quick: Bridge) -> Iterator[Phone]:
-    with quick.phones(1) as (phone,):
-        yield phone
+def phone(under: Under) -> Iterator[Phone]:
+    """The phone that began the sessions, come back."""
+    yield under.phone.ready()
+    under.phone.close()
+
+
+def turns(messages: list[Message], session_id: str) -> list[Message]:
+    """Where streams begin and end."""
+    return [message for message in stream(messages, session_id) if message["type"] != "stream_chunk"]
+
+
+# -- in the middle of a turn -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.resume", "state.order")
-@pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_bridge_that_ends_in_the_middle_of_a_turn(quick: Bridge, script: Script, phone: Phone, how: str) -> None:
+def test_a_bridge_that_ends_in_the_middle_of_a_turn(quick: Bridge, scripts: dict[str, Script], under: Under) -> None:
     """Issue, Shown by: the session is paused, the phone sees all that had been said, resume continues from the agent's own id, no process is left; D35."""
-    sid = begin(quick, phone, agent="plain")
-    ask(phone, sid, "/spawn")
-    assert len(script.processes()) >= 3, "the agent and what it started"
-    before = len(phone.messages)
-    asked = {"session_id": sid, "content": f"/rate {how} 6000 100", "role": "user"}
-    id_ = phone.send("message", asked)
-    say(phone, sid, f"queued behind it {how}")
-    phone.expect("stream_chunk", session_id=sid)
-    phone.collect(lambda: len(words(stream(phone.messages[before:], sid))) > 300, "something to lose")
-    said = words(stream(phone.messages[before:], sid))
-    restart(quick, how)
+    sid, script, how, phone = under.sessions["plain"], scripts["plain"], under.how, under.phone
     assert status(quick, sid) == "paused", "D35: at once, without waiting for a lease"
     script.assert_gone()
     phone.ready()
-    assert sid in [session["session_id"] for session in phone_sessions(quick, phone)]
+    acknowledged = next(message for message in phone.messages if message["type"] == "connection_ack")
+    assert sid in [session["session_id"] for session in acknowledged["payload"]["active_sessions"]]
     phone.join(sid)
     kept = log_of(phone, sid)
-    turns = [message for message in stream(kept, sid) if message["type"] != "stream_chunk"]
-    assert [message["type"] for message in turns][-2:] == ["stream_start", "stream_end"], "an open stream is ended"
-    assert turns[-1]["payload"]["finish_reason"] == "error"
-    cut = words([message for message in kept if message["payload"].get("message_id") == turns[-1]["payload"]["message_id"]])
-    assert cut.startswith(said), "all that the phone had seen is there"
+    assert [message["type"] for message in turns(kept, sid)][-2:] == ["stream_start", "stream_end"], "an open stream is ended"
+    last = turns(kept, sid)[-1]["payload"]
+    assert last["finish_reason"] == "error"
+    cut = words([message for message in kept if message["payload"].get("message_id") == last["message_id"]])
+    assert cut.startswith(under.said["plain"]), "all that the phone had seen is there"
     assert cut == "".join(f"{how}-{number} " for number in range(cut.count(" "))), "and nothing else"
-    assert script.prompts()[-2:] == ["/spawn", f"/rate {how} 6000 100"]
+    id_, asked = under.prompt
+    assert script.prompts()[-2:] == ["/spawn", asked["content"]]
     assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
     assert script.lines("load")[-1]["session"] == f"scripted-{script.lines('new')[-1]['pid']}", "its own id is the checkpoint"
     phone.send("message", asked, id=id_)  # as a phone does that does not know whether it has arrived (D31)
     say(phone, sid, "onward")
     phone.collect(lambda: "onward" in words(stream(phone.messages, sid)), "its answer")
     prompts = script.prompts()
-    assert prompts[-1] == "onward" and prompts.count(f"/rate {how} 6000 100") == 1 and prompts.count(f"queued behind it {how}") <= 1, "none is sent twice"
+    assert prompts[-1] == "onward" and prompts.count(asked["content"]) == 1 and prompts.count(f"queued behind it {how}") <= 1, "none is sent twice"
     end(phone, sid)
     script.assert_gone()
+    phone.close()
 
 
-def phone_sessions(bridge: Bridge, phone: Phone) -> list[dict[str, Any]]:
-    """active_sessions of a fresh connection."""
-    with bridge.phones(1) as (other,):
-        acknowledged = next(message for message in other.messages if message["type"] == "connection_ack")
-        return list(acknowledged["payload"]["active_sessions"])
+@pytest.mark.spec("state.resume", "state.order")
+def test_a_restart_pauses_and_resume_goes_on(quick: Bridge, under: Under, phone: Phone) -> None:
+    """D35: paused at once, all that was said is there, its stream ended; resume goes on; the prompt is not sent twice."""
+    sid = under.sessions["sleeps"]
+    assert status(quick, sid) == "paused"
+    phone.join(sid)
+    buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
+    assert words(buffer["messages"]).startswith(under.said["sleeps"]) and buffer["messages"][-1]["payload"]["finish_reason"] == "error"
+    assert buffer["complete"] is True
+    assert status(quick, sid) == "paused", "joined with resume false, it stays so"
+    error = assert_refused(phone.request("message", {"session_id": sid, "content": "hi", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    assert "resume" in error["message"]
+    assert_refused(phone.request("session_interrupt", {"session_id": sid}), "SESS_NOT_ACTIVE", True, sid)
+    answer = http_say(quick, sid, {"type": "user_message", "content": "hi"})
+    assert (answer.status, answer.json()["code"]) == (409, "SESS_NOT_ACTIVE")
+    queued = new_id()
+    assert_refused(send(phone, "message", queued, {"session_id": sid, "content": "from the queue", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    assert start(phone, "/ignored", sid, resume=True)["type"] == "session_ready"
+    assert status(quick, sid) == "active"
+    phone.send("message", {"session_id": sid, "content": "from the queue", "role": "user"}, id=queued)
+    phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    assert words(ask(phone, sid, "on we go")).endswith("on we go")
+    assert len([message for message in log_of(phone, sid) if message["type"] == "stream_start"]) == 3, "the turn that was cut, and the two new ones"
+    end(phone, sid)
 
 
-@pytest.mark.parametrize(("agent", "how"), [("demo", "kill"), ("plain", "stop"), ("plain", "kill")])
-def test_a_bridge_that_ends_while_somebody_thinks(quick: Bridge, phone: Phone, agent: str, how: str) -> None:
+@pytest.mark.parametrize("agent", ["demo", "scripted"])
+def test_a_bridge_that_ends_while_somebody_thinks(quick: Bridge, under: Under, phone: Phone, agent: str) -> None:
     """D35, D38: what was pending is rejected, reason session_paused, every phone is told, and nobody is asked any more."""
-    sid = begin(quick, phone, agent=agent)
-    if agent == "demo":
-        call_id = tool(phone, sid)["tool_call_id"]
-    else:
-        say(phone, sid, "/ask make test")
-        call_id = phone.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
-    restart(quick, how)
-    phone.ready()
+    sid, call_id = under.sessions["thinks" if agent == "demo" else "asks"], under.calls[agent]
     notice = phone.expect("notification", session_id=sid, notification_type="approval_decided")["payload"]["data"]
     assert (notice["tool_call_id"], notice["decision"], notice["reason"], notice["decided_by"]) == (call_id, "rejected", "session_paused", "bridge")
     assert call_id not in pending(quick, sid)
@@ -103,11 +178,12 @@ def test_a_bridge_that_ends_while_somebody_thinks(quick: Bridge, phone: Phone, a
     end(phone, sid)
 
 
-def test_two_phones_resume_at_once(quick: Bridge, script: Script, phone: Phone) -> None:
+# -- between turns ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_phones_resume_at_once(quick: Bridge, scripts: dict[str, Script], under: Under) -> None:
     """Both are answered session_ready, and one agent runs."""
-    sid = begin(quick, phone, agent="plain")
-    ask(phone, sid, "hello")
-    restart(quick, "kill")
+    sid, script = under.sessions["twice"], scripts["twice"]
     loads = len(script.lines("load"))
     with quick.phones(2) as phones, ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda one: start(one, quick.root, sid, resume=True), phones))
@@ -119,30 +195,38 @@ def test_two_phones_resume_at_once(quick: Bridge, script: Script, phone: Phone) 
 
 
 @pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")
-@pytest.mark.parametrize(("agent", "reason"), [("no-load", ""), ("forgets", "that conversation was deleted")])
-def test_an_agent_that_cannot_resume(quick: Bridge, script: Script, phone: Phone, agent: str, reason: str) -> None:
-    """Spec: stays paused, SESS_NOT_RESUMABLE; issue: with the reason; again and again, and no process is left."""
-    sid = begin(quick, phone, agent=agent)
-    ask(phone, sid, "remember me")
-    restart(quick, "stop")
-    phone.ready()
+@pytest.mark.parametrize(("name", "reason"), [("no-load", ""), ("forgets", "that conversation was deleted"), ("removed", "no such working directory")])
+def test_a_session_that_cannot_be_resumed(quick: Bridge, scripts: dict[str, Script], under: Under, phone: Phone, name: str, reason: str) -> None:
+    """Spec: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason; again and again, and no process is left. It can still be ended."""
+    sid = under.sessions[name]
     for _ in range(2):
         error = assert_refused(start(phone, quick.root, sid, resume=True), "SESS_NOT_RESUMABLE", False, sid)
         assert reason in error["message"] and len(error["message"].split()) > 3, error
         assert status(quick, sid) == "paused"
-    script.assert_gone()
+    if name in scripts:
+        scripts[name].assert_gone()
     phone.join(sid)
     assert words(log_of(phone, sid)), "what was said can still be read"
     end(phone, sid)
+    assert status(quick, sid) == "closed"
 
 
-def test_a_restart_closes_nothing(quick: Bridge, phone: Phone) -> None:
+def test_a_session_that_failed_is_left(quick: Bridge, under: Under, phone: Phone) -> None:
+    """D35: error is a state of its own: listed with its reason told to whoever comes, resumed from there; the bridge's restart does not change it."""
+    sid = under.sessions["fails"]
+    assert status(quick, sid) == "error"
+    phone.join(sid)
+    told = [message for message in log_of(phone, sid) if message["type"] == "error"]
+    assert told and "it went wrong" in told[0]["payload"]["message"], "why, in what is kept"
+    assert start(phone, "/ignored", sid, resume=True)["type"] == "session_ready"
+    assert "4 characters" in words(ask(phone, sid, "well"))
+    end(phone, sid)
+
+
+def test_a_restart_closes_nothing(quick: Bridge, under: Under, phone: Phone) -> None:
     """D35: restarting the bridge never closes a session, however long nobody comes: the grace time is for those that are active."""
-    sid = begin(quick, phone)
-    restart(quick, "stop")
-    with quick.phones(1) as (other,):
-        wait_for(GRACE + 1.5, other)
+    sid = under.sessions["left"]
+    wait_for(max(0.1, under.restarted + GRACE + 1.5 - time.monotonic()), phone)
     assert status(quick, sid) == "paused"
-    phone.ready()
     assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
     end(phone, sid)

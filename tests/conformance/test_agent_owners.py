@@ -1,30 +1,70 @@
-"""Which of several processes runs an agent, and what becomes of it when that one dies or Redis does (D31, D35, D39, D40, D46)."""
+"""Sessions that the bridge runs, on several processes: a socket anywhere reaches the agent, and what becomes of it when its process dies or Redis does
+(D31, D35, D36, D38 to D40, D46)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
-from tests.conformance.agent_tools import Script, begun, http_say, status, stream, wait_status
-from tests.conformance.agents import ask, begin, end, log_of, say, start, words
-from tests.conformance.approvals import decide, of
+from tests.conformance.agent_tools import Script, begun, http_say, status, stream, tidied
+from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.phone import Phone
+from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, Redis
 
 pytestmark = pytest.mark.spec("processes")
 
+GRACE = 3
+LIMIT = 3  # sessions at once, on all processes together
 LEASE = 15
+Pair = tuple[Bridge, Bridge]
+
+
+@dataclass
+class Processes:
+    """Two that the tests use, and one that is killed while they do; data directories of their own, the same tokens, roots, agents, database and Redis."""
+
+    pair: Pair
+    killed: Bridge
+
+
+@dataclass
+class Seen:
+    """What a phone on another process has seen of the sessions of the one that was killed."""
+
+    ended: Message
+    decided: Message
+    statuses: list[str]
+    seconds: float
+    left: list[str]  # of the agent's processes, those that were there before
+
+
+@dataclass
+class Orphaned:
+    """The sessions of the process that was killed: one in the middle of a turn, one in which somebody thinks about a call."""
+
+    speaking: str
+    asking: str
+    call_id: str
+    seen: Future[Seen]
 
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
     return Script(tmp_path_factory.mktemp("script"), "plain", "slow")
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    """The same as `plain`, with a journal of its own: the agent of the process that is killed."""
+    return Script(tmp_path_factory.mktemp("mortal"), "mortal")
 
 
 @pytest.fixture(scope="module")
@@ -37,30 +77,78 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres, redis: Redis, script: Script) -> Iterator[tuple[Bridge, Bridge]]:
-    """Two processes with data directories of their own, the same tokens, roots, agents, database and Redis."""
-    more = {"database_url": postgres_server.create_database(), "redis_url": redis.url, "BRIDGE_ACP_AGENTS": script.setting}
+def processes(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres, redis: Redis, script: Script, mortal: Script) -> Iterator[Processes]:
+    more = {"database_url": postgres_server.create_database(), "redis_url": redis.url, "BRIDGE_ACP_AGENTS": f"{script.setting};{mortal.setting}"}
+    more |= {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
     first = QuickBridge(tmp_path_factory.mktemp("first"), **more)
     tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token, "BRIDGE_ALLOWED_ROOTS": str(first.root)}
-    second = QuickBridge(tmp_path_factory.mktemp("second"), **tokens, **more)
-    second.root = first.root
+    others = [QuickBridge(tmp_path_factory.mktemp(name), **tokens, **more) for name in ("second", "killed")]
     first.start()
-    second.start()
-    yield first, second
-    for bridge in (first, second):
+    for bridge in others:
+        bridge.root = first.root
+        bridge.spawn()
+    for bridge in others:
+        bridge.wait_ready()
+    yield Processes((first, others[0]), others[1])
+    if others[1].process is not None and others[1].process.poll() is not None:
+        others[1].start()  # a test has failed before it did so; what its agents had started is ended now
+    for bridge in (first, *others):
         if bridge.process is not None and bridge.process.poll() is None:
             bridge.stop()
         nursery.forget(bridge.environment)
     script.assert_gone()
+    mortal.assert_gone()
+
+
+@pytest.fixture(scope="module")
+def pair(processes: Processes) -> Pair:
+    return processes.pair
+
+
+@pytest.fixture(scope="module")
+def orphaned(processes: Processes, mortal: Script) -> Iterator[Orphaned]:
+    """Sessions whose process is killed as early as can be, and what becomes of them while the other tests run: its lease has to pass."""
+    near, far = (Phone(bridge.port, processes.pair[0].pairing().token, None).ready() for bridge in (processes.killed, processes.pair[1]))
+    asking, speaking = begin(processes.killed, near), begin(processes.killed, near, agent="mortal")
+    ask(near, asking, "remember this")
+    call_id = tool(near, asking)["tool_call_id"]
+    ask(near, speaking, "/spawn")
+    say(near, speaking, "/rate z 1200 20")
+    for sid in (asking, speaking):
+        far.join(sid)
+    far.expect("stream_chunk", session_id=speaking)
+    agents = {pid for pid, command in mortal.processes().items() if " mortal " in command}
+    processes.killed.kill()
+    near.vanish()
+    died = time.monotonic()
+
+    def see() -> Seen:
+        ended = far.expect("stream_end", 2 * LEASE, session_id=speaking, finish_reason="error")
+        decided = far.expect("notification", 2 * LEASE, session_id=asking, notification_type="approval_decided")
+        seconds = time.monotonic() - died
+        statuses = [status(processes.pair[1], sid) for sid in (asking, speaking)]
+        left = [command for pid, command in mortal.processes().items() if pid in agents]
+        far.vanish()
+        return Seen(ended, decided, statuses, seconds, left)
+
+    with ThreadPoolExecutor(1) as pool:
+        yield Orphaned(speaking, asking, call_id, pool.submit(see))
+
+
+@pytest.fixture(autouse=True)
+def tidy(request: pytest.FixtureRequest, pair: Pair, orphaned: Orphaned) -> Iterator[None]:
+    """A test that fails leaves nothing to the next one. The killed process's lease runs out while the tests run."""
+    with tidied(request, *pair, spared=(orphaned.speaking, orphaned.asking)):
+        yield
 
 
 @pytest.fixture
-def near(pair: tuple[Bridge, Bridge]) -> Iterator[Phone]:
+def near(pair: Pair) -> Iterator[Phone]:
     yield from _phone(pair[0], pair[0])
 
 
 @pytest.fixture
-def far(pair: tuple[Bridge, Bridge]) -> Iterator[Phone]:
+def far(pair: Pair) -> Iterator[Phone]:
     yield from _phone(pair[1], pair[0])
 
 
@@ -71,7 +159,30 @@ def _phone(bridge: Bridge, mints: Bridge) -> Iterator[Phone]:
     phone.vanish()
 
 
-def test_http_at_the_other_process(pair: tuple[Bridge, Bridge], near: Phone) -> None:
+# -- from the other process ------------------------------------------------------------------------------------------------
+
+
+def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> None:
+    """Issue: commands from a socket on another process reach the agent: joined, talked to, interrupted, ended from there."""
+    sid = begin(pair[0], near)
+    seen = ask(near, sid, "from the owner's process")
+    far.join(sid)
+    assert far.expect("replay_buffer", session_id=sid)["payload"]["messages"] == seen
+    assert words(ask(far, sid, "from the other process")).endswith("from the other process")
+    near.expect("stream_end", session_id=sid)
+    far.untaken.clear()
+    say(near, sid, "/sleep 60")
+    far.expect("stream_chunk", session_id=sid)
+    far.send("session_interrupt", {"session_id": sid})
+    far.collect(
+        lambda: [m["payload"]["finish_reason"] for m in of(far, "stream_end", sid)][-1:] == ["stop"] and len(of(far, "stream_end", sid)) == 2, "the end"
+    )
+    end(far, sid)
+    near.expect("session_end", session_id=sid)
+    assert status(pair[1], sid) == "closed"
+
+
+def test_http_at_the_other_process(pair: Pair, near: Phone) -> None:
     """D39, D46: POST /sessions/:id/events wherever it arrives: accepted true, and the agent answers once."""
     sid = begin(pair[0], near, agent="plain")
     answer = http_say(pair[1], sid, {"type": "user_message", "content": "from elsewhere"})
@@ -81,7 +192,7 @@ def test_http_at_the_other_process(pair: tuple[Bridge, Bridge], near: Phone) -> 
     end(near, sid)
 
 
-def test_one_id_on_both_at_once(pair: tuple[Bridge, Bridge], script: Script, near: Phone, far: Phone) -> None:
+def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
     """D22: a session with an id of the clients' own is created once, whoever was first; both are in it."""
     sid, agents = new_session(), len(script.lines("new"))
     with ThreadPoolExecutor(2) as pool:
@@ -95,7 +206,7 @@ def test_one_id_on_both_at_once(pair: tuple[Bridge, Bridge], script: Script, nea
     end(near, sid)
 
 
-def test_a_repeated_creation_at_the_other_process(pair: tuple[Bridge, Bridge], script: Script, near: Phone) -> None:
+def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, near: Phone) -> None:
     """D31: the same session_start with session_id null, sent again by the same device to the other process, is that session, joined there."""
     body = {"agent": "plain", "session_id": None, "working_directory": str(pair[0].root), "resume": False}
     id_, agents = new_id(), len(script.lines("new"))
@@ -111,8 +222,8 @@ def test_a_repeated_creation_at_the_other_process(pair: tuple[Bridge, Bridge], s
     elsewhere.close()
 
 
-@pytest.mark.parametrize("command", ["/rate x 6000 100", "/ask make test"])
-def test_an_interrupt_from_the_other_process(pair: tuple[Bridge, Bridge], near: Phone, far: Phone, command: str) -> None:
+@pytest.mark.parametrize("command", ["/rate x 1200 20", "/ask make test"])
+def test_an_interrupt_from_the_other_process(pair: Pair, near: Phone, far: Phone, command: str) -> None:
     """D40: text, or a call that waits, is stopped from there, at once; both phones see it end with stop, and the next turn is the agent's."""
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
@@ -128,7 +239,7 @@ def test_an_interrupt_from_the_other_process(pair: tuple[Bridge, Bridge], near: 
 
 
 @pytest.mark.spec("decision.forwarded")
-def test_a_decision_after_its_phone_has_vanished(pair: tuple[Bridge, Bridge], script: Script, near: Phone) -> None:
+def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, near: Phone) -> None:
     """Issue, Shown by: an approval answered from a second phone, on another process, after the first phone has vanished: a real process is told."""
     sid, before = begin(pair[0], near, agent="plain"), len(script.lines("decided"))
     say(near, sid, "/ask make test")
@@ -145,7 +256,7 @@ def test_a_decision_after_its_phone_has_vanished(pair: tuple[Bridge, Bridge], sc
     far.close()
 
 
-def test_without_redis(pair: tuple[Bridge, Bridge], redis: Redis, near: Phone, far: Phone) -> None:
+def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> None:
     """D46: Redis down: what is said at one process still reaches the agent at the other, and its answer comes back, from the database."""
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
@@ -166,10 +277,13 @@ def test_without_redis(pair: tuple[Bridge, Bridge], redis: Redis, near: Phone, f
     end(near, sid)
 
 
-def test_an_owner_that_is_stopped(pair: tuple[Bridge, Bridge], script: Script, near: Phone, far: Phone) -> None:
+# -- processes that end ----------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
     """D35: a process that ends in order hands over at once: paused, the turn ended, and resumed at the other by whoever watches there."""
     first, second = pair
-    sid = begun(first, near, "/rate y 6000 100", "plain")
+    sid = begun(first, near, "/rate y 1200 20", "plain")
     far.join(sid)
     far.expect("stream_chunk", session_id=sid)
     near.vanish()
@@ -186,28 +300,42 @@ def test_an_owner_that_is_stopped(pair: tuple[Bridge, Bridge], script: Script, n
     end(far, sid)
 
 
-def test_an_owner_that_is_killed(pair: tuple[Bridge, Bridge], script: Script, near: Phone, far: Phone) -> None:
-    """D35, D46: kill -9 in the middle of a turn: within its lease the other process ends the stream and pauses the session; resumed there, no prompt is sent twice;
-    the agent itself ends with its bridge, and what it started is ended at the latest when that bridge comes back, which takes nothing that is not its own."""
+def test_an_owner_that_is_killed(processes: Processes, mortal: Script, far: Phone, orphaned: Orphaned) -> None:
+    """D35, D38, D46: kill -9 in the middle of a turn, and while somebody thinks: within its lease another process ends the stream, rejects what was
+    pending and pauses the sessions; resumed there, no prompt is sent twice; the agent itself ends with its bridge, and what it started is ended at the
+    latest when that bridge comes back, which takes nothing that is not its own."""
+    root, killed, seen = processes.killed.root, processes.killed, orphaned.seen.result(5 * LEASE)
+    assert seen.seconds < 2 * LEASE and seen.statuses == ["paused", "paused"]
+    assert seen.left == [], "the agent has ended with its bridge"
+    decided = seen.decided["payload"]["data"]
+    assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (orphaned.call_id, "rejected", "session_paused")
+    sids = (orphaned.speaking, orphaned.asking)
+    assert [start(far, root, sid, resume=True)["type"] for sid in sids] == ["session_ready"] * 2
+    told = [m["payload"]["message_id"] for m in stream(log_of(far, orphaned.speaking), orphaned.speaking) if m["type"] == "stream_end"]
+    assert told.count(seen.ended["payload"]["message_id"]) == 1
+    assert "6 characters" in words(ask(far, orphaned.speaking, "onward"))
+    assert mortal.prompts().count("/rate z 1200 20") == 1
+    assert words(ask(far, orphaned.asking, "on another process")).endswith("on another process")
+    assert len([m for m in log_of(far, orphaned.asking) if m["type"] == "approval_required"]) == 1
+    killed.start()
+    eventually(lambda: len(mortal.processes()) == 1, 20)
+    assert "10 characters" in words(ask(far, orphaned.speaking, "still here"))
+    assert [status(killed, sid) for sid in sids] == ["active"] * 2, "D35: whoever comes back takes only what is still its own"
+    for sid in sids:
+        end(far, sid)
+
+
+# -- all together: last, when the killed one's sessions are no more ---------------------------------------------------------
+
+
+def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> None:
+    """D36, D46: sessions count on all processes; somebody who watches on another process keeps a session alive."""
     first, second = pair
-    sid = begin(first, near, agent="plain")
-    ask(near, sid, "/spawn")
-    say(near, sid, "/rate z 6000 100")
-    far.join(sid)
-    far.expect("stream_chunk", session_id=sid)
-    agents = {pid for pid, command in script.processes().items() if " plain " in command}
-    first.kill()
-    died = time.monotonic()
-    ended = far.expect("stream_end", 2 * LEASE, session_id=sid, finish_reason="error")
-    wait_status(second, sid, "paused", 5)
-    assert time.monotonic() - died < 2 * LEASE
-    assert not agents & set(script.processes()), "the agent has ended with its bridge"
-    told = [m["payload"]["message_id"] for m in stream(log_of(far, sid), sid) if m["type"] == "stream_end"]
-    assert told.count(ended["payload"]["message_id"]) == 1
-    assert start(far, first.root, sid, resume=True)["type"] == "session_ready"
-    assert "6 characters" in words(ask(far, sid, "onward"))
-    assert script.prompts().count("/rate z 6000 100") == 1
-    first.start()
-    eventually(lambda: len(script.processes()) == 1, 20)
-    assert "10 characters" in words(ask(far, sid, "still here")) and status(second, sid) == "active"
-    end(far, sid)
+    kept = [begin(first, near), begin(first, near), begin(second, far)]
+    assert_refused(start(far, first.root), "SESS_LIMIT_REACHED", True)
+    far.join(kept[0])
+    near.vanish()
+    far.expect("session_end", session_id=kept[1], reason="timeout")
+    assert [status(first, sid) for sid in (kept[0], kept[2])] == ["active", "active"]
+    for sid in (kept[0], kept[2]):
+        end(far, sid)

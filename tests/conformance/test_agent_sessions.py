@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.agents import ask, begin, end, say, start, tool, words
 from tests.conformance.approvals import assert_refused, notifications, of
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
@@ -211,67 +209,7 @@ def test_a_closed_session(shared: Bridge, phone: Phone, session: str) -> None:
     assert (answer.status, answer.json()["code"]) == (409, "SESSION_CLOSED")
 
 
-# -- paused and resumed ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["stop", "kill -9"])
-def restarted(request: pytest.FixtureRequest, make_bridge: Callable[..., Bridge]) -> Iterator[tuple[Bridge, Phone, str, str]]:
-    """A bridge that was ended in the middle of a turn, and runs again; its phone, the session, and what the agent had said until then."""
-    bridge = make_bridge(f"restarted-{request.param[:4]}")
-    phone = bridge.phone().ready()
-    sid = begin(bridge, phone)
-    say(phone, sid, "/sleep 30")
-    phone.expect("stream_chunk", session_id=sid)
-    said = words(of(phone, "stream_chunk", sid))
-    bridge.stop() if request.param == "stop" else bridge.kill()
-    bridge.start()
-    yield bridge, phone.ready(), sid, said
-    bridge.stop()
-
-
-@pytest.mark.spec("state.resume", "state.order")
-def test_a_restart_pauses_and_resume_goes_on(restarted: tuple[Bridge, Phone, str, str]) -> None:
-    """D35: paused at once, all that was said is there, its stream ended; resume goes on; the prompt is not sent twice."""
-    bridge, phone, sid, said = restarted
-    assert statuses(bridge, sid) == "paused"
-    phone.join(sid)
-    buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
-    assert words(buffer["messages"]).startswith(said) and buffer["messages"][-1]["payload"]["finish_reason"] == "error" and buffer["complete"] is True
-    assert statuses(bridge, sid) == "paused", "joined with resume false, it stays so"
-    error = assert_refused(phone.request("message", {"session_id": sid, "content": "hi", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
-    assert "resume" in error["message"]
-    assert_refused(phone.request("session_interrupt", {"session_id": sid}), "SESS_NOT_ACTIVE", True, sid)
-    answer = bridge.https().post(f"/api/v1/sessions/{sid}/events", token=bridge.admin_token, json_body={"type": "user_message", "content": "hi"})
-    assert (answer.status, answer.json()["code"]) == (409, "SESS_NOT_ACTIVE")
-    queued = new_id()
-    assert_refused(send(phone, "message", queued, {"session_id": sid, "content": "from the queue", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
-    assert start(phone, "/ignored", sid, resume=True)["type"] == "session_ready"
-    assert statuses(bridge, sid) == "active"
-    phone.send("message", {"session_id": sid, "content": "from the queue", "role": "user"}, id=queued)
-    phone.expect("stream_end", session_id=sid, finish_reason="stop")
-    assert words(ask(phone, sid, "on we go")).endswith("on we go")
-    assert len([message for message in log_of(phone, sid) if message["type"] == "stream_start"]) == 3, "the turn that was cut, and the two new ones"
-    end(phone, sid)
-
-
-@pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")
-def test_a_session_that_cannot_be_resumed(make_bridge: Callable[..., Bridge]) -> None:
-    """Spec: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason. It can still be ended."""
-    bridge = make_bridge("not-resumable")
-    (bridge.root / "gone").mkdir()
-    phone = bridge.phone().ready()
-    sid = start(phone, bridge.root / "gone")["payload"]["session_id"]
-    ask(phone, sid, "hello")
-    bridge.stop()
-    shutil.rmtree(bridge.root / "gone")
-    bridge.start()
-    phone.ready()
-    error = assert_refused(start(phone, bridge.root, sid, resume=True), "SESS_NOT_RESUMABLE", False, sid)
-    assert "no such working directory" in error["message"] and statuses(bridge, sid) == "paused"
-    phone.join(sid)
-    end(phone, sid)
-    assert statuses(bridge, sid) == "closed"
-    bridge.stop()
+# -- resumed ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.unknown", "wscode.SESS_NOT_FOUND")

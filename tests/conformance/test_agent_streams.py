@@ -16,7 +16,7 @@ from tests.conformance.agents import ask, begin, end, say, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
 
-SESSIONS, PER_SECOND, SECONDS = 10, 100, int(os.environ.get("TEST_STREAM_SECONDS", "6"))
+SESSIONS, PER_SECOND, SECONDS = 10, 100, int(os.environ.get("TEST_STREAM_SECONDS", "4"))
 FIRST_CHUNK = 1.0  # seconds at most here; the goal is 0.15 on a machine that does nothing else
 ROUND_TRIP = 1.0  # seconds at most for a heartbeat at p99 here; the goal is 0.05
 
@@ -41,7 +41,7 @@ def percentile(times: list[float], part: float) -> float:
 def test_the_first_chunk_is_soon_there(bridge: Bridge, phone: Phone) -> None:
     """Issue, Shown by: at the phone within 150 ms of the agent's own first chunk, whose time it carries (generous here, the figure is printed)."""
     sid, late = begin(bridge, phone, agent="plain"), []
-    for _ in range(30):
+    for _ in range(20):
         say(phone, sid, "/stamp")
         chunk = phone.expect("stream_chunk", session_id=sid)
         late.append(time.time() - float(chunk["payload"]["content"].split()[0]))
@@ -67,7 +67,7 @@ def round_trips(phone: Phone, until: list[Future[list[Message]]] | float) -> lis
     """Seconds that heartbeats took, one after another, until the others are done or for so many seconds."""
     times: list[float] = []
     futures, deadline = (until, time.monotonic() + SECONDS + 90) if isinstance(until, list) else ([], time.monotonic() + until)
-    while time.monotonic() < deadline and (not futures or wait(futures, timeout=0.01).not_done):
+    while time.monotonic() < deadline and (not futures or wait(futures, timeout=0.03).not_done):
         began = time.monotonic()
         phone.ping()
         times.append(time.monotonic() - began)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from bridge_project.conf import conf
 from sessions_app.agents import acp_driver, processes
 from sessions_app.agents.base import Died, Verdict
 from tests.agents.drive import Drive, carrying, command
+from tests.conformance.agent_tools import PROGRAM
 
 DEMO, STRANGE = "sessions_app.agents.demo_acp", "tests.agents.strange"
 Open = Callable[..., Any]
@@ -79,3 +81,8 @@ async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterato
     yield open_
     for drive in own:
         await drive.close()
+
+
+def scripted(journal: Path, mode: str = "plain") -> Drive:
+    """The agent of the conformance tests, which starts in no time: it is nothing but the standard library. Its name in processes is its journal's."""
+    return Drive(acp_driver.Acp("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]))

@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -15,43 +14,46 @@ from bridge_project import limits
 from bridge_project.conf import PROJECT_DIR, conf
 from sessions_app.agents import acp, acp_driver
 from sessions_app.agents.base import CannotResume, CannotStart, Chunk, Died, Start
-from tests.agents.acp.conftest import DEMO, STRANGE, Open
+from tests.agents.acp.conftest import DEMO, scripted
 from tests.agents.drive import Drive, carrying, command, eventually, kinds, text, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_an_agent_that_exits_in_a_turn_is_dead(opened: Open) -> None:
+async def test_an_agent_that_exits_in_a_turn_is_dead(root: Path, tmp_path: Path) -> None:
     """D35: the reason is said, after everything that the agent had said."""
-    drive = await opened()
+    drive = await scripted(tmp_path / "journal").start(root)
     said = await drive.turn("/exit 7")
     assert (kinds(said), text(said)) == (["Chunk", "Died"], "so far ")
     assert "ended with code 7" in drive.of(Died)[0].reason and "it went wrong" in drive.of(Died)[0].reason
+    await drive.close()
 
 
-async def test_an_agent_that_is_killed_between_turns_is_dead(opened: Open) -> None:
-    drive = await opened()
-    os.kill(drive.driver._group.process.pid, 9)
+async def test_an_agent_that_is_killed_between_turns_is_dead(root: Path, tmp_path: Path) -> None:
+    drive = await scripted(tmp_path / "journal").start(root)
+    os.kill(drive.driver._group.process.pid, 9)  # type: ignore[attr-defined]
     await drive.until(lambda: bool(drive.of(Died)))
     assert "signal 9" in drive.of(Died)[0].reason
+    await drive.close()
 
 
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
-        ("exit", "I need a newer machine"),
+        ("exits", "I need a newer machine"),
         ("garbage", "no messages of the Agent Client Protocol"),
         ("long", "message of more than"),
-        ("login", "wants a login"),
+        ("refuses", "wants a login"),
         ("version", "version 99"),
     ],
 )
-async def test_an_agent_that_cannot_start_says_why(opened: Open, mode: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_cannot_start_says_why(root: Path, tmp_path: Path, mode: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """D35: in words that a person can act on."""
     monkeypatch.setattr(limits, "AGENT_MESSAGE_BYTES", 1_000_000)
+    drive = Drive(acp_driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"])) if mode == "long" else scripted(tmp_path / "journal", mode)
     with pytest.raises(CannotStart, match=words) as refused:
-        await opened(mode=mode)
-    assert str(refused.value).startswith("strange ") and not isinstance(refused.value, CannotResume)
+        await drive.start(root)
+    assert str(refused.value).startswith("scripted ") and not isinstance(refused.value, CannotResume)
 
 
 async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
@@ -59,25 +61,24 @@ async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
         await acp_driver.Acp("it", ["no-such-agent", "--acp"]).start(Start("s", root))
 
 
-async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path) -> None:
+async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path, tmp_path: Path) -> None:
     """The runtime has the time limit; what it leaves is nothing."""
-    drive = Drive(acp_driver.Acp("strange", command(STRANGE, "hang")))
+    drive = scripted(tmp_path / "journal", "hangs")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(drive.driver.start(Start("s", root)), 1.5)
     await drive.close()
 
 
-async def test_closing_ends_what_the_agent_started(opened: Open) -> None:
-    mark = uuid.uuid4().hex
-    drive = await opened()
-    await drive.turn(f"/spawn {mark}")
-    await eventually(lambda: len(carrying(f"sleep 1000; : {mark}")) >= 2)
+async def test_closing_ends_what_the_agent_started(root: Path, tmp_path: Path) -> None:
+    drive = await scripted(tmp_path / "journal").start(root)
+    await drive.turn("/spawn")
+    await eventually(lambda: len(carrying(f"sleep 1000; : {tmp_path / 'journal'}")) >= 2)
     await drive.close()
-    assert carrying(mark) == []
+    assert carrying(str(tmp_path / "journal")) == []
 
 
-async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(opened: Open) -> None:
-    drive = await opened()
+async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(root: Path, tmp_path: Path) -> None:
+    drive = await scripted(tmp_path / "journal").start(root)
     turn = asyncio.create_task(drive.turn("/deaf"))
     await drive.until(lambda: bool(drive.of(Chunk)))
     await within(10, drive.close())

@@ -10,13 +10,14 @@ import pytest
 from bridge_project import limits
 from sessions_app.agents import acp_driver
 from sessions_app.agents.base import Asked, CannotStart, Chunk, Done, Ended, Failed, Start, Used
-from tests.agents.acp.conftest import STRANGE, Open
-from tests.agents.drive import APPROVED, command, eventually, kinds, text
+from tests.agents.acp.conftest import Open, scripted
+from tests.agents.drive import APPROVED, eventually, kinds, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+BANNER = "banner"  # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
 
 
-@pytest.mark.parametrize(("mode", "set_to"), [("", "default"), ("config", "m=default")])
+@pytest.mark.parametrize(("mode", "set_to"), [(BANNER, "default"), ("config", "m=default")])
 async def test_the_asking_mode_is_set(opened: Open, mode: str, set_to: str) -> None:
     """docs/agents.md: whatever mode the agent would begin in."""
     drive = await opened(mode=mode)
@@ -30,13 +31,13 @@ async def test_an_agent_that_cannot_be_made_to_ask_is_not_run(opened: Open) -> N
 
 async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
     """docs/agents.md, Turns."""
-    drive = await opened()
+    drive = await opened(mode=BANNER)
     assert [event for event in await drive.turn("/noise") if isinstance(event, Chunk)] == [Chunk("said \ufffd")]
 
 
 async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
     """docs/agents.md: one Used and one Done, with the parameters that came later, the thoughts and the diff."""
-    drive = await opened()
+    drive = await opened(mode=BANNER)
     said = await drive.turn("/announce")
     assert kinds(said) == ["Used", "Done", "Ended"]
     [used], [done] = drive.of(Used), drive.of(Done)
@@ -47,13 +48,13 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
 
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
-    drive = await opened()
+    drive = await opened(mode=BANNER)
     assert kinds(await drive.turn("/forget")) == ["Used", "Done", "Ended"]
     assert drive.of(Done)[0].outcome.error == "The agent reported no result of this call."
 
 
 async def test_a_failed_call_has_its_details(opened: Open) -> None:
-    drive = await opened()
+    drive = await opened(mode=BANNER)
     assert kinds(await drive.turn("/broken")) == ["Used", "Failed", "Ended"]
     [failed] = drive.of(Failed)
     assert (failed.message, failed.details.exit_code, failed.details.stderr) == ("make: no rule", 2, "no rule")
@@ -62,22 +63,23 @@ async def test_a_failed_call_has_its_details(opened: Open) -> None:
 
 async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
     """docs/agents.md: a person decides on one call; an agent that offers only "always" is refused, and the reason is said."""
-    drive = await opened(APPROVED)
+    drive = await opened(APPROVED, mode=BANNER)
     said = await drive.turn("/always")
     assert text(said) == "no"
     assert drive.of(Asked) == [] and "allow this call once" in drive.of(Failed)[0].message
 
 
 async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
-    drive = await opened(mode="banner")
+    drive = await opened(mode=BANNER)
     assert text(await drive.turn("/nonsense")) == "sense"
 
 
-async def test_everything_is_said_in_order_however_slowly_it_is_read(opened: Open, root: Path) -> None:
+async def test_everything_is_said_in_order_however_slowly_it_is_read(root: Path, tmp_path: Path) -> None:
     """An agent that nobody listens to is not read: what the bridge holds stays bounded, and nothing is lost."""
-    driver = acp_driver.Acp("strange", command(STRANGE))
+    driver, count = scripted(tmp_path / "journal").driver, 3 * limits.AGENT_EVENTS_WAITING
+    assert isinstance(driver, acp_driver.Acp)
     await driver.start(Start("s", root))
-    await driver.prompt(f"/flood {3 * limits.AGENT_EVENTS_WAITING}")
+    await driver.prompt(f"/rate n {count} 1000000")
     await eventually(lambda: driver._said.qsize() >= limits.AGENT_EVENTS_WAITING)
     await asyncio.sleep(0.5)  # time in which an agent that is read on would get further
     assert driver._said.qsize() <= limits.AGENT_EVENTS_WAITING + 100
@@ -86,10 +88,10 @@ async def test_everything_is_said_in_order_however_slowly_it_is_read(opened: Ope
         said.append(event)
         if isinstance(event, Ended):
             break
-    assert text(said).split() == [str(number) for number in range(3 * limits.AGENT_EVENTS_WAITING)]
+    assert text(said).split() == [f"n-{number}" for number in range(count)]
     await driver.close()
 
 
 async def test_an_agent_sees_nothing_of_the_bridges(opened: Open) -> None:
-    drive = await opened()
+    drive = await opened(mode=BANNER)
     assert text(await drive.turn("/env")) == "BRIDGE_AGENT_OF BRIDGE_AGENT_RUN"

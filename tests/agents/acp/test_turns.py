@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from sessions_app.agents.base import Asked, CannotResume, Chunk, Done, Ended, Identified, Verdict, Withdrawn
-from tests.agents.acp.conftest import DEMO, Open
+from tests.agents.acp.conftest import DEMO, Open, scripted
 from tests.agents.drive import APPROVED, REJECTED, Drive, kinds, text, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -16,17 +17,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 def finish(drive: Drive) -> tuple[str, str]:
     ended = drive.of(Ended)[-1]
     return ended.finish_reason, ended.error
-
-
-async def test_a_turn_of_the_demo_agent(opened: Open) -> None:
-    drive = await opened(module=DEMO, fresh=True)
-    await drive.until(lambda: bool(drive.of(Identified)))
-    assert drive.of(Identified)[0].resume_id.startswith("demo-")
-    said = await drive.turn("good morning")
-    assert kinds(said) == ["Chunk", "Ended"]
-    assert len(said) > 2 and "good morning" in text(said)
-    assert finish(drive) == ("stop", "")
-    assert "again" in text(await drive.turn("once again"))
 
 
 async def test_an_approved_call_is_run_and_reported(opened: Open) -> None:
@@ -113,11 +103,17 @@ async def test_a_late_decision_still_counts_and_counts_once(opened: Open) -> Non
     assert drive.of(Done)[0].outcome.success
 
 
-async def test_a_session_is_continued_without_its_history(opened: Open) -> None:
+async def test_a_session_of_the_demo_agent_is_continued_without_its_history(opened: Open) -> None:
     """docs/agents.md: what the agent tells of the past is not said again."""
     first = await opened(module=DEMO, fresh=True)
     await first.until(lambda: bool(first.of(Identified)))
     resume_id = first.of(Identified)[0].resume_id
+    assert resume_id.startswith("demo-")
+    said = await first.turn("good morning")
+    assert kinds(said) == ["Chunk", "Ended"]
+    assert len(said) > 2 and "good morning" in text(said)
+    assert finish(first) == ("stop", "")
+    assert "again" in text(await first.turn("once again"))
     await first.close()
     second = await opened(module=DEMO, resume_id=resume_id)
     await second.until(lambda: bool(second.of(Identified)))
@@ -132,8 +128,8 @@ async def test_history_that_comes_after_the_answer_is_not_said_either(opened: Op
     assert "old" not in text(said) and "hello" in text(said)
 
 
-@pytest.mark.parametrize(("mode", "resume_id"), [("no-load", "demo-1"), ("", "nobody's")])
-async def test_a_session_that_cannot_be_continued(opened: Open, mode: str, resume_id: str) -> None:
+@pytest.mark.parametrize("mode", ["no-load", "forgets"])
+async def test_a_session_that_cannot_be_continued(root: Path, tmp_path: Path, mode: str) -> None:
     """D35: SESS_NOT_RESUMABLE, with the reason."""
     with pytest.raises(CannotResume, match=r"cannot continue|does not know"):
-        await opened(mode=mode, resume_id=resume_id)
+        await scripted(tmp_path / "journal", mode).start(root, "scripted-1")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from sessions_app.agents import claude
 from tests.agents.claude.model import Model
+from tests.agents.claude.session import Kept, Session
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
     if (why_not := claude.why_not()) is not None:
         pytest.skip(why_not)
@@ -25,10 +27,9 @@ def model() -> Iterator[Model]:
     model.close()
 
 
-@pytest.fixture
-def surroundings(model: Model, tmp_path: Path) -> dict[str, str]:
+def surroundings_in(place: Path, model: Model) -> dict[str, str]:
     """What the program needs to know of its user, its model and the absence of a network."""
-    home, temporary = tmp_path / "home", tmp_path / "t"
+    home, temporary = place / "home", place / "t"
     home.mkdir()
     temporary.mkdir()
     return {
@@ -42,14 +43,45 @@ def surroundings(model: Model, tmp_path: Path) -> dict[str, str]:
     }
 
 
+def surround(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> None:
+    """This process has these surroundings, and no other agent's."""
+    for name in tuple(os.environ):
+        if name.startswith(("ANTHROPIC_", "CLAUDE")):
+            patch.delenv(name)
+    for name, value in surroundings.items():
+        patch.setenv(name, value)
+
+
+@pytest.fixture
+def surroundings(model: Model, tmp_path: Path) -> dict[str, str]:
+    return surroundings_in(tmp_path, model)
+
+
 @pytest.fixture
 def directory(surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a session works, in a process that has these surroundings and no other agent's."""
-    for name in tuple(os.environ):
-        if name.startswith(("ANTHROPIC_", "CLAUDE")):
-            monkeypatch.delenv(name)
-    for name, value in surroundings.items():
-        monkeypatch.setenv(name, value)
+    surround(monkeypatch, surroundings)
     directory = tmp_path / "work"
     directory.mkdir()
     return directory
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept(model: Model, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kept]:
+    """A session that is kept from test to test of a module: a start of the program takes a second of the processor."""
+    place = tmp_path_factory.mktemp("kept")
+    (place / "work").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        surround(patch, surroundings_in(place, model))
+        kept = Kept(place / "work")
+        yield kept
+        await kept.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(request: pytest.FixtureRequest, kept: Kept) -> AsyncIterator[Session]:
+    """The session that is kept, between two turns and in an empty directory; after a test that failed it is another one."""
+    failed = request.session.testsfailed
+    yield await kept.session()
+    if request.session.testsfailed > failed:
+        await kept.drop()

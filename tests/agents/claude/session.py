@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from sessions_app.agents.base import Asked, Chunk, Ended, Event, Start, Verdict
+from sessions_app.agents.base import Asked, Chunk, Ended, Event, Identified, Start, Verdict
 from sessions_app.agents.processes import AGENT_RUN
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Session:
     """`said` is every event so far; every wait has a condition and a deadline."""
 
     def __init__(self, directory: Path, resume_id: str | None = None) -> None:
+        self.directory = directory
         self.driver = driver_of()
         self.said: list[Event] = []
         self._start = Start("a-session", directory, resume_id)
@@ -82,6 +84,29 @@ class Session:
             assert await self.driver.decide(asked.call.id, verdict)
         ended = await self.until(Ended, after=position)
         return self.said[begin : self.said.index(ended, position) + 1]
+
+
+class Kept:
+    """One session for many tests, started when first asked for; ``resume_id`` is what it was first called."""
+
+    def __init__(self, directory: Path) -> None:
+        self.resume_id = ""
+        self._directory = directory
+        self._session: Session | None = None
+
+    async def session(self) -> Session:
+        for path in self._directory.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if self._session is None:
+            self._session = await Session(self._directory).__aenter__()
+            self.resume_id = only(Identified, await self._session.turn("play:hello")).resume_id
+        self._session.said.clear()
+        return self._session
+
+    async def drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.__aexit__()
 
 
 def pid_of(session: Session) -> int:

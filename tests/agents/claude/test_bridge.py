@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
 from sessions_app.agents import claude
+from tests.agents.claude.conftest import surround, surroundings_in
 from tests.agents.claude.model import Model, Text, Tool
 from tests.conformance import agents
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, nursery
 
 APPROVED = {"decision": "approved", "modifications": None}
 
 
-@pytest.fixture
-def bridge(surroundings: dict[str, str], directory: Path, tmp_path: Path) -> Iterator[QuickBridge]:
-    bridge = QuickBridge(tmp_path / "bridge", **surroundings)
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    yield bridge
-    bridge.stop()
+@pytest.fixture(scope="module")
+def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+    """A bridge that every test here may kill, and starts again; each ends its session."""
+    place = tmp_path_factory.mktemp("bridge")
+    with pytest.MonkeyPatch.context() as patch:
+        surroundings = surroundings_in(place, model)
+        surround(patch, surroundings)
+        bridge = QuickBridge(place / "bridge", **surroundings)
+        bridge.start()
+        bridge.pin = bridge.pairing().pin
+        yield bridge
+        bridge.stop()
+        nursery.forget(bridge.environment)
 
 
 def programs(bridge: QuickBridge) -> list[psutil.Process]:
@@ -85,7 +91,7 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     bridge.kill()
     phone.close()
     hold.set()
-    assert eventually(lambda: not programs(bridge))
+    assert eventually(lambda: not programs(bridge)), "they end with the process that runs them, whatever becomes of it"
     bridge.start()
     phone.ready()
     assert bridge.session(session_id)["status"] == "paused"
@@ -97,6 +103,7 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     assert agents.words(agents.ask(phone, session_id, "play:hello again")).endswith("Hello from the scripted model.")
     assert [request.play for request in model.requests[calls:]] == ["hello"]
     assert "Hello from the scripted model." in str(model.requests[-1].body["messages"])
+    agents.end(phone, session_id)
     phone.close()
 
 
@@ -112,3 +119,4 @@ def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
         assert eventually(lambda: bridge.session(session_id)["status"] == "error")
         assert agents.start(phone, bridge.root, session_id, resume=True)["type"] == "session_ready"
         assert agents.words(agents.ask(phone, session_id, "play:hello")).endswith("Hello from the scripted model.")
+        agents.end(phone, session_id)

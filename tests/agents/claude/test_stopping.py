@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
 from tests.agents.claude.model import Model, Text, Tool
 from tests.agents.claude.session import PATIENCE, Session, carrying, gone, only, pid_of, run_of, text
-from tests.conformance.bridge import REPOSITORY
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 APPROVED = Verdict("approved")
 
@@ -31,86 +29,66 @@ def hold() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_an_interrupt_while_it_speaks(model: Model, directory: Path, hold: threading.Event) -> None:
+async def test_an_interrupt_while_it_speaks(model: Model, session: Session, hold: threading.Event) -> None:
     """The turn ends with stop, what had been said stays, and the next turn is a turn like any other (D40)."""
-    async with Session(directory) as session:
-        await session.driver.prompt(model.play("slow", [Text("one two three", hold)]))
-        await session.until(Chunk, lambda event: event.content == "two ")
-        await session.driver.interrupt()
-        ended = await session.until(Ended)
-        assert (ended.finish_reason, ended.error, text(session.said)) == ("stop", "", "one two ")
-        assert text(await session.turn("play:hello")) == "Hello from the scripted model."
+    await session.driver.prompt(model.play("slow", [Text("one two three", hold)]))
+    await session.until(Chunk, lambda event: event.content == "two ")
+    await session.driver.interrupt()
+    ended = await session.until(Ended)
+    assert (ended.finish_reason, ended.error, text(session.said)) == ("stop", "", "one two ")
+    assert text(await session.turn("play:hello")) == "Hello from the scripted model."
 
 
-async def test_an_interrupt_while_it_asks(model: Model, directory: Path) -> None:
+async def test_an_interrupt_while_it_asks(model: Model, session: Session) -> None:
     """The approval is withdrawn, its call has a result without success, and nothing ran."""
-    async with Session(directory) as session:
-        await session.driver.prompt(model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")]))
-        asked = await session.until(Asked)
-        await session.driver.interrupt()
-        assert (await session.until(Ended)).finish_reason == "stop"
-        assert only(Withdrawn, session.said).call_id == asked.call.id
-        assert not only(Done, session.said).outcome.success
-        assert not await session.driver.decide(asked.call.id or "", APPROVED)
-        assert text(await session.turn("play:hello")) == "Hello from the scripted model."
-    assert not list(directory.iterdir())
+    await session.driver.prompt(model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")]))
+    asked = await session.until(Asked)
+    await session.driver.interrupt()
+    assert (await session.until(Ended)).finish_reason == "stop"
+    assert only(Withdrawn, session.said).call_id == asked.call.id
+    assert not only(Done, session.said).outcome.success
+    assert not await session.driver.decide(asked.call.id or "", APPROVED)
+    assert text(await session.turn("play:hello")) == "Hello from the scripted model."
+    assert not list(session.directory.iterdir())
 
 
-async def test_an_interrupt_while_a_tool_runs(model: Model, directory: Path) -> None:
+async def test_an_interrupt_while_a_tool_runs(model: Model, session: Session) -> None:
     """The command is ended, and its end is no failure of it."""
-    async with Session(directory) as session:
-        await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]))
-        asked = await session.until(Asked)
-        assert await session.driver.decide(asked.call.id or "", APPROVED)
-        await _exists(directory / "begun")
-        await session.driver.interrupt()
-        assert (await session.until(Ended)).finish_reason == "stop"
-        assert not only(Done, session.said).outcome.success
-        assert not [event for event in session.said if isinstance(event, Failed)]
+    await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]))
+    asked = await session.until(Asked)
+    assert await session.driver.decide(asked.call.id or "", APPROVED)
+    await _exists(session.directory / "begun")
+    await session.driver.interrupt()
+    assert (await session.until(Ended)).finish_reason == "stop"
+    assert not only(Done, session.said).outcome.success
+    assert not [event for event in session.said if isinstance(event, Failed)]
 
 
-async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, directory: Path) -> None:
+async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Session) -> None:
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("never")])
     task = Tool("Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"})
-    async with Session(directory) as session:
-        await session.driver.prompt(model.play("delegate", [task], [Text("never")]))
-        asked = await session.until(Asked)
-        await session.driver.interrupt()
-        assert (await session.until(Ended)).finish_reason == "stop"
-        assert only(Withdrawn, session.said).call_id == asked.call.id
-        assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [False, False]
-        turn = await session.turn("play:hello")
-        assert text(turn) == "Hello from the scripted model."
+    await session.driver.prompt(model.play("delegate", [task], [Text("never")]))
+    asked = await session.until(Asked)
+    await session.driver.interrupt()
+    assert (await session.until(Ended)).finish_reason == "stop"
+    assert only(Withdrawn, session.said).call_id == asked.call.id
+    assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [False, False]
+    turn = await session.turn("play:hello")
+    assert text(turn) == "Hello from the scripted model."
     assert len([event for event in session.said if isinstance(event, Ended)]) == 2
-    assert not list(directory.iterdir())
+    assert not list(session.directory.iterdir())
 
 
-async def test_a_late_decision_counts(model: Model, directory: Path) -> None:
+async def test_a_late_decision_counts(model: Model, session: Session) -> None:
     """Nothing decides in the person's place (D38); how late was tried is in docs/agents.md."""
-    async with Session(directory) as session:
-        await session.driver.prompt(model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")]))
-        asked = await session.until(Asked)
-        seconds = float(os.environ.get("LATE_SECONDS", "1"))
-        await asyncio.sleep(seconds)  # the passing of time is what is tested
-        assert await session.driver.decide(asked.call.id or "", APPROVED)
-        await session.until(Ended)
-        assert only(Done, session.said).outcome.success
-    assert (directory / "made").exists()
-
-
-async def test_a_killed_program_is_said(model: Model, directory: Path, hold: threading.Event) -> None:
-    """Died, with a reason that a person understands; nothing follows, and nothing is left."""
-    async with Session(directory) as session:
-        run = run_of(pid_of(session))
-        await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
-        await session.until(Chunk)
-        os.kill(pid_of(session), signal.SIGKILL)
-        died = await session.until(Died)
-        assert "signal 9" in died.reason
-        await gone(run)
-        await session.driver.prompt("play:hello")
-        await session.driver.interrupt()
-    assert isinstance(session.said[-1], Died)
+    await session.driver.prompt(model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")]))
+    asked = await session.until(Asked)
+    seconds = float(os.environ.get("LATE_SECONDS", "1"))
+    await asyncio.sleep(seconds)  # the passing of time is what is tested
+    assert await session.driver.decide(asked.call.id or "", APPROVED)
+    await session.until(Ended)
+    assert only(Done, session.said).outcome.success
+    assert (session.directory / "made").exists()
 
 
 async def test_nothing_is_left_after_the_end(model: Model, directory: Path) -> None:
@@ -143,56 +121,28 @@ async def test_a_fresh_driver_goes_on(model: Model, directory: Path) -> None:
     assert "marmalade" in str(model.requests[-1].body["messages"])
 
 
-async def test_a_killed_turn_is_continued(model: Model, directory: Path, hold: threading.Event) -> None:
-    """The prompt that it died over is in the conversation, once, and is not answered by itself."""
+async def test_a_killed_program_is_said_and_its_turn_continued(model: Model, directory: Path, hold: threading.Event) -> None:
+    """Died, with a reason that a person understands; nothing follows, and nothing is left. The prompt that it died over is in the conversation
+    of a fresh driver, once, and is not answered by itself."""
     async with Session(directory) as session:
+        run = run_of(pid_of(session))
         await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
         await session.until(Chunk)
         resume_id = only(Identified, session.said).resume_id
         await _saved(resume_id, "play:dying")
         os.kill(pid_of(session), signal.SIGKILL)
-        await session.until(Died)
+        died = await session.until(Died)
+        assert "signal 9" in died.reason
+        await gone(run)
+        await session.driver.prompt("play:hello")
+        await session.driver.interrupt()
+    assert isinstance(session.said[-1], Died)
     calls = len(model.requests)
     async with Session(directory, resume_id) as session:
         said = await session.turn("play:hello")
     assert text(said) == "Hello from the scripted model."
     assert [request.play for request in model.requests[calls:]] == ["hello"]
     assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
-
-
-HOST = """
-import asyncio, os, sys
-from pathlib import Path
-import django
-django.setup()
-from sessions_app.agents.base import Asked, Start
-from sessions_app.agents.claude_driver import Claude
-
-async def main():
-    driver = Claude()
-    await driver.start(Start("a-session", Path(sys.argv[1])))
-    print(driver.pid, flush=True)
-    await driver.prompt(sys.argv[2])
-    async for event in driver.events():
-        if isinstance(event, Asked):
-            print("asked", flush=True)
-
-asyncio.run(main())
-"""
-
-
-def test_it_dies_with_the_bridge(model: Model, directory: Path) -> None:
-    """kill -9 of the process that runs it, in the middle of a turn: the program ends too."""
-    prompt = model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")])
-    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
-    with subprocess.Popen([sys.executable, "-c", HOST, str(directory), prompt], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as host:
-        try:
-            assert host.stdout is not None
-            program = psutil.Process(int(host.stdout.readline()))
-            assert host.stdout.readline() == "asked\n"
-        finally:
-            host.kill()
-    assert program.wait(PATIENCE) is None or not program.is_running()
 
 
 async def _saved(resume_id: str, prompt: str) -> None:
