@@ -15,6 +15,13 @@ from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.https import assert_error, parse_time, spki_pin
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import new_id, prompt
+from tests.faults.quick import QuickBridge
+
+
+@pytest.fixture(scope="module")
+def quick(shared: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Bridge:
+    """The commands of the shared bridge, forked instead of started."""
+    return QuickBridge(tmp_path_factory.mktemp("commands"), **shared.settings)
 
 
 def refused(phone: Phone, **auth: object) -> bool:
@@ -153,9 +160,9 @@ def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone, dev
     other.close()
 
 
-def test_a_token_not_used_in_time_is_void(shared: Bridge) -> None:
+def test_a_token_not_used_in_time_is_void(shared: Bridge, quick: Bridge) -> None:
     """D15: a minted token must be used within --ttl, else it is void, on both ways in."""
-    late, used, claimed = shared.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "3s") for _ in range(3)])
+    late, used, claimed = quick.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "3s") for _ in range(3)])
     assert shared.get("/api/v1/health", used.token).status == 200, "D15: HTTP counts as its first use"
     assert not refused(shared.phone(claimed, device_id="in-time"))
     wait_past(late.expires_at)
@@ -168,10 +175,10 @@ def test_a_token_not_used_in_time_is_void(shared: Bridge) -> None:
 
 
 @pytest.mark.spec("auth.invalid")
-def test_a_lifetime(shared: Bridge) -> None:
+def test_a_lifetime(shared: Bridge, quick: Bridge) -> None:
     """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is invalid."""
     started = time.monotonic()
-    pairing = shared.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "3s")
+    pairing = quick.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "3s")
     phone = shared.phone(pairing)
     assert not refused(phone)
     eventually(lambda: unusable_over_http(shared, pairing.token), 30)
@@ -180,11 +187,11 @@ def test_a_lifetime(shared: Bridge) -> None:
 
 
 @pytest.mark.spec("device.revoke")
-def test_listing_and_revoking(shared: Bridge) -> None:
+def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
     """D43, D15: revoke_device by name closes the live sockets within two seconds; the token opens nothing any more; others are left alone."""
     pairing, other = shared.pairing(), shared.phone().ready()
     phone = shared.phone(pairing, device_id="lost").ready()
-    listing = shared.manage("list_devices").stdout
+    listing = quick.manage("list_devices").stdout
     assert pairing.name in listing and pairing.token not in listing
     shared.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
@@ -196,20 +203,20 @@ def test_listing_and_revoking(shared: Bridge) -> None:
     other.close()
 
 
-def test_revoking_what_was_never_used(shared: Bridge) -> None:
+def test_revoking_what_was_never_used(shared: Bridge, quick: Bridge) -> None:
     """D15: a minted token can be revoked before its first use."""
     pairing = shared.pairing()
-    shared.manage("revoke_device", pairing.name)
+    quick.manage("revoke_device", pairing.name)
     assert refused(shared.phone(pairing)) and unusable_over_http(shared, pairing.token)
 
 
-def test_revoking_an_unknown_device(shared: Bridge) -> None:
+def test_revoking_an_unknown_device(quick: Bridge) -> None:
     """D43: it says so and fails."""
-    done = shared.manage("revoke_device", "no-such-device", check=False)
+    done = quick.manage("revoke_device", "no-such-device", check=False)
     assert done.returncode != 0 and "no-such-device" in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
+def test_a_new_token_for_a_paired_device(shared: Bridge, quick: Bridge, sid: str) -> None:
     """D43: --device gives a paired device a new token and keeps its place in the log."""
     first = shared.pairing()
     phone = shared.phone(first, device_id="old-install").ready()
@@ -220,7 +227,7 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
     phone.ack(*phone.wait_numbers(sid, [1, 2]))
     phone.close()
     shared.accept(prompt(sid, 3))
-    second = shared.mint("--device", first.name)
+    second = quick.mint("--device", first.name)
     assert second.token != first.token and second.name == first.name
     renewed = shared.phone(second, device_id="new-install").ready()
     shared.accept(prompt(sid, 4))
@@ -231,13 +238,13 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
     assert refused(shared.phone(first, device_id="old-install")), "the old token is replaced"
 
 
-def test_formats(shared: Bridge, tmp_path: Path) -> None:
+def test_formats(shared: Bridge, quick: Bridge, tmp_path: Path) -> None:
     """D43: terminal, png, svg, url, json, and --output; the link has everything after #."""
-    link = shared.manage("mint_pairing_qr", "--name", f"url-{new_id()[:8]}", "--format", "url").stdout.strip()
+    link = quick.manage("mint_pairing_qr", "--name", f"url-{new_id()[:8]}", "--format", "url").stdout.strip()
     assert re.fullmatch(rf"https://127\.0\.0\.1:{shared.port}/pair#v=1&token=[^&]+&url=wss[^&]+&pin=[0-9a-f]{{64}}", link), link
     for format_, start in (("png", b"\x89PNG"), ("svg", b"<")):
         path = tmp_path / f"qr.{format_}"
-        shared.manage("mint_pairing_qr", "--name", f"qr-{new_id()[:8]}", "--format", format_, "--output", str(path))
+        quick.manage("mint_pairing_qr", "--name", f"qr-{new_id()[:8]}", "--format", format_, "--output", str(path))
         assert path.read_bytes().startswith(start)
         assert path.stat().st_mode & 0o077 == 0, "it is a secret"
 

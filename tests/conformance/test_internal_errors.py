@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from typing import IO
 
 import pytest
 
@@ -11,28 +11,38 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.reader import Reader
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Running
 
-# The operating system's own open, broken for one name: whatever reads a file of that name fails in a way of its own.
+# The operating system's own open, broken for one name: whatever reads a file of that name fails in a way of its own. Then the command.
 FAULT = """
-import os
+import os, runpy, sys
 honest = os.open
 def broken(path, *rest, **more):
     if isinstance(path, (str, bytes)) and b"provoked" in os.fsencode(path):
         raise ZeroDivisionError("a secret detail")
     return honest(path, *rest, **more)
 os.open = broken
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+class Broken(QuickBridge):
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        return nursery.spawn(["-c", *arguments], self.environment, log, log, FAULT)
+
+
 @pytest.fixture(scope="module")
-def broken(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    directory: Path = tmp_path_factory.mktemp("fault")
-    (directory / "sitecustomize.py").write_text(FAULT)
-    bridge = make_bridge("broken", quick=False, PYTHONPATH=str(directory))
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    bridge = Broken(tmp_path_factory.mktemp("broken"))
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
     (bridge.root / "provoked.txt").write_text("1")
     (bridge.root / "other.txt").write_text("1")
     yield bridge
     bridge.stop()
+    nursery.forget(bridge.environment)
 
 
 @pytest.fixture(scope="module")

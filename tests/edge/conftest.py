@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,20 @@ from tests.edge.edge import Edge
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
     """TLS on every interface as by default, and a plain port whose trusted proxy is 127.0.0.1."""
-    with Edge(tmp_path_factory.mktemp("edge") / "data", plain=True, BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_MESSAGE_MB="10") as running:
+    with Edge(tmp_path_factory.mktemp("edge") / "data", plain=True, cold=True, BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_MESSAGE_MB="10") as running:
         yield running
         unexpected = [line for line in running.log.splitlines() if re.match(r"\w*(Error|Exception)\b", line) and "on purpose" not in line]
         assert not unexpected and "Unhandled" not in running.log
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Edge]]:
+def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Edge]]:
+    """Forked in modules that say QUICK, because they start many."""
     running: list[Edge] = []
+    cold = not getattr(request.module, "QUICK", False)
 
-    def start(*arguments: str, plain: bool = False, **environment: str) -> Edge:
-        running.append(Edge(tmp_path / f"data{len(running)}", *arguments, plain=plain, **environment))
+    def start(*arguments: str, plain: bool = False, **environment: Any) -> Edge:
+        running.append(Edge(tmp_path / f"data{len(running)}", *arguments, plain=plain, cold=cold, **environment))
         return running[-1].spawn() if "unready" in arguments else running[-1].start()
 
     yield start

@@ -15,13 +15,29 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, ClassVar
 
 from websockets.sync.client import ClientConnection, connect
 
-from tests.servers import free_port
+from tests.faults.quick import nursery
+from tests.servers import Running, free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
+# All are forked from one template: what it read of its own environment, and how it logs, is not theirs.
+FORKED = """
+import json, logging, os, runpy, sys, warnings
+os.environ.clear()
+os.environ.update(json.loads(sys.argv[1]))
+sys.argv = sys.argv[:1] + sys.argv[2:]
+for logger in (logging.root, *logging.root.manager.loggerDict.values()):
+    if isinstance(logger, logging.Logger):
+        logger.handlers.clear()
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
+warnings.simplefilter("always", ResourceWarning)
+warnings.filterwarnings("ignore", r"unclosed <socket\\.socket fd=\\d+, family=1, type=5\\b", ResourceWarning)  # the template's own
+runpy.run_module("tests.edge.program", run_name="__main__")
+"""
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
@@ -34,10 +50,12 @@ def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
 
 
 class Edge:
-    """A server process. ``arguments`` and ``environment`` go to ``tests.edge.program``."""
+    """A server process. ``arguments`` and ``environment`` go to ``tests.edge.program``; ``cold``: it is started, not forked from what has it imported."""
 
-    def __init__(self, data: Path, *arguments: str, plain: bool = False, **environment: str) -> None:
-        self.data, self.arguments = data, arguments
+    template: ClassVar[dict[str, str] | None] = None
+
+    def __init__(self, data: Path, *arguments: str, plain: bool = False, cold: bool = False, **environment: str) -> None:
+        self.data, self.arguments, self.cold = data, arguments, cold
         self.port, self.plain_port = free_port(), free_port() if plain else 0
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")} | {
             "BRIDGE_DATA_DIR": str(data),
@@ -46,24 +64,29 @@ class Edge:
             **({"BRIDGE_PLAIN_PORT": str(self.plain_port)} if plain else {}),
             **environment,
         }
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Running | None = None
+        self.output: IO[str] | None = None
         self.log_path = data.with_suffix(".log")
 
     def spawn(self) -> Edge:
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.edge.program", *self.arguments], env=self.environment, cwd=PROJECT, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+        ours, theirs = os.pipe()
+        self.output = os.fdopen(ours)
+        with open(self.log_path, "wb") as log, open(theirs, "wb") as output:
+            if self.cold:
+                command = [sys.executable, "-m", "tests.edge.program", *self.arguments]
+                self.process = subprocess.Popen(command, env=self.environment, cwd=PROJECT, stdout=output, stderr=log)
+            else:
+                Edge.template = Edge.template or self.environment
+                self.process = nursery.spawn(["-c", json.dumps(self.environment), *self.arguments], Edge.template, output, log, FORKED)
         return self
 
     def start(self) -> Edge:
         return self.spawn().ready()
 
     def ready(self) -> Edge:
-        process = self.process
-        assert process is not None and process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], 20)
-        assert ready and process.stdout.readline() == "listening\n", self.log
+        assert self.output is not None
+        ready, _, _ = select.select([self.output], [], [], 20)
+        assert ready and self.output.readline() == "listening\n", self.log
         return self
 
     __enter__ = start
@@ -75,8 +98,8 @@ class Edge:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            if self.process.stdout is not None:
-                self.process.stdout.close()
+        if self.output is not None:
+            self.output.close()
 
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> None:
         assert self.process is not None

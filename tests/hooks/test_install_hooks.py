@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import stat
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from hooks_app.install import SettingsError, install, installed, remove
 from hooks_app.producer import HOOK_EVENTS, hook_command
 from tests.hooks.conftest import run_hook, waiting
 from tests.hooks.scripted import FIXTURES
+from tests.run.terminal import Program
 
 SPOOL = '/home/dev/my bridge\'s "data"/spool'
 THEIRS = """{
@@ -141,7 +139,7 @@ def meaning(text: str) -> Any:
     return value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=documents)
 def test_any_settings_survive(text: str) -> None:
     once = install(text, SPOOL)
@@ -163,7 +161,7 @@ def run(file: Path, spool: Path, *arguments: str) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=documents)
 def test_any_file_comes_back_byte_for_byte(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("agent")
@@ -246,16 +244,20 @@ def test_a_file_that_is_not_json_is_left_alone(tmp_path: Path, data: bytes, argu
     assert not list(tmp_path.glob("*.before-bridge-*"))
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The same for several commands, so that they can be forked from one process."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return kept | {"BRIDGE_DATA_DIR": str(tmp_path_factory.mktemp("data"))}
+
+
 @pytest.mark.parametrize(("reply", "written"), [("n", False), ("", False), ("y", True)])
-def test_on_a_terminal_it_asks(tmp_path: Path, reply: str, written: bool) -> None:
+def test_on_a_terminal_it_asks(tmp_path: Path, environment: dict[str, str], reply: str, written: bool) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    ours, theirs = pty.openpty()
-    os.write(ours, f"{reply}\n".encode())
-    command = [sys.executable, "manage.py", "install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool")]
-    done = subprocess.run(command, stdin=theirs, capture_output=True, timeout=50, env={**os.environ, "BRIDGE_DATA_DIR": str(tmp_path / "data")})
-    os.close(ours)
-    os.close(theirs)
-    assert done.returncode == 0, done.stderr
-    assert b"[y/N]" in done.stdout
+    command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
+    with Program(environment, *command, terminal=True, cold=written) as program:
+        program.until("[y/N]")
+        program.say(reply)
+        assert program.ended() == 0, program.shown
     assert (file.read_text() != "{}") is written

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     started: list[Bridge] = []
 
     def make(name: str, **settings: Any) -> Bridge:
-        bridge = Bridge(tmp_path_factory.mktemp(name), **settings).start()
+        bridge = QuickBridge(tmp_path_factory.mktemp(name), **settings).start()
         started.append(bridge)
         bridge.pin = bridge.pairing().pin
         return bridge
@@ -25,3 +26,4 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     for bridge in started:
         if bridge.process is not None and bridge.process.poll() is None:
             bridge.stop()
+        nursery.forget(bridge.environment)

@@ -46,8 +46,9 @@ def agent(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Agent:
     return Agent(bridge, tmp_path_factory.mktemp("agent") / "settings.json")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def phone(bridge: Bridge) -> Iterator[Phone]:
+    """It joins the sessions of one test after the other."""
     with bridge.phones() as [phone]:
         yield phone
 

@@ -28,6 +28,7 @@ from bridge_project.doctor.findings import Level
 from bridge_project.doctor.look import Look, look
 from hooks_app.install import install
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
@@ -39,13 +40,16 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge that runs for all tests here, behind a trusted proxy, with its hooks in an agent's settings file."""
     directory = tmp_path_factory.mktemp("doctor")
     agent = directory / "agent"
-    own = Bridge(directory, BRIDGE_PLAIN_PORT=str(free_port()), BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_WEBSOCKETS="1", CLAUDE_CONFIG_DIR=str(agent))
+    own = QuickBridge(
+        directory, BRIDGE_PLAIN_PORT=str(free_port()), BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_WEBSOCKETS="1", CLAUDE_CONFIG_DIR=str(agent)
+    )
     agent.mkdir()
     (agent / "settings.json").write_text(install("{}\n", str(own.data / "spool")))
     own.start()
     yield own
     if own.process is not None and own.process.poll() is None:
         own.stop()
+    nursery.forget(own.environment)
 
 
 def conf_of(bridge: Bridge, **more: Any) -> Conf:
@@ -62,13 +66,15 @@ def conf_of(bridge: Bridge, **more: Any) -> Conf:
 
 
 def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str, dict[str, Any]]:
-    """The command as a user runs it; check → what it says, the first where there are several. The time and the silence about tokens hold always."""
+    """The whole command; check → what it says, the first where there are several. The time and the silence about tokens hold always."""
     before = dict(bridge.settings)
     bridge.settings |= environment
     began = time.monotonic()
     try:
         done = bridge.manage("doctor", "--json", check=False)
     finally:
+        if environment:
+            nursery.forget(bridge.environment)
         bridge.settings = before
     assert time.monotonic() - began < LONGEST_SECONDS
     assert done.stderr == ""
@@ -89,8 +95,10 @@ def worst_of(told: list[dict[str, Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def healthy(bridge: Bridge) -> subprocess.CompletedProcess[str]:
-    """Its run with exit code 0 while nothing is broken."""
-    return bridge.manage("doctor")
+    """Its run while nothing is broken, a process as a user starts it."""
+    done = Bridge.run(bridge, ["manage.py", "doctor"])
+    assert done.returncode == 0, done
+    return done
 
 
 def test_healthy(bridge: Bridge, healthy: subprocess.CompletedProcess[str]) -> None:

@@ -33,12 +33,20 @@ from sessions_app.agents.base import CannotStart, Chunk, Died, Ended
 from sessions_app.agents.drivers import Kind
 from tests.agents.drive import carrying, command
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import mended_by, only
 from tests.servers import wait_until
 from tests.sessions.agent_driver import Scripted
 
 Add = Callable[..., list[Scripted]]
 ABSENT = "It is not installed."
+# As a terminal starts a command: who runs tests in the background may have them ignore Ctrl-C, and what they start with them.
+INTERRUPTIBLE = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -248,9 +256,9 @@ def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
 def test_it_can_be_interrupted(tmp_path: Path) -> None:
     """Ctrl-C while an agent is being started ends the agent too."""
     mark = f"never-{uuid.uuid4()}"
-    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"mute={shlex.join(_mute(mark))}")
+    bridge = QuickBridge(tmp_path, BRIDGE_ACP_AGENTS=f"mute={shlex.join(_mute(mark))}")
     with (tmp_path / "doctor.log").open("ab") as log:
-        doctor = bridge.popen(["manage.py", "doctor", "--agent", "mute"], log)
+        doctor = nursery.spawn(["-c", "manage.py", "doctor", "--agent", "mute"], bridge.environment, log, log, INTERRUPTIBLE)
     try:
         wait_until(lambda: _started(mark, doctor.pid), 30, "the agent is started")
         os.kill(doctor.pid, signal.SIGINT)

@@ -10,9 +10,10 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from sessions_app.models import LogRow, Session
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, prompt
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import stop_process, wait_until
 
 POSTERS = 4
@@ -57,22 +59,35 @@ def environment(data: Path, **settings: str) -> dict[str, str]:
     return kept | {"BRIDGE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "bridge_project.settings"} | settings
 
 
-def migrating(data: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", MIGRATE, *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, env=environment(data), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+class Command:
+    """`python ARGUMENTS` in a process that is forked from one that has everything imported."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], code: str = "") -> None:
+        self.files = ExitStack()
+        self.said = [self.files.enter_context(tempfile.TemporaryFile()) for _ in range(2)]  # noqa: SIM115 - it is entered
+        self.process = nursery.spawn(arguments, environment, self.said[0], self.said[1], code)
+        self.pid = self.process.pid
+
+    def ended(self) -> subprocess.CompletedProcess[str]:
+        with self.files:
+            returncode = self.process.wait(60)
+            for file in self.said:
+                file.seek(0)
+            return subprocess.CompletedProcess(self.process.what, returncode, *[file.read().decode() for file in self.said])
 
 
-def migrate(data: Path, *arguments: str) -> str:
-    """What `serve` does first, or with arguments Django's own command; its words."""
-    process = migrating(data, *arguments)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
-    return out + err
+def migrating(data: Path, *arguments: str) -> Command:
+    return Command(["-c", *arguments], environment(data), MIGRATE)
+
+
+def migrate(data: Path, *arguments: str) -> None:
+    """What `serve` does first, or with arguments Django's own command."""
+    done = migrating(data, *arguments).ended()
+    assert done.returncode == 0, done
 
 
 def manage(data: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "manage.py", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=environment(data, **settings), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return Command(["manage.py", *arguments], environment(data, **settings)).ended()
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -114,10 +129,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def data(template: Path, tmp_path: Path) -> Path:
+def data(template: Path, tmp_path: Path) -> Iterator[Path]:
     """A copy of it."""
     shutil.copytree(template, tmp_path / "data")
-    return tmp_path / "data"
+    yield tmp_path / "data"
+    nursery.forget(environment(tmp_path / "data"))
 
 
 # -- the whole way ---------------------------------------------------------------------------------------------------------------
@@ -144,11 +160,12 @@ class Poster(threading.Thread):
 @pytest.fixture
 def bridge(tmp_path: Path) -> Iterator[Bridge]:
     """A bridge that makes its own tokens."""
-    made = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+    made = QuickBridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
     yield made
     made.hang_up()
     if made.process is not None:
         stop_process(made.process)
+    nursery.forget(made.environment)
 
 
 def started(bridge: Bridge) -> Bridge:
@@ -229,8 +246,9 @@ def backed_up_while_posting(bridge: Bridge, session_id: str, saved: Path) -> tup
 
 @pytest.fixture(scope="module")
 def saved(template: Path) -> Path:
-    """A backup of the template."""
-    done = manage(template, "backup")
+    """A backup of the template: the command as a user starts it."""
+    command = [sys.executable, "manage.py", "backup"]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment(template), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     (made,) = (template / "backups").iterdir()
     assert str(made) in done.stdout
@@ -451,8 +469,8 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
         wait_until(lambda: all(waits_for_lock(one.pid) for one in both), 30, "both have found something to do")
         assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
     for one in both:
-        out, err = one.communicate(timeout=60)
-        assert one.returncode == 0, out + err
+        done = one.ended()
+        assert done.returncode == 0, done
     assert query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
     kept = copies(data)
     assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], "one new, the last five kept"
@@ -469,10 +487,9 @@ def waits_for_lock(pid: int) -> bool:
 def test_no_copy_no_migration(data: Path) -> None:
     migrate(data, *BACK)
     (data / "backups").write_text("a file where the directory should be")
-    process = migrating(data)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "cannot be copied before it is migrated" in err and len(err.strip().splitlines()) == 1
+    done = migrating(data).ended()
+    assert done.returncode == 1
+    assert "cannot be copied before it is migrated" in done.stderr and len(done.stderr.strip().splitlines()) == 1
     assert not query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
 
 

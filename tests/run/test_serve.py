@@ -15,34 +15,56 @@ import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook, prompt
-from tests.servers import free_port, stop_process, wait_until
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Running, free_port, stop_process, wait_until
+
+OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
 
-@pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[Bridge]:
-    """A bridge that makes its own tokens, not started yet."""
-    made = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge that makes its own tokens, as a newcomer has started it: a process of its own, the first with this data."""
+    made = Bridge(tmp_path_factory.mktemp("fresh"), **OWN_TOKENS)
+    yield started(made)
+    assert made.process is not None
+    stop_process(made.process)
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """One whose processes start quickly, for what takes many."""
+    made = QuickBridge(tmp_path_factory.mktemp("again"), **OWN_TOKENS)
     yield made
     if made.process is not None:
         stop_process(made.process)
+    nursery.forget(made.environment)
+
+
+@pytest.fixture
+def bridge(again: Bridge) -> Bridge:
+    """It runs, nobody has watched it yet, and its log begins with this start."""
+    for identity in again.data.glob("watch*.json"):
+        identity.unlink()
+    if again.process is None or again.process.poll() is not None:
+        started(again)
+    return again
 
 
 def started(bridge: Bridge) -> Bridge:
+    bridge.log.unlink(missing_ok=True)
     bridge.spawn()
     wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
     bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
     return bridge
 
 
-def watch(bridge: Bridge, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def watch(bridge: Bridge, log: Path, *arguments: str) -> Running:
     with log.open("ab") as file:
-        command = [sys.executable, "manage.py", "watch", *arguments]
-        return subprocess.Popen(command, cwd=REPOSITORY, env=bridge.environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        return bridge.popen(["manage.py", "watch", *arguments], file)
 
 
-def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(bridge: Bridge) -> None:
-    started(bridge)
-    said = bridge.log.read_text()
+def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(fresh: Bridge) -> None:
+    bridge, said = fresh, fresh.log.read_text()
     for words in (
         f"https://127.0.0.1:{bridge.port}",
         f"wss://127.0.0.1:{bridge.port}/api/v1/ws",
@@ -59,44 +81,35 @@ def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(bridge: Bridge) 
     assert "warn" not in said.lower(), said
 
 
-def test_the_data_directory_is_private(bridge: Bridge) -> None:
-    started(bridge)
-    assert bridge.data.stat().st_mode & 0o777 == 0o700
-    loose = [path for path in bridge.data.glob("**/*") if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")]
+def test_the_data_directory_is_private(fresh: Bridge) -> None:
+    assert fresh.data.stat().st_mode & 0o777 == 0o700
+    loose = [path for path in fresh.data.glob("**/*") if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")]
     assert loose
     assert not [path for path in loose if path.is_file() and path.stat().st_mode & 0o077]
 
 
-def test_the_address_is_recorded_for_the_commands(bridge: Bridge) -> None:
-    started(bridge)
-    recorded = json.loads((bridge.data / "server.json").read_text())
-    assert recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{bridge.port}/api/v1/ws"
+def test_the_address_is_recorded_for_the_commands(fresh: Bridge) -> None:
+    recorded = json.loads((fresh.data / "server.json").read_text())
+    assert recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{fresh.port}/api/v1/ws"
     assert len(recorded["pin"]) == len(recorded["fingerprint"]) == 64
 
 
-def test_a_second_one_with_the_same_data_is_refused_in_a_line(bridge: Bridge) -> None:
-    started(bridge)
-    assert bridge.process is not None
-    other = bridge.environment | {"BRIDGE_PORT": str(free_port())}
+def test_a_second_one_with_the_same_data_is_refused_in_a_line(fresh: Bridge) -> None:
+    assert fresh.process is not None
+    other = fresh.environment | {"BRIDGE_PORT": str(free_port())}
     done = subprocess.run([sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=other, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"process {bridge.process.pid}" in done.stderr
+    assert f"process {fresh.process.pid}" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
 
 
-def test_two_with_data_of_their_own_run_at_the_same_time(bridge: Bridge, tmp_path: Path) -> None:
-    other = Bridge(tmp_path / "other", BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
-    bridge.spawn()
-    try:
-        started(other)
-        wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, "the other one's banner")
-    finally:
-        other.stop()
+def test_two_with_data_of_their_own_run_at_the_same_time(fresh: Bridge, bridge: Bridge) -> None:
+    for one in (fresh, bridge):
+        one.wait_ready()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_stops_in_order(bridge: Bridge, how: signal.Signals) -> None:
-    started(bridge)
     assert bridge.process is not None
     bridge.process.send_signal(how)
     assert bridge.process.wait(20) == 0
@@ -105,29 +118,27 @@ def test_it_stops_in_order(bridge: Bridge, how: signal.Signals) -> None:
 
 
 def test_a_killed_one_leaves_no_lock(bridge: Bridge) -> None:
-    started(bridge).kill()
-    bridge.log.unlink()
+    bridge.kill()
     started(bridge)
 
 
 def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
-    bridge = Bridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example")
+    bridge = QuickBridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example")
     try:
         bridge.spawn()
         wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
         assert "misconfigured: BRIDGE_PUBLIC_URL is not an https address" in bridge.log.read_text()
     finally:
         bridge.stop()
+        nursery.forget(bridge.environment)
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("BRIDGE_DATA_DIR", "/proc/nowhere"), ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none")],
 )
-def test_what_cannot_be_used_is_one_line_that_names_the_setting(bridge: Bridge, setting: str, value: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=bridge.environment | {setting: value}, capture_output=True, text=True, timeout=60
-    )
+def test_what_cannot_be_used_is_one_line_that_names_the_setting(tmp_path: Path, setting: str, value: str) -> None:
+    done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
     assert done.returncode == 1
     said = (done.stdout + done.stderr).strip()
     assert setting in said
@@ -135,7 +146,9 @@ def test_what_cannot_be_used_is_one_line_that_names_the_setting(bridge: Bridge, 
     assert "sesame" not in said
 
 
-def test_in_a_terminal_it_shows_a_pairing_code(bridge: Bridge) -> None:
+def test_in_a_terminal_it_shows_a_pairing_code(tmp_path: Path) -> None:
+    """And Ctrl-C there stops it: a process as a user has it."""
+    bridge = Bridge(tmp_path, **OWN_TOKENS)
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(REPOSITORY)
@@ -159,7 +172,6 @@ def test_in_a_terminal_it_shows_a_pairing_code(bridge: Bridge) -> None:
 
 def test_watch_sees_events_also_those_that_it_missed(bridge: Bridge, tmp_path: Path) -> None:
     log = tmp_path / "watch.log"
-    started(bridge)
     watching = watch(bridge, log)
     try:
         wait_until(lambda: log.exists() and "connected to" in log.read_text(), 30, "watch connects")
@@ -170,7 +182,6 @@ def test_watch_sees_events_also_those_that_it_missed(bridge: Bridge, tmp_path: P
         assert watching.wait(20) == 0
         bridge.accept(prompt("one", "missed"))
         bridge.stop()  # and the log is kept over a restart
-        bridge.log.unlink()
         watching = watch(bridge, log)
         wait_until(lambda: "nothing listens there" in log.read_text(), 30, "watch waits for the bridge")
         started(bridge)
@@ -184,13 +195,13 @@ def test_watch_sees_events_also_those_that_it_missed(bridge: Bridge, tmp_path: P
 
 
 def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(bridge: Bridge, tmp_path: Path) -> None:
-    started(bridge)
+    before = json.loads(bridge.manage("list_devices", "--json").stdout)
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     both = [watch(bridge, log) for log in logs]
     try:
         for log in logs:
             wait_until(lambda log=log: log.exists() and "connected to" in log.read_text(), 30, f"{log.name} connects")  # type: ignore[misc]
-        devices = json.loads(bridge.manage("list_devices", "--json").stdout)
+        devices = [device for device in json.loads(bridge.manage("list_devices", "--json").stdout) if device["id"] not in {known["id"] for known in before}]
         assert len(devices) == 2
         assert all(device["name"].startswith("watch on ") for device in devices)
         bridge.manage("revoke_device", str(json.loads((bridge.data / "watch.json").read_text())["device"]))
@@ -203,16 +214,16 @@ def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(bridge: Bridge,
     assert "was revoked" in done.stderr
 
 
-def test_raw_is_json_alone_and_a_closed_pipe_ends_it(bridge: Bridge) -> None:
-    started(bridge)
+def test_raw_is_json_alone_and_a_closed_pipe_ends_it(fresh: Bridge) -> None:
+    """A process as a user starts it."""
     command = [sys.executable, "manage.py", "watch", "--raw"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=bridge.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=fresh.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["connection_ack", "health_status"]
         process.stdout.close()
-        bridge.accept(hook("SessionStart", "one"))
+        fresh.accept(hook("SessionStart", "one"))
         assert process.wait(20) == 0
         assert b"Traceback" not in process.stderr.read()
     finally:

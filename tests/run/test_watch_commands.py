@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from bridge_project.watch.console import COMMANDS
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
 
 pytestmark = pytest.mark.timeout(120)
@@ -26,6 +27,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     bridge.start()
     yield bridge
     bridge.stop()
+    nursery.forget(bridge.environment)
 
 
 @pytest.fixture
@@ -171,7 +173,7 @@ def test_what_an_observed_session_cannot_be_told(piped: Program, line: str) -> N
 def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
     """Whoever holds the other end of the pipe need not close it first."""
     piped.ask("status", "kept.txt")
-    piped.process.terminate()
+    piped.process.send_signal(signal.SIGTERM)
     assert piped.process.wait(5) == 0, piped.shown
 
 
