@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+import psycopg
+
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.servers import Running
 
@@ -138,32 +140,60 @@ nursery = Nursery()
 
 
 class QuickBridge(Bridge):
-    """A Bridge like any other, but for how its processes come to be, and that its first one finds an SQLite database with all its tables.
+    """A Bridge like any other, but for how its processes come to be, and that its first one finds a database with all its tables.
 
     The first start of an environment takes longer than those after it.
     """
 
-    migrated: ClassVar[bytes | None] = None  # the database of a bridge that was never served
+    migrated: ClassVar[dict[str, bytes]] = {}  # database server, "" for SQLite → the file, or the name, of a database that no bridge has used
+    known: ClassVar[set[str]] = set()  # URLs of databases that have their tables
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         super().__init__(directory, **settings)
         nursery.prepare(self.environment)
 
     def spawn(self) -> Bridge:
-        file = self.data / "bridge.sqlite3"
-        if not (self.settings.get("DATABASE_URL") or file.exists()):
-            self._make_tables(file)
+        url = self.settings.get("DATABASE_URL", "")
+        if url.startswith("postgresql:") and url not in self.known:
+            self._make_tables_at(url)
+        elif not url and not self._file.exists():
+            self._make_tables()
         return super().spawn()
 
-    def _make_tables(self, file: Path) -> None:
-        if QuickBridge.migrated is not None:
+    @property
+    def _file(self) -> Path:
+        return self.data / "bridge.sqlite3"
+
+    def _make_tables(self) -> None:
+        if "" in self.migrated:
             self.data.mkdir(mode=0o700, exist_ok=True)
-            file.touch(0o600)
-            file.write_bytes(QuickBridge.migrated)
+            self._file.touch(0o600)
+            self._file.write_bytes(self.migrated[""])
         elif not self.enter:
             self.manage("migrate", "--verbosity", "0")
-            assert not file.with_name(f"{file.name}-wal").exists(), "all of it is in the file"
-            QuickBridge.migrated = file.read_bytes()
+            self._file.chmod(0o600)
+            assert not self._file.with_name(f"{self._file.name}-wal").exists(), "all of it is in the file"
+            self.migrated[""] = self._file.read_bytes()
+
+    def _make_tables_at(self, url: str) -> None:
+        """Nothing, where the database is one that something else has used, or cannot be reached from here."""
+        server, _, name = url.rpartition("/")
+        self.known.add(url)
+        try:
+            with psycopg.connect(url, connect_timeout=2) as connection:
+                used = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public' LIMIT 1").fetchone()
+        except psycopg.OperationalError:
+            return
+        if used is not None or self.enter:
+            return
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+            if server in self.migrated:
+                connection.execute(f'DROP DATABASE "{name}"'.encode())
+                connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.migrated[server].decode()}"'.encode())
+            else:
+                self.manage("migrate", "--verbosity", "0")
+                connection.execute(f'CREATE DATABASE "{name}_unused" TEMPLATE "{name}"'.encode())
+                self.migrated[server] = f"{name}_unused".encode()
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         if self.enter:
