@@ -100,6 +100,7 @@ class Https:
         raw = self.dial(self.timeout) if self.dial else socket.create_connection((LOOPBACK, self.port), self.timeout, source_address=source)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=self.timeout)
+        connection.auto_open = 0  # once the bridge has closed it, the next request on it would be sent without TLS
         if self.plain:
             connection.sock = raw
             return connection

@@ -138,6 +138,7 @@ class ProxiedHttps(Https):
 
     def open(self) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(self.site.name, self.port, timeout=self.timeout)
+        connection.auto_open = 0  # it would go past the proxy, and without TLS
         connection.sock = dial(self.port, self.site, self.client)
         return connection
 
