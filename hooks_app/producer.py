@@ -634,11 +634,13 @@ class HttpsTransport:
         self._prefix = parts.path.rstrip("/")
         self._token = token
         self._pin = pin.lower().replace(":", "")
-        context = ssl.create_default_context()
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._pin:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the system's authorities, which take time and memory to read
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        else:
+            context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._connection = http.client.HTTPSConnection(parts.hostname, parts.port or 443, timeout=timeout, context=context)
 
     def __call__(self, path: str, body: bytes) -> Answer:
