@@ -72,6 +72,7 @@ class Running:
         self._quiet.set()
         self._interrupted = False
         self._stopping = False
+        self.died = False  # the agent has, by itself; the log may have it already and whoever looks find the session nobody's
         self._watchdog: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
 
@@ -148,6 +149,7 @@ class Running:
                 await asyncio.sleep(wait)
             batch, last = self._batch(first)
             if batch:
+                self.died = self.died or (not self._stopping and any(isinstance(event, Died) for event in batch))
                 await stored(self._transcript.write, coalesce(batch))
                 written = self.used_at = time.monotonic()
                 self._chars -= sum(len(event.content) for event in batch if isinstance(event, Chunk))

@@ -250,7 +250,7 @@ class Runtime:
                 await stored(transcript.broken, pk, owner, over.reason)
             elif over.how == "expired":
                 await stored(transcript.expire, pk, owner)
-            elif over.how == "died":
+            elif running.died:
                 agent = (await readers.run(tenure.found, pk)).agent_type
                 if any(kind.name == agent and kind.real for kind in drivers.kinds()):
                     breaker.of(agent).failed()

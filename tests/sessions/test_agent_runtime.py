@@ -17,6 +17,7 @@ from sessions_app import conversation, presence
 from sessions_app.agents import breaker, tenure
 from sessions_app.agents.base import Asked, CannotResume, CannotStart, Chunk, Died, Ended, Identified
 from sessions_app.agents.runtime import Runtime
+from sessions_app.agents.transcript import Transcript
 from sessions_app.hub import hub
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
 from tests.sessions.agent_driver import NAME, Agency, announced, approval, call, has_said, has_state, said, state, until
@@ -282,6 +283,29 @@ async def test_five_failures_open_the_breaker(agency: Agency, monkeypatch: pytes
     agency.change = lambda driver: None
     await agency.session()
     assert breaker.check() is None
+
+
+async def test_a_failure_counts_whoever_sees_it_first(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look that finds the session nobody's, because its agent's death is in the log already, may come before the one who has written that."""
+    loop, write = asyncio.get_running_loop(), Transcript.write
+
+    def write_and_look(self: Transcript, *args: Any, **kwargs: Any) -> Any:
+        result = write(self, *args, **kwargs)
+        asyncio.run_coroutine_threadsafe(agency.runtime._look(), loop).result(10)
+        return result
+
+    monkeypatch.setattr(Transcript, "write", write_and_look)
+    session, driver = await agency.session()
+    await driver.say(Died("one"))
+    await has_state(session, "error")
+    await until(lambda: breaker.of(NAME)._failures == 1, "it is counted")
+    monkeypatch.setattr(Transcript, "write", write)
+    breaker.of(NAME).succeeded()
+    session, driver = await agency.session()
+    await sync_to_async(Session.objects.filter(pk=session.pk).update)(owner=None)
+    await agency.runtime._look()
+    await until(lambda: not agency.runtime._ending, "it is over")
+    assert breaker.of(NAME)._failures == 0, "a session that was taken is no failure of its agent"
 
 
 # -- closed ----------------------------------------------------------------------------------------------------------------
