@@ -19,7 +19,7 @@ from bridge_project.address import Address
 from bridge_project.conf import Conf
 from bridge_project.doctor.findings import read_secret
 from bridge_project.protocol.types import parse_timestamp
-from bridge_project.watch.client import pin_of
+from bridge_project.watch.client import pin_of, pinned_context
 
 FETCH_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so
@@ -127,10 +127,8 @@ def words(error: OSError) -> str:
 def _connection(scheme: str, host: str, port: int | None, seconds: float) -> http.client.HTTPConnection:
     if scheme != "https":
         return http.client.HTTPConnection(host, port, timeout=seconds)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the pin is what is checked, and an answer without a token is no secret
-    return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
+    # The pin is checked when there is an answer: one to a request without a token is no secret.
+    return http.client.HTTPSConnection(host, port, timeout=seconds, context=pinned_context())
 
 
 def _object(text: bytes) -> dict[str, Any]:
