@@ -295,15 +295,15 @@ class Progress:
 # -- the commands ----------------------------------------------------------------------------------------------------------
 
 
-def hand_over(arguments: list[str]) -> NoReturn:
-    """Become `manage.py …`: same process, so that signals and the exit code are its own."""
+def hand_over(words: list[str]) -> NoReturn:
+    """Become `.venv/bin/python …`: same process, so that signals and the exit code are its own."""
     sys.stdout.flush()
-    os.execv(PYTHON, [PYTHON, "manage.py", *arguments])
+    os.execv(PYTHON, [PYTHON, *words])
 
 
 def command_manage(arguments: list[str]) -> int:
     prepare("run")
-    hand_over(arguments)
+    hand_over(["manage.py", *arguments])
 
 
 def command_setup(arguments: list[str]) -> int:
@@ -314,8 +314,7 @@ def command_setup(arguments: list[str]) -> int:
 def command_check(arguments: list[str]) -> int:
     """What developers run (tests/checks.py), with the environment that it needs."""
     prepare("test")
-    sys.stdout.flush()
-    os.execv(PYTHON, [PYTHON, "-m", "tests.checks", *arguments])
+    hand_over(["-m", "tests.checks", *arguments])
 
 
 COMMANDS = {"manage": command_manage, "setup": command_setup, "check": command_check}
