@@ -149,7 +149,8 @@ class Running:
                 await asyncio.sleep(wait)
             batch, last = self._batch(first)
             if batch:
-                self.died = self.died or (not self._stopping and any(isinstance(event, Died) for event in batch))
+                if not self._stopping and any(isinstance(event, Died) for event in batch):
+                    self.died = True
                 await stored(self._transcript.write, coalesce(batch))
                 written = self.used_at = time.monotonic()
                 self._chars -= sum(len(event.content) for event in batch if isinstance(event, Chunk))
