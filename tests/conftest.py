@@ -11,7 +11,7 @@ from tests.servers import postgres_server, pytest_addoption, redis_server
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
 HERE = Path(__file__).parent
-# Files of a minute or so: begun last, one of them would run alone while the other workers have nothing left to do.
+# The files that take longest: begun last, one of them would run alone while the other workers have nothing left to do.
 LONG = (
     "faults/test_kill_one.py",
     "faults/test_kill_two.py",

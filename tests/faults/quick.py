@@ -145,7 +145,9 @@ class QuickBridge(Bridge):
     The first start of an environment takes longer than those after it.
     """
 
-    migrated: ClassVar[dict[str, bytes]] = {}  # database server, "" for SQLite → the file, or the name, of a database that no bridge has used
+    # Databases with tables that no bridge has used:
+    unused_file: ClassVar[bytes | None] = None  # what an SQLite file holds
+    unused_at: ClassVar[dict[str, str]] = {}  # a server's URL → the database's name
     known: ClassVar[set[str]] = set()  # URLs of databases that have their tables
 
     def __init__(self, directory: Path, **settings: Any) -> None:
@@ -165,15 +167,15 @@ class QuickBridge(Bridge):
         return self.data / "bridge.sqlite3"
 
     def _make_tables(self) -> None:
-        if "" in self.migrated:
+        if self.unused_file is not None:
             self.data.mkdir(mode=0o700, exist_ok=True)
             self._file.touch(0o600)
-            self._file.write_bytes(self.migrated[""])
+            self._file.write_bytes(self.unused_file)
         elif not self.enter:
             self.manage("migrate", "--verbosity", "0")
             self._file.chmod(0o600)
             assert not self._file.with_name(f"{self._file.name}-wal").exists(), "all of it is in the file"
-            self.migrated[""] = self._file.read_bytes()
+            QuickBridge.unused_file = self._file.read_bytes()
 
     def _make_tables_at(self, url: str) -> None:
         """Nothing, where the database is one that something else has used, or cannot be reached from here."""
@@ -187,13 +189,13 @@ class QuickBridge(Bridge):
         if used is not None or self.enter:
             return
         with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
-            if server in self.migrated:
+            if server in self.unused_at:
                 connection.execute(f'DROP DATABASE "{name}"'.encode())
-                connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.migrated[server].decode()}"'.encode())
+                connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.unused_at[server]}"'.encode())
             else:
                 self.manage("migrate", "--verbosity", "0")
+                self.unused_at[server] = f"{name}_unused"
                 connection.execute(f'CREATE DATABASE "{name}_unused" TEMPLATE "{name}"'.encode())
-                self.migrated[server] = f"{name}_unused".encode()
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         if self.enter:
