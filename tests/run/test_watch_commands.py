@@ -142,11 +142,18 @@ def test_an_approval_that_waited_before_it_connected(bridge: Bridge, ask: Callab
         program.ask("approve", "-- Bash: approved")
 
 
-def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
+@pytest.fixture
+def other(bridge: Bridge, piped: Program) -> Iterator[str]:
+    """A second session, begun while `piped` looks on, which has seen it; over when the test is, whatever became of the test."""
+    session_id = new_session()
+    bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
+    piped.until(f"primary-agent {bridge.root}\n", what="the other session has been joined")
+    yield session_id
+    bridge.accept(hook("SessionEnd", session_id, {}))
+
+
+def test_sessions(bridge: Bridge, sid: str, other: str, piped: Program) -> None:
     """Another one that begins meanwhile can be chosen by its number or its id; one that is left is not forgotten by the bridge."""
-    other = new_session()
-    bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
-    piped.until(other[:8], what="the other session")
     listed = piped.ask("sessions", sid, other)
     assert re.search(rf"^\* 1  {sid}", listed, re.MULTILINE) and re.search(rf"^  2  {other}", listed, re.MULTILINE), listed
     piped.ask("use 2", f"-- {other}: ", str(bridge.root))
@@ -160,7 +167,6 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
     assert bridge.session(sid)["status"] == "active", "it is only left"
     piped.ask(f"use {sid}", f"-- {sid}: ")
     piped.ask("status", "kept.txt")
-    bridge.accept(hook("SessionEnd", other, {}))
 
 
 @pytest.mark.parametrize("line", ["say Hello?", "interrupt"])
