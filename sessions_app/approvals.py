@@ -22,7 +22,7 @@ from devices_app.models import Device
 from sessions_app import notices, presence
 from sessions_app.agents import commands
 from sessions_app.calls import Call, usable_id
-from sessions_app.models import Session, ToolCall
+from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
 from sessions_app.text import printable
 
@@ -291,10 +291,15 @@ def _already(session_id: str, record: ToolCall) -> BridgeError:
     return BridgeError("TOOL_ALREADY_DECIDED", f"This was {record.decision} {who} already.", session_id=session_id, details=details)
 
 
-def pending_frames() -> list[tuple[str, str]]:
-    """(message id, frame) of every ``approval_required`` that is still pending, oldest first; for every device that connects (D28)."""
+def pending_frames(upto: int) -> list[tuple[str, str]]:
+    """(message id, frame) of every ``approval_required`` that is still pending, oldest first, but for those after the log's row ``upto``.
+
+    They are for every device that connects (D28); what was asked after that is live.
+    """
     frames = ToolCall.objects.filter(decision=_PENDING).order_by("pk").values_list("frame", flat=True)
-    return [(json.loads(frame)["id"], frame) for frame in frames]
+    pending = [(json.loads(frame)["id"], frame) for frame in frames]
+    later = set(LogRow.objects.filter(seq__gt=upto, type="approval_required").values_list("message_id", flat=True)) if pending else set()
+    return [(id_, frame) for id_, frame in pending if id_ not in later]
 
 
 def forget_old() -> int:

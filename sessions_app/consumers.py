@@ -151,10 +151,10 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         finally:
             hub.opening -= 1
 
-    def deliver(self) -> None:
-        """Start sending what the log holds for the device (D28)."""
+    def deliver(self, upto: int) -> None:
+        """Start sending what the log holds for the device: its backlog up to the row ``upto``, then what is live (D28)."""
         assert self.delivery is not None
-        self.spawn(self.delivery.run())
+        self.spawn(self.delivery.run(upto))
 
     def wake(self) -> None:
         if self.delivery is not None:

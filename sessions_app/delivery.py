@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -25,24 +24,15 @@ ROWS_AT_ONCE = 64  # of a backlog, in one turn of the event loop
 logger = structlog.get_logger("bridge.delivery")
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What waits for a device: where to start in each feed, and up to which row."""
-
-    positions: dict[int, int]
-    upto: int
-
-
-def backlog_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, int]) -> Backlog:
-    """The backlog of all observed feeds and the one for all (``feed_ids`` None), or of the named feeds.
+def positions_of(device: Device, feed_ids: Iterable[int] | None, known: dict[int, int]) -> dict[int, int]:
+    """Where a device's backlog begins in each named feed, or (``feed_ids`` None) in each observed feed and the one for all that has news.
 
     ``known`` are positions of this connection, which stand over the device's cursors.
     """
-    upto = log.head_seq()  # read first: what commits from here on is live
     positions = cursors.positions(device) | known
     if feed_ids is None:
-        return Backlog(log.news(positions, device.start_seq), upto)
-    return Backlog({feed_id: positions.get(feed_id, device.start_seq) for feed_id in feed_ids}, upto)
+        return log.news(positions, device.start_seq)
+    return {feed_id: positions.get(feed_id, device.start_seq) for feed_id in feed_ids}
 
 
 class Outlet(Protocol):
@@ -92,21 +82,23 @@ class Delivery:
         self.feeds.discard(feed_id)
         self._joins.pop(feed_id, None)
 
-    async def run(self) -> None:
-        """Deliver until cancelled; while the database is away, wait for it and go on where this connection stands."""
+    async def run(self, upto: int) -> None:
+        """Deliver until cancelled; while the database is away, wait for it and go on where this connection stands.
+
+        ``upto``, the head of the log before the client was told that it is connected: whatever is later is live.
+        """
         while True:
             try:
-                await self._run()
+                await self._run(upto)
             except DatabaseError as error:
                 logger.warning("delivery_waits_for_database", device=self._device.pk, error=error.__class__.__name__)
                 await asyncio.sleep(limits.POLL_SECONDS)
 
-    async def _run(self) -> None:
+    async def _run(self, upto: int) -> None:
         if not self.feeds:
-            backlog = await readers.run(backlog_of, self._device, None, self.sent)
-            await self._send_backlog(backlog)
-            await self._greet()
-            self.live = backlog.upto
+            await self._send_backlog(await readers.run(positions_of, self._device, None, self.sent), upto)
+            await self._greet(upto)
+            self.live = upto
             self.feeds.add(Feed.ALL)
         self.wake()
         while True:
@@ -120,9 +112,9 @@ class Delivery:
                 await self._join(*next(iter(self._joins.items())))
             await self._send_live()
 
-    async def _greet(self) -> None:
+    async def _greet(self, upto: int) -> None:
         """Everything that still waits for a decision, whatever the device has seen before (D28)."""
-        for message_id, frame in await readers.run(approvals.pending_frames):
+        for message_id, frame in await readers.run(approvals.pending_frames, upto):
             if message_id not in self._asked:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
@@ -133,8 +125,7 @@ class Delivery:
             if buffer_upto is not None:
                 await self._send_buffer(feed_id, buffer_upto)
             if buffer_upto is None or buffer_upto < self.live:
-                backlog = await readers.run(backlog_of, self._device, [feed_id], self.sent)
-                await self._send_backlog(Backlog(backlog.positions, self.live))
+                await self._send_backlog(await readers.run(positions_of, self._device, [feed_id], self.sent), self.live)
         if feed_id in self._joins:  # it has not been left meanwhile
             del self._joins[feed_id]
             self.feeds.add(feed_id)
@@ -155,8 +146,8 @@ class Delivery:
         if missed.through:
             self.sent[feed_id] = missed.through
 
-    async def _send_backlog(self, backlog: Backlog) -> None:
-        reader = log.Reader(backlog.positions, backlog.upto)
+    async def _send_backlog(self, positions: dict[int, int], upto: int) -> None:
+        reader = log.Reader(positions, upto)
         while page := await readers.run(reader.page):
             await self._say(page.gaps)
             await self._send_page(page.rows)

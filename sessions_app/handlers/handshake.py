@@ -17,6 +17,7 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
 from bridge_project.transport import Transport, connection_mode_description, websocket_url
 from devices_app import pairing, tokens
+from sessions_app import log
 from sessions_app.connection import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
 from sessions_app.consumers import BridgeConsumer
 from sessions_app.models import Session
@@ -44,9 +45,10 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
         raise await _failed(socket, error) from None
     await socket.authenticated(device, tokens.digest(payload.token))
     socket.talk.phase = Phase.AUTHENTICATED
-    await socket.send_frame(await readers.run(_connection_ack, socket.transport, message.id))
+    ack, head = await readers.run(_connection_ack, socket.transport, message.id)
+    await socket.send_frame(ack)
     if socket.transport.mode != "direct_public":
-        socket.deliver()
+        socket.deliver(head)
 
 
 async def _known(token: str) -> bool:
@@ -79,8 +81,12 @@ async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
     return Refused(error.code, error.message)
 
 
-def _connection_ack(transport: Transport, id: str | None) -> Encoded:
-    """Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it."""
+def _connection_ack(transport: Transport, id: str | None) -> tuple[Encoded, int]:
+    """The message, and the head of the log, read first: what a client does once it has been answered comes after it.
+
+    Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it.
+    """
+    head = log.head_seq()
     payload = s.ConnectionAck(
         server_version=__version__,
         supported_agents=agents.supported(),
@@ -89,7 +95,7 @@ def _connection_ack(transport: Transport, id: str | None) -> Encoded:
         bridge_url=websocket_url(transport.base_url),
         active_sessions=_active_sessions(),
     )
-    return encode(payload, id=id)
+    return encode(payload, id=id), head
 
 
 def _active_sessions() -> list[s.SessionInfo]:
@@ -107,6 +113,7 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
     must_acknowledge = socket.transport.mode == "direct_public" and not pairing.warning_acknowledged(_device(socket))
     codes = [WARNING_DIRECT_PUBLIC] * (socket.transport.mode == "direct_public") + [WARNING_CLOCK_SKEW] * (not in_step)
     socket.talk.health_reported = True
+    head = await _head(socket)
     await socket.reply(
         message,
         s.HealthStatus(
@@ -122,7 +129,7 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
         ),
     )
     if not must_acknowledge:
-        _become_ready(socket)
+        _become_ready(socket, head)
 
 
 def _warning(code: str, must_acknowledge: bool) -> dict[str, Any]:
@@ -140,10 +147,11 @@ async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) ->
         await writers.run(pairing.acknowledge_warning, device)
     settled = socket.transport.mode != "direct_public" or pairing.warning_acknowledged(device)
     ready = settled and (socket.talk.health_reported or socket.talk.phase is Phase.READY)
+    head = await _head(socket)
     hours = f"{limits.ACKNOWLEDGED_WARNING_SECONDS // 3600}h"
     await socket.reply(message, s.AcknowledgmentAccepted(warning_code=payload.warning_code, ready=ready, session_timeout=hours))
     if ready:
-        _become_ready(socket)
+        _become_ready(socket, head)
 
 
 def _device(socket: BridgeConsumer) -> Any:
@@ -151,11 +159,16 @@ def _device(socket: BridgeConsumer) -> Any:
     return socket.device
 
 
-def _become_ready(socket: BridgeConsumer) -> None:
+async def _head(socket: BridgeConsumer) -> int:
+    """The head of the log before a client is told that it is ready; not asked for where delivery has begun."""
+    return 0 if socket.talk.phase is Phase.READY else await readers.run(log.head_seq)
+
+
+def _become_ready(socket: BridgeConsumer, head: int) -> None:
     if socket.talk.phase is not Phase.READY:
         socket.talk.phase = Phase.READY
         if socket.transport.mode == "direct_public":
-            socket.deliver()
+            socket.deliver(head)
 
 
 @handles(c.HeartbeatPing)
