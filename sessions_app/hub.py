@@ -1,7 +1,8 @@
 """The doorbell: tells the sockets of this process, and through the channel layer those of others, that the log has grown.
 
-It may drop, repeat or reorder; nothing is lost, because nothing is in it (D26). It keeps the newest rows at hand, so that a socket
-that keeps up sends them without reading the database; one that does not reads the log.
+It may drop, repeat or reorder; nothing is lost, because nothing is in it (D26). It keeps the newest rows at hand, those that this process
+wrote and, read once for all its sockets, those of others (D46), so that a socket that keeps up sends them without reading the database;
+one that does not reads the log.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, Protocol
 import structlog
 from django.db import Error as DatabaseError
 
-from bridge_project.database import writers
-from sessions_app import presence
+from bridge_project.database import readers, writers
+from sessions_app import presence, reading
 from sessions_app.bell import Bell
 from sessions_app.rows import Row
 
@@ -45,12 +46,14 @@ class Listener(Protocol):
 
 
 class Hub:
-    """One for each process. ``head`` is the newest row that this process knows of."""
+    """One for each process. ``head`` is the newest row that its sockets are told of."""
 
     def __init__(self) -> None:
         self.listeners: set[Listener] = set()
         self.process_id = uuid.UUID(int=0)
         self.head = 0
+        self._grown = 0  # the newest row that anybody told of
+        self._catching_up: asyncio.Task[None] | None = None
         self._tail: deque[Row] = deque()
         self._tail_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,12 +66,14 @@ class Hub:
         """Start serving on the running loop; ``head`` is the log's newest row."""
         self.process_id = process_id
         self._loop = asyncio.get_running_loop()
-        self._tail.clear()
-        self._tail_bytes = 0
-        self.head = head
+        self._jump(head)
+        self._grown = head
+        self._catching_up = None
 
     def close(self) -> None:
         self._loop = None
+        if self._catching_up is not None:
+            self._catching_up.cancel()
 
     # -- ringing ---------------------------------------------------------------------------------------------------------
 
@@ -80,8 +85,10 @@ class Hub:
         loop.call_soon_threadsafe(self._committed, rows)
 
     def _committed(self, rows: Sequence[Row]) -> None:
-        self._keep(rows)
-        self.heard(rows[-1].seq)
+        if rows[0].seq <= self.head + 1:
+            self._append(rows)
+        else:
+            self.heard(rows[-1].seq)  # before them there are some of another process
         self.bell.ring({row.feed_id for row in rows}, rows[-1].seq)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -91,10 +98,24 @@ class Hub:
 
     def heard(self, upto: int) -> None:
         """The log has grown to ``upto``, whoever says so."""
-        if upto > self.head:
-            self.head = upto
-            for listener in tuple(self.listeners):
-                listener.wake()
+        self._grown = max(self._grown, upto)
+        if self._grown > self.head and (self._catching_up is None or self._catching_up.done()):
+            self._catching_up = asyncio.ensure_future(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Read what others have written, once for all sockets; where that is too much at once, or cannot be read, each socket reads for itself."""
+        while (upto := self._grown) > self.head:
+            try:
+                rows = await readers.run(reading.newest, self.head, TAIL_ROWS, TAIL_BYTES) if self.listeners else []
+            except DatabaseError as error:
+                log.warning("newest_rows_not_read", error=error.__class__.__name__)
+                rows = []
+            if not self._append(rows) and upto > self.head:
+                self._jump(upto)
+
+    def _wake_all(self) -> None:
+        for listener in tuple(self.listeners):
+            listener.wake()
 
     # -- ending connections ------------------------------------------------------------------------------------------------
 
@@ -137,21 +158,30 @@ class Hub:
 
     # -- the newest rows ---------------------------------------------------------------------------------------------------
 
-    def _keep(self, rows: Sequence[Row]) -> None:
-        if self._tail and rows[0].seq != self._tail[-1].seq + 1:
-            if rows[0].seq <= self._tail[-1].seq:
-                return  # commits of two threads were announced crosswise; what was kept stays good
-            self._tail.clear()
-            self._tail_bytes = 0
-        for row in rows:
+    def _append(self, rows: Sequence[Row]) -> bool:
+        """Keep those that follow the head without a gap, and tell the sockets; whether there were any."""
+        new = [row for row in rows if row.seq > self.head]
+        if not new or new[-1].seq != self.head + len(new):
+            return False
+        for row in new:
             self._tail.append(row)
             self._tail_bytes += row.size
         while len(self._tail) > TAIL_ROWS or (self._tail_bytes > TAIL_BYTES and len(self._tail) > 1):
             self._tail_bytes -= self._tail.popleft().size
+        self.head = new[-1].seq
+        self._wake_all()
+        return True
+
+    def _jump(self, head: int) -> None:
+        """Go on at ``head`` with nothing at hand."""
+        self._tail.clear()
+        self._tail_bytes = 0
+        self.head = head
+        self._wake_all()
 
     def after(self, seq: int) -> list[Row] | None:
         """The next rows after ``seq``, if they are at hand; None when the log must be read because one of them is not."""
-        if not self._tail or self._tail[0].seq > seq + 1 or self._tail[-1].seq < self.head:
+        if not self._tail or self._tail[0].seq > seq + 1:
             return None
         first = seq + 1 - self._tail[0].seq
         return [self._tail[i] for i in range(first, min(first + AT_ONCE_ROWS, len(self._tail)))]

@@ -19,6 +19,7 @@ from bridge_project import limits
 from bridge_project.conf import conf
 from sessions_app import statements
 from sessions_app.models import Feed, LogHead, LogRow
+from sessions_app.rows import Row
 
 FEEDS_AT_ONCE = 500  # of one statement: two parameters each
 FEW_FEEDS = 16  # up to here a statement for each, which gives many rows, costs less than a statement for all, which gives one row of each
@@ -192,3 +193,16 @@ def oldest_outside(feed_id: int, count: int, now: datetime) -> Sequence[int]:
     with connection.cursor() as cursor:
         cursor.execute(_OLDEST, [*_bounds(now), feed_id, count])
         return [seq for seq, _ in takewhile(lambda row: not row[1], cursor)]
+
+
+_NEWEST = f"""
+SELECT r.seq, r.feed_id, r.type, r.message_id, r.frame FROM "{_ROW}" r
+WHERE r.seq > %s AND r.total_bytes + r.size > (SELECT bytes FROM "{_HEAD}" WHERE id = 1) - %s ORDER BY r.seq LIMIT %s
+"""  # noqa: S608
+
+
+def newest(after: int, count: int, size: int) -> list[Row]:
+    """The rows of all feeds after a row, oldest first: ``count`` at most, of the newest ``size`` bytes of the log; its newest row whatever its size."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST, [after, size, count])
+        return [Row(*row) for row in cursor]

@@ -21,7 +21,7 @@ from sessions_app.models import Feed, LogRow, Session
 from sessions_app.outbox import outbox
 from sessions_app.replay import Replay, replay_of
 from tests.sessions import helpers
-from tests.sessions.test_delivery import Phone, hub
+from tests.sessions.test_delivery import Phone, connected, hub
 
 __all__ = ["hub"]
 
@@ -105,7 +105,7 @@ class Client(Phone):
 
 @pytest.fixture
 async def client(hub: Hub) -> Client:
-    made = Client(hub, await sync_to_async(helpers.device)())
+    made = await connected(hub, await sync_to_async(helpers.device)(), Client)
     await made.until(lambda: made.delivery.feeds == {Feed.ALL}) if made.messages else await _ready(made)
     return made
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import OperationalError
 from django.utils import timezone
 
 from bridge_project import limits
 from devices_app.models import Device
-from sessions_app import cursors, log
+from sessions_app import cursors, log, reading
 from sessions_app import hub as hub_module
 from sessions_app.delivery import Delivery
 from sessions_app.hub import Hub
@@ -34,7 +36,7 @@ class Phone:
     token_digest = ""
     joined: dict[str, int] = {}
 
-    def __init__(self, hub: Hub, device: Device) -> None:
+    def __init__(self, hub: Hub, device: Device, upto: int) -> None:
         self.messages: list[dict[str, Any]] = []
         self.changed = asyncio.Event()
         self.receipts = Receipts(device.pk)
@@ -42,7 +44,7 @@ class Phone:
         self.device_id = device.pk
         self.wake = self.delivery.wake
         hub.listeners.add(self)
-        self.task = asyncio.create_task(self.delivery.run())
+        self.task = asyncio.create_task(self.delivery.run(upto))
 
     async def retire(self, code: str) -> None:
         self.task.cancel()
@@ -67,6 +69,14 @@ class Phone:
                 self.changed.clear()
                 await self.changed.wait()
 
+    async def hears(self, *prompts: str) -> None:
+        """These and no others, in this order."""
+        await self.until(lambda: len(self.prompts) >= len(prompts))
+        assert self.prompts == list(prompts)
+
+
+P = TypeVar("P", bound=Phone)
+
 
 @pytest.fixture
 async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
@@ -86,7 +96,12 @@ async def say(*prompts: str, session_id: str = "s1") -> int:
 
 
 async def phone(hub: Hub, start_seq: int = 0) -> Phone:
-    return Phone(hub, await sync_to_async(helpers.device)("phone", start_seq))
+    return await connected(hub, await sync_to_async(helpers.device)("phone", start_seq), Phone)
+
+
+async def connected(hub: Hub, device: Device, kind: type[P]) -> P:
+    """A socket that is told now that it is connected."""
+    return kind(hub, device, await sync_to_async(log.head_seq)())
 
 
 async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
@@ -94,6 +109,23 @@ async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
     client = await phone(hub)
     await client.until(lambda: len(client.messages) == 3)
     assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "agent_event"]
+
+
+async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub: Hub) -> None:
+    """D28: what comes after that is live, however late the backlog is read, and so are the approvals."""
+    feed = await say("before")
+    device, upto = await sync_to_async(helpers.device)("phone"), await sync_to_async(log.head_seq)()
+    await say("after")
+    await sync_to_async(helpers.store)(
+        helpers.event("s1", "PreToolUse", tool="Bash", params={}, risk_level="high", requires_approval=True, tool_call_id="late")
+    )
+    client = Phone(hub, device, upto)
+    await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
+    assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "notification"]
+    del client.messages[:]
+    client.delivery.join(feed)
+    await client.until(lambda: bool(client.messages) and client.messages[-1]["type"] == "approval_required")
+    assert client.messages[0]["payload"]["payload"] == {"prompt": "after"}
 
 
 async def test_live_rows_come_only_from_joined_sessions(hub: Hub) -> None:
@@ -188,27 +220,143 @@ async def test_rows_without_a_bell_are_found_by_looking(hub: Hub, monkeypatch: p
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
-async def test_rows_of_another_process_are_read_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D46: they are not at hand here, and stay so until this process writes a row itself; a socket that has sent them waits for the next ones."""
-    feed = await say("ours")
-    client = await phone(hub)
-    client.delivery.join(feed)
-    await client.until(lambda: client.prompts == ["ours"])
-    looks, head_seq = [], log.head_seq
+@pytest.fixture
+def theirs(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Sequence[Row]]]:
+    """Say something as another process would: it is in the log, and this process has not been told. What has been said, as its own process has it."""
 
-    def look() -> int:
-        looks.append(head_seq())
-        return looks[-1]
+    async def theirs(*prompts: str, session_id: str = "s1") -> Sequence[Row]:
+        said: list[Sequence[Row]] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(hub, "committed", said.append)
+            await say(*prompts, session_id=session_id)
+        return [row for rows in said for row in rows]
 
-    monkeypatch.setattr(log, "head_seq", look)
-    monkeypatch.setattr(hub, "committed", lambda rows: None)
-    await say("theirs")
-    hub.heard(hub.head + 1)
-    await client.until(lambda: client.prompts == ["ours", "theirs"])
-    async with asyncio.timeout(10):
-        while not client.delivery._idle:
+    return theirs
+
+
+Theirs = Callable[..., Awaitable[Sequence[Row]]]
+
+
+@pytest.fixture
+async def joined(hub: Hub) -> list[Phone]:
+    """Three phones that have joined one session and keep up with it."""
+    feed = await say("first")
+    phones = [await phone(hub) for _ in range(3)]
+    for client in phones:
+        client.delivery.join(feed)
+        await client.hears("first")
+        await asyncio.wait_for(_joined(client, feed), 10)
+        await asyncio.wait_for(_waits(client), 10)
+    return phones
+
+
+async def _waits(client: Phone) -> None:
+    while not client.delivery._idle:
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been read from the log since: `newest` for all sockets of a process, `page` for one."""
+    done: list[str] = []
+
+    def counted(where: Any, name: str) -> None:
+        really = getattr(where, name)
+
+        def read(*args: Any) -> Any:
+            done.append(name)
+            return really(*args)
+
+        monkeypatch.setattr(where, name, read)
+
+    counted(reading, "newest")
+    counted(log.Reader, "page")
+    return done
+
+
+async def test_rows_of_another_process_are_read_once_for_all(hub: Hub, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+    """D46: not by each socket, and not again when there is nothing new."""
+    for n in range(3):
+        [row] = await theirs(f"theirs {n}")
+        hub.heard(row.seq)
+        for client in joined:
+            await client.hears("first", *[f"theirs {m}" for m in range(n + 1)])
+    for client in joined:
+        await asyncio.wait_for(_waits(client), 10)
+    assert reads == ["newest"] * 3
+
+
+async def test_own_rows_after_those_of_another_process_wait_for_them(hub: Hub, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+    """No bell has told of those: that one's own have later numbers says it."""
+    await theirs("theirs")
+    await say("ours")
+    await say("ours, too")
+    for client in joined:
+        await client.hears("first", "theirs", "ours", "ours, too")
+    assert "page" not in reads
+
+
+@pytest.mark.parametrize(("name", "value"), [("TAIL_ROWS", 3), ("TAIL_BYTES", 2000)])
+async def test_more_of_another_process_than_is_kept_at_hand(
+    hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+) -> None:
+    monkeypatch.setattr(hub_module, name, value)
+    rows = [row for n in range(20) for row in await theirs(f"{n}")]
+    hub.heard(rows[-1].seq)
+    for client in joined:
+        await client.hears("first", *map(str, range(20)))
+    await say("ours")
+    for client in joined:
+        await client.hears("first", *map(str, range(20)), "ours")
+
+
+async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each socket asks for itself then, and goes on asking."""
+
+    def newest(after: int, count: int, size: int) -> list[Row]:
+        raise OperationalError("away")
+
+    monkeypatch.setattr(reading, "newest", newest)
+    [row] = await theirs("theirs")
+    hub.heard(row.seq)
+    for client in joined:
+        await client.hears("first", "theirs")
+
+
+async def test_rows_of_others_that_were_pruned_before_they_were_read(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
+    """D29: what has a hole is not taken for the whole; the hole is said."""
+    await theirs("kept, and joined by nobody", session_id="other")
+    rows = [row for n in range(4) for row in await theirs(f"{n}")]
+    feed = await sync_to_async(Feed.objects.get)(pk=rows[0].feed_id)
+    await sync_to_async(LogRow.objects.filter(seq__lte=rows[1].seq, feed=feed).delete)()
+    await sync_to_async(Feed.objects.filter(pk=feed.pk).update)(dropped_seq=rows[1].seq)
+    hub.heard(rows[-1].seq)
+    for client in joined:
+        await client.hears("first", "2", "3")
+        assert [m["payload"]["notification_type"] for m in client.messages if m["type"] == "notification"] == ["error"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_two_processes_in_any_order(hub: Hub, joined: list[Phone], theirs: Theirs, seed: int) -> None:
+    """Rows of both, announced late, twice, crosswise or not at all: each once, in the order of the log."""
+    chance = random.Random(seed)
+    untold: list[Sequence[Row]] = []
+    for n in range(60):
+        untold.append(await theirs(f"{n}"))
+        chance.shuffle(untold)
+        while untold and chance.random() < 0.6:
+            rows = untold.pop()
+            if chance.random() < 0.5:
+                hub.committed(rows)
+            else:
+                hub.heard(rows[-1].seq)
+            if chance.random() < 0.2:
+                untold.append(rows)
+        if chance.random() < 0.3:
             await asyncio.sleep(0)
-    assert len(looks) <= 2
+    hub.heard(await sync_to_async(log.head_seq)())
+    for client in joined:
+        await client.hears("first", *map(str, range(60)))
 
 
 async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(hub: Hub) -> None:
@@ -237,7 +385,7 @@ async def test_a_gap_is_said_and_its_acknowledgement_ends_it(hub: Hub) -> None:
     await client.receipts.flush()
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
     assert (await sync_to_async(cursors.positions)(device))[feed] == newest
-    again = Phone(hub, device)
+    again = await connected(hub, device, Phone)
     await asyncio.wait_for(_ready(again), 10)
     assert again.messages == []
 

@@ -17,7 +17,7 @@ from django.db import connection
 from bridge_project import limits, ratelimit
 from bridge_project.conf import conf
 from devices_app.models import Device
-from sessions_app import cursors, delivery, log
+from sessions_app import cursors, delivery, log, reading
 from sessions_app.handlers import handshake
 from sessions_app.hub import Hub
 from sessions_app.models import Cursor, Feed, LogRow
@@ -26,7 +26,7 @@ from tests.http.conftest import Api
 from tests.performance.fill import fill
 from tests.sessions import helpers
 from tests.sessions.costs import LOG, statements, steps, whole_reads
-from tests.sessions.test_delivery import Phone, hub
+from tests.sessions.test_delivery import Phone, connected, hub
 
 __all__ = ["hub"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -87,13 +87,15 @@ def test_nothing_reads_the_whole_log() -> None:
     phone = helpers.device()
     with statements() as seen:
         helpers.post("one", count=3)
-        backlog = delivery.backlog_of(phone, None, {})
-        reader = log.Reader(backlog.positions, backlog.upto)
+        upto = log.head_seq()
+        positions = delivery.positions_of(phone, None, {})
+        reader = log.Reader(positions, upto)
         ids = [row.id for _ in range(3) for row in (reader.page() or log.Page([], [])).rows]
         newest = Feed.objects.order_by("-pk").values_list("pk", flat=True)[0]
-        log.Reader({newest: 0, Feed.ALL: 0}, backlog.upto).page()
+        log.Reader({newest: 0, Feed.ALL: 0}, upto).page()
         cursors.acknowledge(phone.pk, ids, {})
-        cursors.prove(phone.pk, backlog.positions)
+        cursors.prove(phone.pk, positions)
+        reading.newest(upto - 10, 100, 2**20)
         log.prune()
         handshake._active_sessions()
     assert sum(LOG in sql for sql, _ in seen) > 10
@@ -105,8 +107,9 @@ def test_thousands_of_sessions_with_news_take_few_statements() -> None:
     fill(2_000, 4_000)
     phone = helpers.device()
     with statements() as seen:
-        backlog = delivery.backlog_of(phone, None, {})
-        reader = log.Reader(backlog.positions, backlog.upto)
+        upto = log.head_seq()
+        positions = delivery.positions_of(phone, None, {})
+        reader = log.Reader(positions, upto)
         first = reader.page()
     assert first is not None and len(first.rows) > 200
     assert len(seen) < 20
@@ -192,8 +195,8 @@ def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(monkeypatch
 class Greedy(Phone):
     """Takes all it is given, and notes in which turn of the event loop."""
 
-    def __init__(self, hub: Hub, device: Device) -> None:
-        super().__init__(hub, device)
+    def __init__(self, hub: Hub, device: Device, upto: int) -> None:
+        super().__init__(hub, device, upto)
         self.turn = 0
         self.rows: Counter[int] = Counter()
         self.ticking = asyncio.create_task(self.tick())
@@ -212,7 +215,7 @@ class Greedy(Phone):
 async def test_a_backlog_leaves_turns_of_the_event_loop_to_the_others(hub: Hub) -> None:
     """Live events of other sockets wait for no more than some rows of it."""
     await sync_to_async(fill)(3, 2_000)
-    client = Greedy(hub, await sync_to_async(helpers.device)())
+    client = await connected(hub, await sync_to_async(helpers.device)(), Greedy)
     await client.until(lambda: client.rows.total() == 2_000)
     client.ticking.cancel()
     assert max(client.rows.values()) <= delivery.ROWS_AT_ONCE < limits.PAGE_ROWS
