@@ -26,16 +26,24 @@ import pytest
 
 DATABASES = ("sqlite", "postgresql")
 TEST_PORTS = (12_000, 32_000)
+MOST_WORKERS = 8
+_given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port that nothing listens on, outside the range from which the system takes ports for connections going out.
 
-    Those could take it in the time between this and the server's start; what other tests run beside this one is unlikely to choose the same.
+    Those could take it in the time between this and the server's start. Each of the test workers has ports of its own, and gives none twice.
     """
-    for port in random.sample(range(*TEST_PORTS), 100):
+    first, last = TEST_PORTS
+    share = (last - first) // MOST_WORKERS
+    first += share * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS)
+    for port in random.SystemRandom().sample(range(first, first + share), 200):  # not the generator that hypothesis seeds
         with socket.socket() as probe, suppress(OSError):
+            if port in _given:
+                continue
             probe.bind((host, port))
+            _given.add(port)
             return port
     raise AssertionError(f"no free port in {TEST_PORTS}")
 

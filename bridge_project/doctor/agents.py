@@ -26,7 +26,7 @@ from sessions_app.agents.drivers import Kind
 NAME: Final = "agents"
 INFO: Final = "/api/v1/info"
 PROMPT: Final = "doctor"  # the demo repeats it
-DEMO_SECONDS: Final = 2.0  # it needs a tenth of one
+DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
 ASK_SECONDS: Final = 3.0  # for the versions, and the bridge's own word, asked meanwhile
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
 

@@ -60,6 +60,8 @@ class Scripted:
             journal("cancel")
             self.cancelled.set()
         elif "id" in message:
+            if message["method"] == "session/prompt":
+                self.cancelled.clear()  # here, in the order of what is heard: a cancel may be right behind it
             threading.Thread(target=self.answer, args=(message["id"], message["method"], message.get("params") or {}), daemon=True).start()
 
     def send(self, **message: Any) -> None:
@@ -83,7 +85,7 @@ class Scripted:
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         if MODE == "slow":
-            time.sleep(2)
+            time.sleep(4)
         if MODE == "nonsense":
             return {"protocolVersion": "first", "agentCapabilities": "all"}
         return {"protocolVersion": 99 if MODE == "version" else 1, "agentCapabilities": {"loadSession": MODE != "no-load"}, "authMethods": []}
@@ -106,7 +108,6 @@ class Scripted:
         text = "".join(block.get("text", "") for block in params["prompt"])
         journal("prompt", text=text[:200])
         self.session = params["sessionId"]
-        self.cancelled.clear()
         word, _, rest = text.partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,

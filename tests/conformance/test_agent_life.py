@@ -92,6 +92,7 @@ def test_agents_that_are_not_waited_for(quick: Bridge, script: Script, phone: Ph
 @pytest.mark.spec("wscode.AGENT_ERROR")
 def test_an_agent_that_dies_in_its_sleep(quick: Bridge, script: Script, phone: Phone) -> None:
     """D35: a crash between two turns is the state error too, at once and with the reason, and a resume goes on from its own id."""
+    script.assert_gone()
     sid = begin(quick, phone, agent="plain")
     ask(phone, sid, "hello")
     (pid,) = script.processes()
@@ -123,6 +124,7 @@ def test_an_agent_that_does_not_yield(quick: Bridge, script: Script, phone: Phon
 def test_what_an_agent_is_given(quick: Bridge, script: Script, phone: Phone) -> None:
     """Issue, Build: the session's directory, a process group of its own, and an environment without a secret or a setting of the bridge."""
     (quick.root / "work").mkdir(exist_ok=True)
+    script.assert_gone()
     sid = start(phone, quick.root / "work", agent="plain")["payload"]["session_id"]
     (pid,) = script.processes()
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -167,8 +169,7 @@ def test_what_keeps_a_session(quick: Bridge) -> None:
         call_id = tool(phone, deciding)["tool_call_id"]
         phone.vanish()
         gone = time.monotonic()
-        while time.monotonic() - gone < GRACE - 1:
-            wait_for(0.2, other)
+        eventually(lambda: not quick.session(back)["websocket_connected"])
         phone.ready()
         phone.join(back)
         other.expect("session_end", session_id=left, reason="timeout")
@@ -185,7 +186,7 @@ def test_what_keeps_a_session(quick: Bridge) -> None:
 @pytest.mark.spec("state.reconnect", "ws.replay_buffer.reconnect")
 def test_a_tunnel_in_the_middle_of_a_stream(quick: Bridge, phone: Phone) -> None:
     """D27, D28: what was acknowledged, the replay_buffer and what is live then make the whole text, each row once and in order."""
-    sid = begun(quick, phone, f"/rate t {CHUNKS} 100", "plain")
+    sid = begun(quick, phone, "/rate t 6000 100", "plain")  # a minute, unless it is interrupted
     watcher = quick.phone().ready()
     watcher.join(sid)
     seen: list[Message] = []
@@ -207,10 +208,11 @@ def test_a_tunnel_in_the_middle_of_a_stream(quick: Bridge, phone: Phone) -> None
         assert len(replayed) > len(again), "and what was said in the tunnel"
         seen += replayed[len(again) :]
         phone.untaken.clear()
-    if seen[-1]["type"] != "stream_end":
-        phone.collect(lambda: bool(of(phone, "stream_end", sid)), "its end")
+    phone.send("session_interrupt", {"session_id": sid})
+    phone.collect(lambda: bool(of(phone, "stream_end", sid)), "its end")
     seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
-    assert words(seen) == "".join(f"t-{number} " for number in range(CHUNKS)) and seen[-1]["type"] == "stream_end"
+    said = words(seen)
+    assert said == "".join(f"t-{number} " for number in range(said.count(" "))) and seen[-1]["type"] == "stream_end"
     assert stream(log_of(phone, sid), sid) == seen
     end(phone, sid)
     watcher.close()
@@ -225,12 +227,13 @@ def after(phone: Phone, session_id: str, id_: str) -> list[str]:
 @pytest.mark.spec("limit.replay_buffer")
 def test_phones_that_come_and_go_see_the_same(quick: Bridge, phone: Phone) -> None:
     """D28: the same rows with the same ids for who was there, who came in the middle of a turn, and who comes when it is over."""
-    sid = begun(quick, phone, f"/rate m {CHUNKS} 100", "plain")
     with quick.phones(2) as (midway, late):
+        sid = begun(quick, phone, f"/rate m {CHUNKS} 100", "plain")
         midway.join(sid)
         joined = midway.expect("replay_buffer", session_id=sid)["payload"]["messages"]
-        for one in (phone, midway):
-            one.expect("stream_end", session_id=sid)
+        phone.expect("stream_end", session_id=sid)
+        if stream(joined, sid)[-1]["type"] != "stream_end":
+            midway.expect("stream_end", session_id=sid)
         late.join(sid)
         all_of_it = stream(late.expect("replay_buffer", session_id=sid)["payload"]["messages"], sid)
         whole = stream(phone.messages, sid)

@@ -161,7 +161,7 @@ def test_the_grace_time(small: Bridge) -> None:
     """Spec: closed when nobody is there for the grace time; D35: not while a turn runs, and not while anybody is there."""
     with small.phones(2) as (phone, stays):
         left, working = begin(small, phone), begin(small, phone)
-        say(phone, working, f"/sleep {GRACE + 2}")
+        say(phone, working, f"/sleep {GRACE + 6}")
         phone.expect("stream_chunk", session_id=working)
         phone.vanish()
         gone = time.monotonic()

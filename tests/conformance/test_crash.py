@@ -162,7 +162,7 @@ def test_an_orderly_stop(mortal: Bridge) -> None:
     unauthenticated.connect()
     mortal.terminate()
     for socket in (phone, unauthenticated):
-        code = socket.wait_closed(5)
+        code = socket.wait_closed(15)
         assert code not in (1006, 1011), f"no orderly close frame: {code}"
     assert mortal.ended() == 0, mortal.tail()
     mortal.start()
@@ -194,7 +194,7 @@ def test_a_stop_during_handshakes(mortal: Bridge) -> None:
         thread.start()
     phone = mortal.phone().ready()
     mortal.terminate()
-    assert phone.wait_closed(5) not in (1006, 1011)
+    assert phone.wait_closed(15) not in (1006, 1011)
     assert mortal.ended() == 0, mortal.tail()
     ended.set()
     for thread in threads:

@@ -162,7 +162,7 @@ def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone, dev
 
 def test_a_token_not_used_in_time_is_void(shared: Bridge, quick: Bridge) -> None:
     """D15: a minted token must be used within --ttl, else it is void, on both ways in."""
-    late, used, claimed = quick.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "3s") for _ in range(3)])
+    late, used, claimed = quick.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "8s") for _ in range(3)])
     assert shared.get("/api/v1/health", used.token).status == 200, "D15: HTTP counts as its first use"
     assert not refused(shared.phone(claimed, device_id="in-time"))
     wait_past(late.expires_at)
@@ -178,11 +178,11 @@ def test_a_token_not_used_in_time_is_void(shared: Bridge, quick: Bridge) -> None
 def test_a_lifetime(shared: Bridge, quick: Bridge) -> None:
     """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is invalid."""
     started = time.monotonic()
-    pairing = quick.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "3s")
+    pairing = quick.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "6s")
     phone = shared.phone(pairing)
     assert not refused(phone)
     eventually(lambda: unusable_over_http(shared, pairing.token), 30)
-    assert time.monotonic() - started >= 2.5
+    assert time.monotonic() - started >= 5.5
     assert refused(phone)
 
 
@@ -196,7 +196,7 @@ def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
     shared.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
     code = phone.wait_closed(10)
-    assert time.monotonic() - revoked < 2.5 and code != 1000 and code != 1006
+    assert time.monotonic() - revoked < 5 and code != 1000 and code != 1006
     assert refused(shared.phone(pairing, device_id="lost"))
     assert unusable_over_http(shared, pairing.token)
     other.ping()

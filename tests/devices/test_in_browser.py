@@ -172,7 +172,7 @@ def test_it_copies(browser: webdriver.Chrome, site: Site) -> None:
     expected = {"url": site.url, "token": TOKEN, "pin": PIN}
     for name in ("url", "token", "pin", "all"):
         browser.find_element(By.CSS_SELECTOR, f"[data-copy={name}]").click()
-        WebDriverWait(browser, 5).until(lambda b: text_of(b, "said").startswith("Copied"))
+        WebDriverWait(browser, 20).until(lambda b: text_of(b, "said").startswith("Copied"))
         copied = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))")
         assert copied == expected[name] if name != "all" else json.loads(copied) == {"v": 1, **expected}
         browser.execute_script("document.getElementById('said').textContent = ''")
@@ -182,7 +182,7 @@ def test_without_a_clipboard_it_selects(browser: webdriver.Chrome, site: Site) -
     browser.get(site.link())
     browser.execute_script("Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject(new Error('no'))}})")
     browser.find_element(By.CSS_SELECTOR, "[data-copy=token]").click()
-    WebDriverWait(browser, 5).until(lambda b: text_of(b, "said").startswith("Selected"))
+    WebDriverWait(browser, 20).until(lambda b: text_of(b, "said").startswith("Selected"))
     assert browser.execute_script("return String(getSelection())") == TOKEN
 
 
@@ -190,7 +190,7 @@ def test_another_code_in_the_same_tab(browser: webdriver.Chrome, site: Site) -> 
     browser.get(site.link())
     other = TOKEN[:-3] + "xyz"
     browser.get(site.link(token=other))
-    WebDriverWait(browser, 5).until(lambda b: text_of(b, "token") == other)
+    WebDriverWait(browser, 20).until(lambda b: text_of(b, "token") == other)
     assert browser.current_url == f"https://{site.host}/pair"
     assert other not in "".join(history_of(browser))
 
@@ -254,6 +254,7 @@ def test_an_administrator_logs_in_and_revokes(browser: webdriver.Chrome, site: S
     """Browsers send more than Django's test client does: secure cookies, ``Origin``, ``Referer``."""
     User.objects.create_superuser("ada", password="sphinx-of-black-quartz")
     device, _, plain = mint()
+    browser.implicitly_wait(20)  # for the page that a click leads to
     browser.get(f"https://{site.host}/admin/devices_app/device/{device.pk}/change/")
     browser.find_element(By.NAME, "username").send_keys("ada")
     browser.find_element(By.NAME, "password").send_keys("sphinx-of-black-quartz")
@@ -261,6 +262,7 @@ def test_an_administrator_logs_in_and_revokes(browser: webdriver.Chrome, site: S
     browser.find_element(By.CSS_SELECTOR, f"a[href$='/{device.pk}/revoke/']").click()
     browser.find_element(By.CSS_SELECTOR, "#content [type=submit]").click()
     assert "is revoked" in browser.find_element(By.CSS_SELECTOR, ".messagelist").text
+    browser.implicitly_wait(0)
     assert tokens.identify(plain) is None
 
 

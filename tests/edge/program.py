@@ -173,7 +173,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     if "hasty" in sys.argv:
         vars(limits).update(STOP_SECONDS=1, LINGER_SECONDS=1, PING_SECONDS=0.5, HANDSHAKE_SECONDS=1)
-        http_edge.Factory.timeOut = 1
+        http_edge.Factory.timeOut = 2
     if "impatient" in sys.argv:
         vars(limits).update(BODY_PATIENCE_SECONDS=1)
     try:

@@ -125,7 +125,7 @@ def test_a_client_that_does_not_answer_holds_nobody_up_for_long(start: Callable[
         assert silent.recv(1000).startswith(b"HTTP/1.1 101")
         wait_for(lambda: edge.stats()["connected"])
         edge.terminate()
-        assert edge.ended(4) == 0
+        assert edge.ended(9) == 0
 
 
 def test_a_second_signal_ends_at_once(start: Callable[..., Edge]) -> None:

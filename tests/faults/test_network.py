@@ -25,9 +25,10 @@ from tests.servers import Postgres, Redis, stop_process, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
+ANSWERS_WITHIN = 8.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
 TOLD_WITHIN = 25.0  # seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that
-GOES_ON_WITHIN = 10.0  # seconds, also when the host that is gone held the head of the log
+GOES_ON_WITHIN = 20.0  # seconds, also when the host that is gone held the head of the log
 
 
 @pytest.fixture(scope="module", name="land")
@@ -162,7 +163,7 @@ def test_one_of_two_bridges_loses_the_stores(cities: tuple[list[Bridge], Cable, 
         within(TOLD_WITHIN, lambda: all(poster.refusals for poster in lost), "each poster of the bridge without stores is told")
         asked = time.monotonic()
         answer = bridges[1].get("/api/v1/health", bridges[1].hook_token)
-        assert answer.status == 503 and time.monotonic() - asked < 3, answer
+        assert answer.status == 503 and time.monotonic() - asked < ANSWERS_WITHIN, answer
         words = answer.json()["checks"]
         assert words["hook_endpoint"] == words["websocket_server"] == "unhealthy", words
         load.more(10, posters=fine)

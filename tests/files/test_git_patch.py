@@ -44,7 +44,7 @@ def text(line: bytes) -> str:
 # -- patches -----------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(old=LINES, new=LINES, old_ends=some.booleans(), new_ends=some.booleans())
 def test_a_diff_of_anything_gives_back_both_files(old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool) -> None:
     """Context and removed lines are the old file, context and added ones the new; counts and the missing newline are right."""

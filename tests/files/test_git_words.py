@@ -30,7 +30,7 @@ def git(*arguments: str, cwd: str, stdin: bytes = b"") -> bytes:
 NAMES = some.binary(min_size=1, max_size=20).map(lambda data: data.replace(b"/", b"_").replace(b"\0", b"_")).filter(lambda data: data not in (b".", b".."))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=NAMES, quote=some.booleans())
 def test_any_name_comes_back_from_gits_quotes(tmp_path: Path, name: bytes, quote: bool) -> None:
     if not (tmp_path / ".git").exists():
@@ -110,7 +110,7 @@ VALUES = some.text(alphabet='a "\\\n\t#;=ü[]', max_size=12)
 SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pairs=some.lists(some.tuples(SUBSECTIONS, VALUES), max_size=5))
 def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
     written = [("core.eol", "lf"), *((f"branch.{subsection}.merge", value) for subsection, value in pairs)]

@@ -57,7 +57,7 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
             continue  # the example makes it twice, or a file of it is in the way
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(made=some.lists(things(), max_size=12), asked=some.lists(paths(), min_size=1, max_size=8), base=some.none() | paths())
 def test_nothing_from_outside_whatever_is_asked(made: list[tuple[list[str], str]], asked: list[str], base: str | None) -> None:
     with tempfile.TemporaryDirectory() as directory:

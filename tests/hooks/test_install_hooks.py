@@ -139,7 +139,7 @@ def meaning(text: str) -> Any:
     return value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=documents)
 def test_any_settings_survive(text: str) -> None:
     once = install(text, SPOOL)
@@ -161,7 +161,7 @@ def run(file: Path, spool: Path, *arguments: str) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(text=documents)
 def test_any_file_comes_back_byte_for_byte(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("agent")

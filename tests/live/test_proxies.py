@@ -258,8 +258,10 @@ def test_a_public_address_must_be_acknowledged(public: Front) -> None:
 
 def test_failed_tokens_are_counted_for_the_client_not_for_the_proxy(public: Front) -> None:
     """D16: a guesser is slowed down, others behind the same proxy are not."""
-    guesses = [public.https.get("/api/v1/health", token=f"wrong-{number}").status for number in range(12)]
-    assert guesses[0] == 401 and guesses[-1] == 429
+    guesses: list[int] = []
+    while 429 not in guesses and len(guesses) < 25:  # the minute may turn meanwhile
+        guesses.append(public.https.get("/api/v1/health", token=f"wrong-{len(guesses)}").status)
+    assert guesses[-1] == 429 and len(guesses) > 10 and set(guesses[:-1]) == {401}
     other = plain(public)
     behind_it = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "198.51.100.4", "Host": "bridge.example"}
     assert other.get("/api/v1/health", token="wrong", headers=behind_it).status == 401
@@ -278,14 +280,14 @@ def test_the_plain_port_takes_nothing_past_the_proxy(public: Front) -> None:
 
 
 def test_heartbeats_keep_a_quiet_connection_open(tunnel_bridge: Bridge, tunnel_site: Site, tmp_path: Path) -> None:
-    """nginx cuts what is quiet for proxy_read_timeout; a phone's heartbeats (every 15 s, here every second of 3) come before it."""
+    """nginx cuts what is quiet for proxy_read_timeout; a phone's heartbeats (every 15 s, here every second of 6) come before it."""
     needs("nginx")
     assert 120 > limits.LIVENESS_SECONDS > limits.HEARTBEAT_INTERVAL_SECONDS
-    shortened = [(f"proxy_{which}_timeout 120s;", f"proxy_{which}_timeout 3s;") for which in ("read", "send")]
+    shortened = [(f"proxy_{which}_timeout 120s;", f"proxy_{which}_timeout 6s;") for which in ("read", "send")]
     with before("nginx", tunnel_bridge, tunnel_site, tmp_path, *shortened) as front, front.phone() as quiet, front.phone() as alive:
         quiet.ready()
         alive.ready()
-        for _ in range(5):
+        for _ in range(8):
             with pytest.raises(TimeoutError):
                 alive.receive(1)
             alive.ping()

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project import limits
@@ -22,7 +22,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_every_value_survives_the_round_trip(value: Any) -> None:
     text = dumps(value)
@@ -32,7 +31,6 @@ def test_every_value_survives_the_round_trip(value: Any) -> None:
     assert loads(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
     try:
@@ -42,7 +40,6 @@ def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
     assert value == json.loads(junk)
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from('[]{}",:\\ud8e1.-0 NaIfity\ud800\ufeff'), max_size=60))
 def test_text_made_of_json_marks_raises_nothing_but_json_error(junk: str) -> None:
     try:
@@ -52,7 +49,6 @@ def test_text_made_of_json_marks_raises_nothing_but_json_error(junk: str) -> Non
     assert loads(dumps(value)) == value
 
 
-@settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=2 * limits.JSON_MAX_DEPTH), st.integers(0, 3))
 def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], siblings: int) -> None:
     text = "0"

@@ -380,13 +380,12 @@ def is_message_or_protocol_invalid(text: str | bytes, strict: bool) -> None:
     assert 1 <= len(message.id) <= 128
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(FRAMES | JSON, st.booleans())
 def test_any_json_is_a_message_or_protocol_invalid(value: Any, strict: bool) -> None:
     is_message_or_protocol_invalid(json.dumps(value), strict)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100) | st.binary(max_size=100))
 def test_any_frame_is_a_message_or_protocol_invalid(value: str | bytes) -> None:
     is_message_or_protocol_invalid(value, False)

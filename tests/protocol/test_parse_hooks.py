@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project import limits
@@ -303,7 +303,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["event", "event_type", "timestamp", "session_id", "payload", "event_id", "more"]), JSON) | JSON)
 def test_any_json_is_an_event_or_hook_invalid(value: Any) -> None:
     try:

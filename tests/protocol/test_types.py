@@ -6,7 +6,7 @@ import itertools
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -91,7 +91,6 @@ def test_a_timestamp_is_a_string(value: object) -> None:
         TIMESTAMP.validate_python(value, strict=True)
 
 
-@settings(deadline=None)
 @given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-23 * 60 - 59, 23 * 60 + 59))  # noqa: DTZ001
 def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minutes: int) -> None:
     moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
@@ -102,7 +101,6 @@ def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minu
     assert timedelta(0) <= moment - parse_timestamp(written) < timedelta(milliseconds=1)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40) | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?", fullmatch=True))
 def test_any_text_is_a_moment_in_utc_or_a_value_error(text: str) -> None:
     try:

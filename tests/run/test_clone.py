@@ -20,7 +20,7 @@ from tests.servers import free_port, stop_process, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SECONDS_FOR_AGAIN = 10  # a shared machine included; alone it is well under two
+SECONDS_FOR_AGAIN = 30  # a busy machine included; alone it is well under two
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_what_is_scripted_is_talked_to(add: Add, seen: Look) -> None:
     ],
 )
 def test_a_demo_that_does_not_answer(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, says: tuple[Any, ...], said: str) -> None:
-    monkeypatch.setattr(agents, "DEMO_SECONDS", 0.2)
+    monkeypatch.setattr(agents, "DEMO_SECONDS", 20.0 if says else 0.2)
     made = add("demo", real=False, on_prompt=lambda driver: driver.say(*says))
     found = only(agents.agents(seen), Level.BROKEN)
     assert said in found.text and found.mend

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -224,9 +226,18 @@ def test_a_command_is_completed(prompted: Program) -> None:
 
 @pytest.mark.parametrize("leave", ["\x04", "\x03", "quit\r", "exit\r"], ids=["ctrl-d", "ctrl-c", "quit", "exit"])
 def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str) -> None:
-    assert prompted.modes_now() != prompted.modes, "a prompt reads key by key"
-    prompted.say(leave, end="")
-    assert prompted.ended() == 0, prompted.shown
+    wait_until(lambda: prompted.modes_now() != prompted.modes, 15, "a prompt reads key by key")
+
+    def left() -> bool:
+        """Said again and again: what comes while a line is being shown above the prompt is not the prompt's."""
+        with suppress(OSError):
+            prompted.say(leave, end="")
+        with suppress(subprocess.TimeoutExpired):
+            prompted.process.wait(0.5)
+        return prompted.process.poll() is not None
+
+    wait_until(left, 15, "it has ended")
+    assert prompted.process.returncode == 0, prompted.shown
     assert prompted.modes_now() == prompted.modes
     assert "Traceback" not in prompted.shown
 

@@ -70,7 +70,7 @@ def test_a_new_device_starts_where_the_log_stood(five: list[Row]) -> None:
 
 
 @given(order=st.permutations(range(5)), split=st.integers(0, 5))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(order: list[int], split: int) -> None:
     Cursor.objects.all().delete()
     phone = helpers.device()

@@ -62,7 +62,7 @@ def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPa
 
 
 @given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30), most=st.integers(1, 12), after=st.integers(0, 30))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(monkeypatch: pytest.MonkeyPatch, sizes: list[int], most: int, after: int) -> None:
     LogRow.objects.all().delete()
     Feed.objects.all().delete()

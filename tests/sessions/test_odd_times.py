@@ -37,7 +37,7 @@ def rows_of(*hours: int) -> tuple[int, list[int]]:
 
 
 @given(hours=ages, read=st.integers(0, 12), most=st.sampled_from([1, 3, 100]), few_feeds=st.sampled_from([0, 16]), page_rows=st.sampled_from([1, 3, 100]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_end_of_a_feed_is_sent_and_what_came_before_it_is_said(
     monkeypatch: pytest.MonkeyPatch, hours: list[int], read: int, most: int, few_feeds: int, page_rows: int
 ) -> None:

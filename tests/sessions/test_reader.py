@@ -19,7 +19,7 @@ from tests.sessions import helpers
 from tests.sessions.test_log import set_conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
-generously = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+generously = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass
