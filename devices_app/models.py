@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from django.db import models
@@ -63,6 +64,26 @@ class Token(models.Model):
         return f"token {self.pk} of {self.device}"
 
 
+class AppendOnly(models.QuerySet["AuditEntry"]):
+    """Rows that can be added and read, and nothing else: what would change or delete many at once raises TypeError, as it does for one."""
+
+    def update(self, **kwargs: Any) -> NoReturn:
+        raise TypeError("audit entries are never changed")
+
+    def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("audit entries are never changed")
+
+    def bulk_create(self, objs: Iterable[AuditEntry], *args: Any, **kwargs: Any) -> list[AuditEntry]:
+        """Adds them. Raises TypeError for one that is there already, and when it is told what to do about those."""
+        objs = list(objs)
+        if args or set(kwargs) - {"batch_size"} or not all(entry._state.adding and entry.pk is None for entry in objs):
+            raise TypeError("audit entries are never changed")
+        return super().bulk_create(objs, **kwargs)
+
+    def delete(self) -> NoReturn:
+        raise TypeError("audit entries are never deleted")
+
+
 class AuditEntry(models.Model):
     """Somebody decided or changed something. Written once: an entry is never changed and never deleted."""
 
@@ -84,6 +105,8 @@ class AuditEntry(models.Model):
     subject = models.CharField(max_length=256, default="", help_text="What it was done to: a tool call, a commit, a device.")
     details = models.JSONField(default=dict)
 
+    objects = AppendOnly.as_manager()
+
     class Meta:
         ordering = ["-pk"]
         verbose_name_plural = "audit trail"
@@ -94,7 +117,7 @@ class AuditEntry(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:
             raise TypeError("an audit entry is never changed")
-        super().save(*args, **kwargs)
+        super().save(*args, **kwargs | {"force_insert": True})  # or one that is given another's number would take its place
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("an audit entry is never deleted")

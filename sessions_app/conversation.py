@@ -35,14 +35,19 @@ def say(session_pk: int, content: str, *, device: Device | None, begun: datetime
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
         commands.add(session, commands.Kind.PROMPT, content=content)
-        actor = AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
-        audit.record("message", actor=actor, device=device, session_id=session.session_id, characters=len(content))
+        audit.record("message", actor=_actor(device), device=device, session_id=session.session_id, characters=len(content))
 
 
-def interrupt(session_pk: int) -> None:
-    """Have the running turn stopped. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+def interrupt(session_pk: int, *, device: Device | None) -> None:
+    """Have the running turn stopped; ``device`` as for ``say``. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
     with outbox():
-        commands.add(_active(session_pk), commands.Kind.INTERRUPT)
+        session = _active(session_pk)
+        commands.add(session, commands.Kind.INTERRUPT)
+        audit.record("interrupt", actor=_actor(device), device=device, session_id=session.session_id)
+
+
+def _actor(device: Device | None) -> str:
+    return AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
 
 
 def _active(session_pk: int) -> Session:

@@ -103,7 +103,7 @@ class Runtime:
             await self._launch(session, kind.make(), None, attempt)
         return await self._found(session)
 
-    async def resume(self, session: Session) -> Session:
+    async def resume(self, session: Session, device: Device) -> Session:
         """A session that was paused or in error, whose agent is ready again; one that runs, as it is.
 
         Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was), SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR
@@ -112,7 +112,7 @@ class Runtime:
         self._admit()
         kind, driver = await self._checked(session)
         with self._reserving(), Attempt(kind.name, counted=kind.real) as attempt:
-            if not await threads.run(tenure.reserve_again, hub.process_id, session.pk):
+            if not await threads.run(tenure.reserve_again, hub.process_id, session.pk, device):
                 return await self.settled(session)
             await self._launch(session, driver, session.resume_id or None, attempt)
         return await self._found(session)

@@ -53,7 +53,7 @@ def reserve(owner: uuid.UUID, session_id: str | None, agent: str, directory: str
         return session, True
 
 
-def reserve_again(owner: uuid.UUID, session_pk: int) -> bool:
+def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
     """Take a session that is paused or in error; False when it runs, or somebody is at it already. Raises SESS_CLOSED, SESS_LIMIT_REACHED."""
     with outbox():
         session = found(session_pk)
@@ -64,6 +64,7 @@ def reserve_again(owner: uuid.UUID, session_pk: int) -> bool:
         _check_limit()
         session.owner = owner
         session.save(update_fields=["owner"])
+        audit.record("session_resume", device=device, session_id=session.session_id, subject=session.agent_type)
         return True
 
 

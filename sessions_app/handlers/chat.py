@@ -25,7 +25,7 @@ async def message(socket: BridgeConsumer, message: ClientMessage) -> None:
 async def session_interrupt(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Stop the running turn, whose ``stream_end`` answers; where none runs there is nothing to stop."""
     session = await _driven(socket, message)
-    await writers.run(conversation.interrupt, session.pk)
+    await writers.run(conversation.interrupt, session.pk, device=socket.device)
 
 
 async def _driven(socket: BridgeConsumer, message: ClientMessage) -> Session:

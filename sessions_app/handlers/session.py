@@ -92,7 +92,7 @@ async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
     elif session.status == Session.Status.CREATED:
         session = await runtime.settled(session)
     elif _must_wait(session, resume=payload.resume):
-        session = await runtime.resume(session)
+        session = await runtime.resume(session, socket.device)
     await _join(socket, message, session)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance import agents
 from tests.conformance.admin import Admin, links_of, rows_of, text_of
 from tests.conformance.approvals import ask, decide, post
 from tests.conformance.bridge import Bridge, eventually
@@ -159,6 +160,42 @@ def test_the_trail_of_commits(shared: Bridge, trail: str, find: Callable[..., li
     (row,) = find(trail, sid)
     assert "commit" in row and pairing.name in row and summary["hash"][:7] in row, row
     phone.close()
+
+
+def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
+    """Issue: every client action that changes something, with the device that did it: what is said to an agent counts by its length, not by its words."""
+    bridge = make_bridge("trail")
+    pairing = bridge.pairing()
+    phone = bridge.phone(pairing).ready()
+    sid = agents.begin(bridge, phone)
+    agents.say(phone, sid, "/sleep 60")
+    phone.expect("stream_chunk", session_id=sid)
+    phone.send("session_interrupt", {"session_id": sid})
+    phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    assert bridge.stop() == 0
+    bridge.start()
+    phone.ready()
+    assert agents.start(phone, bridge.root)["type"] == "session_ready", "another session, which has entries of its own"
+    assert agents.start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
+    assert agents.start(phone, bridge.root, sid, resume=True)["type"] == "session_ready", "it runs: it is only joined"
+    agents.end(phone, sid)
+    for type_, payload in (("message", {"content": "too late", "role": "user"}), ("session_interrupt", {}), ("session_end", {"reason": "user_request"})):
+        assert phone.request(type_, {"session_id": sid, **payload})["type"] == "error", "what is refused changes nothing"
+    phone.close()
+
+    admin = Admin(bridge, "ada")
+    (path,) = {path for words, path in admin.lists().items() if "audit" in words}
+    rows = [row for row in rows_of(admin.page(path)) if sid in row]
+    found = [re.search(rf"(\w+) Device {re.escape(pairing.name)} (.*){sid} (.*)", row) for row in reversed(rows)]
+    assert all(found), rows
+    assert [(one[1], one[2].strip()) for one in found if one] == [
+        ("session_start", "demo"),
+        ("message", "-"),
+        ("interrupt", "-"),
+        ("session_resume", "demo"),
+        ("session_end", "-"),
+    ]
+    assert '{"characters": 9}' in rows[-2] and "/sleep" not in rows[-2], rows
 
 
 def test_the_trail_of_devices(shared: Bridge, trail: str, find: Callable[..., list[str]]) -> None:

@@ -141,7 +141,7 @@ async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agenc
 
 def _interrupt_and_approve(agency: Agency, session: Session) -> None:
     with transaction.atomic():
-        conversation.interrupt(session.pk)
+        conversation.interrupt(session.pk, device=agency.device)
         approvals.decide(agency.device, session.session_id, "call-1", "approved", None)
 
 
@@ -167,7 +167,7 @@ async def test_the_agent_from_before_is_ended_first(agency: Agency, monkeypatch:
         closed.append(old.closed.is_set())
 
     agency.change = lambda driver: setattr(driver, "on_start", note)
-    await agency.runtime.resume(await state(session))
+    await agency.runtime.resume(await state(session), agency.device)
     assert closed == [True]
     await agency.made[-1].say(Chunk("new"))
     await has_said(session, "stream_chunk")

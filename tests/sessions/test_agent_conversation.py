@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from bridge_project.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from devices_app.models import AuditEntry
 from sessions_app import approvals, conversation, presence
-from sessions_app.agents import commands, words
+from sessions_app.agents import commands, running, words
 from sessions_app.agents.base import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
 from sessions_app.hub import hub
 from sessions_app.models import Command, Session, ToolCall
@@ -36,7 +37,7 @@ async def say(session: Session, content: str) -> None:
 
 
 async def interrupt(session: Session) -> None:
-    await sync_to_async(conversation.interrupt)(session.pk)
+    await sync_to_async(conversation.interrupt)(session.pk, device=None)
 
 
 async def decide(agency: Agency, session: Session, call_id: str, decision: str, modifications: Any = None) -> Any:
@@ -127,6 +128,71 @@ async def test_output_is_coalesced(agency: Agency) -> None:
     await has_said(session, "stream_end")
     chunks = [message["payload"]["content"] for message in await said(session, "stream_chunk")]
     assert "".join(chunks) == "".join(pieces) and len(chunks) < 50
+
+
+class Clock:
+    """What ``running`` knows of time: it stands still but for ``advance``."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)  # what of it is not about time is as it is
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        wakes = asyncio.get_running_loop().create_future()
+        self.sleepers.append((self.now + seconds, wakes))
+        await wakes
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for at, wakes in tuple(self.sleepers):
+            if at <= self.now + 1e-6:
+                self.sleepers.remove((at, wakes))
+                wakes.set_result(None)
+
+
+async def test_a_piece_waits_for_others_for_50_ms(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue: output is coalesced (about 50 ms): of a second in which a piece comes every 10 ms, the first is sent at once, none later than 50 ms."""
+    clock = Clock()
+    monkeypatch.setattr(running, "time", clock)
+    monkeypatch.setattr(running, "asyncio", clock)
+    session, driver = await talk(agency)
+    pieces = [f"{number} " for number in range(100)]
+    writer = agency.runtime._running[session.pk]
+
+    async def said_so_far() -> str:
+        return "".join(message["payload"]["content"] for message in await said(session, "stream_chunk"))
+
+    async def is_written(text: str) -> bool:
+        return writer._chars == 0 and await said_so_far() == text  # and the writer has looked at the clock
+
+    for number, piece in enumerate(pieces):
+        await driver.say(Chunk(piece))
+        so_far = "".join(pieces[: number + 1])
+
+        async def settled(so_far: str = so_far) -> bool:
+            return bool(clock.sleepers) or await is_written(so_far)
+
+        await until(settled, "it is written, or waits")
+        written = len((await said_so_far()).split())
+        assert number - written < 5, "the oldest that waits has done so for less than 50 ms"
+        assert number > 0 or written == 1, "the first waits for nothing"
+        clock.advance(0.01)
+    clock.advance(1)
+    await until(lambda: is_written("".join(pieces)), "the last of them")
+    assert 18 <= len(await said(session, "stream_chunk")) <= 22
+
+    clock.advance(1)
+    await driver.say(Chunk("after a pause"))
+    await until(lambda: is_written("".join(pieces) + "after a pause"), "it waits for nothing either: the clock stands still")
+    await driver.say(Ended("stop"))
+    clock.advance(1)
+    await has_said(session, "stream_end")
 
 
 async def test_large_output_comes_in_pieces_that_a_phone_can_take(agency: Agency) -> None:

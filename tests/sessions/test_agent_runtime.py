@@ -98,7 +98,7 @@ async def test_the_eleventh_session(agency: Agency, monkeypatch: pytest.MonkeyPa
     await driver.say(Died("It fell over."))
     await has_state(second, "error")
     third, _ = await agency.session()
-    await refused(agency.runtime.resume(await state(second)), "SESS_LIMIT_REACHED")
+    await refused(agency.runtime.resume(await state(second), agency.device), "SESS_LIMIT_REACHED")
     assert {(await state(one)).status for one in (first, third)} == {"active"}
 
 
@@ -168,7 +168,7 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
     assert (record.decision, record.decided_by, record.reason) == ("rejected", ToolCall.DecidedBy.BRIDGE, "session_paused")
     await refused(sync_to_async(conversation.say)(session.pk, "no", device=None), "SESS_NOT_ACTIVE")
     await agency.runtime.start()
-    resumed = await agency.runtime.resume(paused)
+    resumed = await agency.runtime.resume(paused, agency.device)
     again = agency.made[-1]
     assert resumed.status == "active" and again is not driver and again.told[0].resume_id == "its own id"
     await until(lambda: again.prompts == ["second, while the first runs"], "what waited goes to the agent that resumes")
@@ -195,15 +195,15 @@ async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency)
     await agency.runtime.stop()
     await agency.runtime.start()
     agency.change = failing(CannotResume("The agent does not know this session any more."))
-    error = await refused(agency.runtime.resume(await state(session)), "SESS_NOT_RESUMABLE")
+    error = await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")
     assert error.message == "The agent does not know this session any more."
     assert (await state(session)).status == "paused" and (await state(session)).owner is None
     agency.why_not = "It was removed."
-    assert "It was removed" in (await refused(agency.runtime.resume(await state(session)), "SESS_NOT_RESUMABLE")).message
+    assert "It was removed" in (await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")).message
     agency.why_not = None
     agency.change = lambda driver: setattr(type(driver), "can_resume", True)
     await sync_to_async(Session.objects.filter(pk=session.pk).update)(resume_id="")
-    assert "nothing by which" in (await refused(agency.runtime.resume(await state(session)), "SESS_NOT_RESUMABLE")).message
+    assert "nothing by which" in (await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")).message
 
 
 async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ async def test_an_agent_that_dies(agency: Agency) -> None:
     assert (await said(session, "error"))[0]["payload"]["code"] == "AGENT_ERROR"
     assert (await announced("notification"))[-1]["payload"]["notification_type"] == "error"
     await until(driver.closed.is_set, "the driver is closed")
-    assert (await agency.runtime.resume(await state(session))).status == "active"
+    assert (await agency.runtime.resume(await state(session), agency.device)).status == "active"
     assert (await state(session)).reason == ""
 
 
@@ -277,7 +277,7 @@ async def test_five_failures_open_the_breaker(agency: Agency, monkeypatch: pytes
         await refused(agency.runtime.create(f"failing {number}", NAME, agency.directory, agency.device), "AGENT_ERROR")
     assert breaker.check() is not None
     await refused(agency.runtime.create("sixth", NAME, agency.directory, agency.device), "CIRCUIT_OPEN")
-    await refused(agency.runtime.resume(await state(session)), "CIRCUIT_OPEN")
+    await refused(agency.runtime.resume(await state(session), agency.device), "CIRCUIT_OPEN")
     assert not await sync_to_async(Session.objects.filter(session_id="sixth").exists)()
     monkeypatch.setattr(limits, "CIRCUIT_BREAKER_PROBE_SECONDS", 0)
     agency.change = lambda driver: None
@@ -323,12 +323,13 @@ async def watch(session: Session, *, replaced: bool = False) -> None:
 
 async def test_the_grace_timer(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spec: closed when the grace window has passed without a WebSocket; D35: it waits for a turn in progress."""
-    set_conf(monkeypatch, "bridge_session_grace_seconds", 0.1)  # type: ignore[arg-type]
     watched, _ = await agency.session()
     await watch(watched)
     working, driver = await agency.session()
     await say(working)
+    await until(lambda: driver.prompts, "the agent has been asked")
     alone, other = await agency.session()
+    set_conf(monkeypatch, "bridge_session_grace_seconds", 0.1)  # type: ignore[arg-type]
     await has_state(alone, "closed")
     assert other.closed.is_set()
     assert (await state(watched)).status == (await state(working)).status == "active"
