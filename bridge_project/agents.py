@@ -22,12 +22,14 @@ class Agent:
 
     ``why_not`` says in words for a person, one on a phone too, why it cannot start here now, None when it could: it is asked each time, for
     that may change while the bridge runs. ``version`` is the agent's own, empty when unknown; it may take seconds. ``real``: not scripted.
+    ``can_modify``: it runs a call with the parameters of a ``modified`` decision; one that cannot asks anew (docs/agents.md).
     """
 
     name: str
     why_not: Callable[[], str | None]
     version: Callable[[], str]
     real: bool = True
+    can_modify: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Listed:
     real: bool
     reason: str | None
     version: str | None
+    can_modify: bool
 
     @property
     def can_start(self) -> bool:
@@ -57,7 +60,7 @@ def register(agent: Agent) -> None:
 
 def listed() -> list[Listed]:
     """All of them, at once: a version is what was found in the background."""
-    return [Listed(agent.name, agent.real, agent.why_not(), _versions.get(agent.name) or None) for agent in tuple(_agents.values())]
+    return [Listed(agent.name, agent.real, agent.why_not(), _versions.get(agent.name) or None, agent.can_modify) for agent in tuple(_agents.values())]
 
 
 def supported() -> list[str]:

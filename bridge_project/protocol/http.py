@@ -116,10 +116,14 @@ class InfoLimits(Sent):
 
 
 class AgentInfo(Sent):
-    """``version`` only when it is known: it is found in the background, that of an ACP agent when it has been started. ``reason``: why it cannot start."""
+    """``version`` only when it is known: it is found in the background, that of an ACP agent when it has been started. ``reason``: why it cannot start.
+
+    ``can_modify``: a call that is ``modified`` runs with the new parameters; else it is refused, and the agent asks anew with them.
+    """
 
     name: str
     can_start: bool
+    can_modify: bool
     version: str | None = None
     reason: str | None = None
 

@@ -17,7 +17,10 @@ def kinds() -> list[Kind]:
     if conf.acp_agents:
         from sessions_app.agents import acp_driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
     commands = {name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()}
-    return [Kind(name, partial(_make, name, command), partial(_why_not, name, command[0]), partial(_version, name)) for name, command in commands.items()]
+    return [
+        Kind(name, partial(_make, name, command), partial(_why_not, name, command[0]), partial(_version, name), can_modify=False)
+        for name, command in commands.items()
+    ]
 
 
 def _program(name: str) -> str:

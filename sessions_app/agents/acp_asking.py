@@ -13,7 +13,8 @@ from sessions_app.agents.base import Asked, Event, Verdict, Withdrawn
 from sessions_app.calls import Call
 
 REJECTED = "The call was rejected."
-CHANGED = "The call was not run as it was asked for: the agent has been told which parameters it should have."
+CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
+TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
 
 
 class Asking:
@@ -38,7 +39,9 @@ class Asking:
         finally:
             if self._waiting.get(call.id) is waiting:
                 del self._waiting[call.id]
-        if verdict is not None and verdict.decision == "modified" and len(self._changed) < limits.ACP_FOLLOW_UPS:
+        if verdict is not None and verdict.decision == "modified":
+            if len(self._changed) >= limits.ACP_FOLLOW_UPS:
+                return Verdict("rejected", reason=TOO_MANY)
             self._changed.append(_with_changes(call, verdict.modifications or {}))
         return verdict
 

@@ -43,6 +43,8 @@ versions: dict[str, str] = {}  # what each agent said of itself when it was last
 class Acp(Driver):
     """One process and one session of an ACP agent."""
 
+    can_modify = False
+
     def __init__(self, name: str, command: list[str]) -> None:
         self._name = name
         self._command = command

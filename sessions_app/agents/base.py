@@ -124,7 +124,12 @@ class CannotResume(CannotStart):
 
 
 class Driver(ABC):
-    """One session of an agent. Its methods are called by one task, one at a time; ``events`` is read by another."""
+    """One session of an agent. Its methods are called by one task, one at a time; ``events`` is read by another.
+
+    ``can_modify``: the agent runs a call with the parameters that a person gives it in a ``modified`` decision. Where it does not, the driver has the call
+    refused and the agent asked to make it anew with them, so that the person decides once more; the call that was modified never runs. The driver's ``Kind``
+    says the same, for those who have no driver. ``can_resume``: a session can go on where it was, by the id that the driver gave in ``Identified``.
+    """
 
     can_modify: ClassVar[bool] = True
     can_resume: ClassVar[bool] = True

@@ -25,7 +25,7 @@ class Kind:
     ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could start here now, None when it could (asked for
     each connection, so it must be quick; it goes to devices, so it names no path of this machine); ``version`` is the agent's own, empty when
     unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by the breaker; ``mend`` is the shell command that
-    does away with what ``why_not`` says, empty when there is none.
+    does away with what ``why_not`` says, empty when there is none; ``can_modify`` is what its drivers say, known without loading one.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Kind:
     version: Callable[[], str]
     real: bool = True
     mend: Callable[[], str] = str
+    can_modify: bool = True
 
 
 _kinds: dict[str, Kind] = {}
@@ -44,7 +45,7 @@ def register(kind: Kind) -> None:
     if kind.name in _kinds or kind.name in ANY:
         raise ValueError(f"two agents are called {kind.name!r}")
     _kinds[kind.name] = kind
-    agents.register(agents.Agent(kind.name, kind.why_not, kind.version, kind.real))
+    agents.register(agents.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify))
 
 
 def load() -> None:

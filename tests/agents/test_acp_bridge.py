@@ -10,6 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from bridge_project.conf import conf
+from sessions_app.agents import acp, demo
+from sessions_app.agents.acp_asking import CHANGED
 from tests.agents.drive import command
 from tests.conformance.agents import ask, begin, end, say, words
 from tests.conformance.approvals import decide
@@ -48,3 +51,33 @@ def test_a_conversation_with_approvals(bridge: Bridge) -> None:
             assert phone.expect("tool_result", session_id=session)["payload"]["result"]["success"] is written
             assert (bridge.root / f"{decision}.txt").exists() is written
         end(phone, session)
+
+
+@pytest.mark.parametrize(("agent", "can_modify"), [("demo", True), ("demo-acp", False)])
+def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> None:
+    """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that cannot runs nothing and is told them, in the same turn."""
+    [told] = [one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"] if one["name"] == agent]
+    assert told["can_modify"] is can_modify
+    with bridge.phones(1) as (phone,):
+        session = begin(bridge, phone, agent=agent)
+        say(phone, session, '/tool Bash {"command": "make one"}')
+        asked = phone.expect("approval_required", session_id=session)["payload"]
+        recorded = decide(phone, session, asked["tool_call_id"], "modified", {"command": "make two"})["payload"]
+        assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
+        result = phone.expect("tool_result", session_id=session, tool_call_id=asked["tool_call_id"])["payload"]["result"]
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        said = words(phone.messages)
+        end(phone, session)
+    assert result["success"] is can_modify
+    if can_modify:
+        assert '{"command": "make two"}' in result["content"] and "make one" not in result["content"]
+    else:
+        assert result["error"] == CHANGED and '"command": "make two"' in said, "the demo repeats what it is told"
+
+
+def test_what_a_kind_says_its_drivers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what /info says needs no driver."""
+    monkeypatch.setitem(conf.__dict__, "acp_agents", {"one": ["true"]})
+    kinds = [*demo.kinds(), *acp.kinds()]
+    assert [(kind.name, kind.can_modify) for kind in kinds] == [("demo", True), ("one", False)]
+    assert all(kind.make().can_modify is kind.can_modify for kind in kinds)

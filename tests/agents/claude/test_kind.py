@@ -14,7 +14,7 @@ def test_it_can_start(installed: None) -> None:
     [kind] = claude.kinds()
     assert (kind.name, kind.real, kind.why_not()) == ("claude-code", True, None)
     assert kind.version().startswith("claude-agent-sdk 0.") and "(Claude Code)" in kind.version()
-    assert kind.make().can_modify and kind.make().can_resume
+    assert kind.can_modify and kind.make().can_modify and kind.make().can_resume
 
 
 def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
