@@ -25,6 +25,7 @@ from bridge_project.protocol.types import now_text
 Message = dict[str, Any]
 
 ANSWER_SECONDS = 30.0  # for the answer to a request
+START_SECONDS = limits.AGENT_START_SECONDS + ANSWER_SECONDS  # to one that may have an agent started
 OPEN_SECONDS = 10.0
 ACK_MAX = 500  # ids in one notification_ack
 
@@ -113,12 +114,13 @@ class Client:
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[own] = answer
+        patience = START_SECONDS if type_ == "session_start" else ANSWER_SECONDS
         try:
             await self.send(type_, payload, own)
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(patience):
                 return await answer
         except TimeoutError:
-            raise Lost(f"no answer to {type_} within {ANSWER_SECONDS:g} s") from None
+            raise Lost(f"no answer to {type_} within {patience:g} s") from None
         finally:
             del self._answers[own]
 

@@ -108,6 +108,11 @@ class Console:
             raise Wrong("No session is chosen: `sessions` lists them, `use N` chooses one.")
         return self.current
 
+    def named(self, word: str) -> str:
+        """The session that a number of `sessions` means, else the one with that id."""
+        known = list(self.sessions)
+        return known[int(word) - 1] if word.isdigit() and 1 <= int(word) <= len(known) else word
+
     def waiting(self, arguments: list[str]) -> Message:
         """The approval that the first argument numbers; without one, the oldest."""
         number = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
@@ -151,11 +156,18 @@ async def _sessions(console: Console, _arguments: list[str]) -> None:
 async def _use(console: Console, arguments: list[str]) -> None:
     if not arguments:
         raise Wrong("Which one? `sessions` lists them.")
-    known = list(console.sessions)
-    chosen = known[int(arguments[0]) - 1] if arguments[0].isdigit() and 1 <= int(arguments[0]) <= len(known) else arguments[0]
-    ready = await console.ask("session_start", agent="", session_id=chosen, working_directory="", resume=chosen not in console.sessions)
-    console.current = chosen
-    console.show([f"-- {chosen}: {listing.clean(ready.get('agent'))} in {listing.clean(ready.get('working_directory')) or 'no directory'}"])
+    chosen = console.named(arguments[0])
+    await _join(console, chosen, resume=chosen not in console.sessions)
+
+
+async def _resume(console: Console, arguments: list[str]) -> None:
+    await _join(console, console.named(arguments[0]) if arguments else console.session, resume=True)
+
+
+async def _join(console: Console, session_id: str, *, resume: bool) -> None:
+    ready = await console.ask("session_start", agent="", session_id=session_id, working_directory="", resume=resume)
+    console.current = session_id
+    console.show([f"-- {session_id}: {listing.clean(ready.get('agent'))} in {listing.clean(ready.get('working_directory')) or 'no directory'}"])
 
 
 async def _start(console: Console, arguments: list[str]) -> None:
@@ -252,6 +264,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "sessions": Command("sessions", "the open sessions", _sessions),
     "use": Command("use N|ID", "join a session; the commands below are about it", _use),
     "start": Command("start [AGENT] [DIRECTORY]", "a new session of an agent that the bridge runs", _start),
+    "resume": Command("resume [N|ID]", "have the agent of a session that is paused or failed go on; without a name the chosen one", _resume),
     "say": Command("say TEXT", "a message to that agent", _say),
     "interrupt": Command("interrupt", "stop what it is doing", _interrupt),
     "end": Command("end", "end the session; one that is only observed is left", _end),

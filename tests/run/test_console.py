@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.asyncio.client import ClientConnection
 
-from bridge_project.watch import listing
+from bridge_project import limits
+from bridge_project.watch import client, listing
 from bridge_project.watch.client import Client, Lost
 from bridge_project.watch.console import COMMANDS, Console
 
@@ -70,6 +75,9 @@ def console(lines: list[str], scripted: Scripted | None = None) -> Console:
         ("read a.py 10 5", "file_read", {"session_id": "s1", "path": "a.py", "offset": 10, "limit": 5}),
         ("use 2", "session_start", {"agent": "", "session_id": "s2", "working_directory": "", "resume": False}),
         ("use other", "session_start", {"agent": "", "session_id": "other", "working_directory": "", "resume": True}),
+        ("resume", "session_start", {"agent": "", "session_id": "s1", "working_directory": "", "resume": True}),
+        ("resume 2", "session_start", {"agent": "", "session_id": "s2", "working_directory": "", "resume": True}),
+        ("resume other", "session_start", {"agent": "", "session_id": "other", "working_directory": "", "resume": True}),
         ("start demo /src", "session_start", {"agent": "demo", "session_id": None, "working_directory": "/src", "resume": False}),
         ("start demo '/a b'", "session_start", {"agent": "demo", "session_id": None, "working_directory": "/a b", "resume": False}),
         ("start", "session_start", {"agent": "", "session_id": None, "working_directory": ".", "resume": False}),
@@ -146,6 +154,30 @@ async def test_nothing_to_talk_to() -> None:
     await one.do("status")
     await one.do("   ")
     assert len(lines) == 3 and "no connection" in lines[0] and "broke" in lines[1] and "use N" in lines[2]
+
+
+class Mute:
+    """A connection that takes everything and says nothing."""
+
+    async def send(self, text: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        await asyncio.Event().wait()
+        yield ""
+
+
+@pytest.mark.parametrize(("type_", "seconds"), [("session_start", "0.02"), ("git_status_request", "0.01")])
+async def test_an_agent_that_is_started_may_take_longer(type_: str, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than the answer to anything else: the bridge gives it AGENT_START_SECONDS."""
+    assert client.START_SECONDS > limits.AGENT_START_SECONDS > client.ANSWER_SECONDS
+    monkeypatch.setattr(client, "START_SECONDS", 0.02)
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.01)
+    connected = Client(cast(ClientConnection, Mute()))
+    with pytest.raises(Lost, match=rf"no answer to {type_} within {re.escape(seconds)} s"):
+        await connected.request(type_, {})
+    await connected.close()
 
 
 async def test_an_error_is_shown() -> None:

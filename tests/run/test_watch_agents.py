@@ -1,0 +1,80 @@
+"""A session of an agent, from its start to its end, through `watch` alone: talk, approvals, an interrupt, a bridge that is killed (D10, D35, D38, D40)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
+from tests.run.terminal import Program
+
+pytestmark = pytest.mark.timeout(120)
+TAKEN_NOWHERE = "no agent session takes it"
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    bridge = QuickBridge(tmp_path_factory.mktemp("watched agents"))
+    bridge.start()
+    yield bridge
+    bridge.stop()
+    nursery.forget(bridge.environment)
+
+
+@pytest.fixture
+def piped(bridge: Bridge) -> Iterator[Program]:
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
+        program.until("connected to")
+        yield program
+
+
+def started(bridge: Bridge, program: Program) -> str:
+    """A session of the demo agent; its id."""
+    shown = program.ask(f"start demo '{bridge.root}'", "-- started demo as ", f" in {bridge.root}\n")
+    found = re.search(r"-- started demo as (\S+) in ", shown)
+    assert found is not None, shown
+    return found[1]
+
+
+def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> None:
+    piped.ask("resume", "-- No session is chosen")
+    session_id = started(bridge, piped)
+    piped.ask("say marmalade", "marmalade", "stream_end")
+
+    piped.ask('say /tool Bash {"command": "make one"}', "approval_required", "make one", "[high]")
+    piped.ask("approve", "-- Bash: approved", "tool_result", "make one", "stream_end          stop")
+    piped.ask('say /tool Bash {"command": "make two"}', "approval_required", "make two")
+    piped.ask('modify {"command": "make three"}', "-- Bash: modified", "tool_result", "make three", "stream_end          stop")
+    piped.ask('say /tool Bash {"command": "make four"}', "approval_required", "make four")
+    piped.ask("reject", "-- Bash: rejected", "tool_result", "Bash was rejected", "stream_end          stop")
+    assert TAKEN_NOWHERE not in piped.shown
+
+    piped.ask("say /sleep 100", "stream_chunk")
+    piped.ask("interrupt", "stream_end          stop")
+    piped.ask("say jam", "jam", "stream_end          stop")
+    piped.ask("end", "session_end", "user_request")
+    piped.ask("sessions", "No session is open.")
+    assert bridge.session(session_id)["status"] == "closed"
+    piped.ask(f"resume {session_id}", "-- SESS_CLOSED: ")
+
+
+def test_a_session_that_was_paused_is_resumed(bridge: Bridge, piped: Program) -> None:
+    """D35: the bridge is killed in the middle of a turn and comes back: the session is paused, its agent takes nothing until it is resumed."""
+    session_id = started(bridge, piped)
+    piped.ask("say /sleep 100", "stream_chunk")
+    bridge.kill()
+    piped.until("trying again in")
+    bridge.start()
+    piped.until("connected to", "stream_end          error")
+    assert bridge.session(session_id)["status"] == "paused"
+    piped.ask("say Who is there?", "SESS_NOT_ACTIVE")
+    piped.ask("resume", f"-- {session_id}: demo in {bridge.root}\n")
+    assert bridge.session(session_id)["status"] == "active"
+    piped.ask("say marmalade", "marmalade", "stream_end          stop")
+    assert "Who is there?" not in piped.shown, "what was refused is not said later"
+    piped.ask("end", "session_end", "user_request")
+    piped.end_of_input()
+    assert piped.ended() == 0, piped.shown
