@@ -107,6 +107,43 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     phone.close()
 
 
+def test_what_a_phone_changes_and_stops(model: Model, bridge: QuickBridge) -> None:
+    """D38, D40: a command runs as it was modified; an interrupt ends the text, and a call that waits, which is then decided; the session goes on each time."""
+    hold = threading.Event()
+    changed = model.play("modify", [Tool("Bash", {"command": "touch theirs"})], [Text("It is done.")])
+    slow = model.play("slow", [Text("one two three", hold)])
+    asking = model.play("asking", [Tool("Bash", {"command": "touch never"})], [Text("never")])
+    with bridge.phones() as [phone]:
+        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        agents.say(phone, session_id, changed)
+        asked = phone.expect("approval_required", session_id=session_id)["payload"]
+        decide(phone, session_id, asked["tool_call_id"], decision="modified", modifications={"command": "touch ours"})
+        result = phone.expect("tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"])["payload"]["result"]
+        assert result["success"], result
+        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+
+        agents.say(phone, session_id, slow)
+        phone.until(lambda message: message["type"] == "stream_chunk" and "two" in message["payload"]["content"], "half of the answer")
+        phone.send("session_interrupt", {"session_id": session_id})
+        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+        hold.set()
+
+        agents.say(phone, session_id, asking)
+        asked = phone.expect("approval_required", session_id=session_id)["payload"]
+        phone.send("session_interrupt", {"session_id": session_id})
+        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+        late = phone.request("approval_response", {"session_id": session_id, "tool_call_id": asked["tool_call_id"], **APPROVED})
+        assert (late["type"], late["payload"]["code"]) == ("error", "TOOL_ALREADY_DECIDED"), late
+        assert not phone.expect("tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"])["payload"]["result"]["success"]
+
+        assert agents.words(agents.ask(phone, session_id, "play:hello")) == "Hello from the scripted model."
+        said = [message for message in phone.messages if not message["payload"].get("is_tool_use")]
+        assert agents.words(said) == "It is done.one two Hello from the scripted model."
+        assert [message["payload"]["code"] for message in said if message["type"] in ("tool_error", "error")] == ["TOOL_ALREADY_DECIDED"]
+        agents.end(phone, session_id)
+    assert [name for name in ("theirs", "ours", "never") if (bridge.root / name).exists()] == ["ours"]
+
+
 def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
     """The session is in error, with a reason for a person, and can be resumed (D35)."""
     with bridge.phones() as [phone]:
