@@ -18,7 +18,7 @@ class ErrorCode:
     """A row of the table.
 
     ``status`` is the HTTP status, ``close`` the WebSocket close code that follows a ``connection_error`` (D21), ``recoverable``
-    what the ``error`` message says; each is None where the code is not sent that way.
+    what the ``error`` message says; each is None where the code is not sent that way. ``never_sent`` is why a code of the spec's is not sent at all, in words.
     """
 
     code: str
@@ -28,8 +28,10 @@ class ErrorCode:
     close: int | None = None
     recoverable: bool | None = None
     severity: Severity = "warning"
-    never_sent: bool = False
+    never_sent: str = ""
 
+
+BY_A_CLIENT = "what a client reports of itself"
 
 _TABLE = [
     # -- HTTP ------------------------------------------------------------------------------------------------------------
@@ -136,9 +138,9 @@ _TABLE = [
         "The client could not verify the certificate.",
         "Compare the pin; pair again after the bridge's data directory was replaced.",
         recoverable=False,
-        never_sent=True,
+        never_sent=BY_A_CLIENT,
     ),
-    ErrorCode("CONN_WEBSOCKET_CLOSED", "The client saw the WebSocket close.", "Connect again.", recoverable=True, never_sent=True),
+    ErrorCode("CONN_WEBSOCKET_CLOSED", "The client saw the WebSocket close.", "Connect again.", recoverable=True, never_sent=BY_A_CLIENT),
     ErrorCode("CONN_REPLACED", "A newer connection of this device took over.", "Use the newer connection.", close=4409, recoverable=False, severity="info"),
     ErrorCode("CONN_SLOW", "The client took no bytes for 30 seconds.", "Connect again; what was not received is sent again.", close=4413, recoverable=True),
     ErrorCode("RATE_LIMITED", "Too many messages, connections or failed attempts.", "Wait, then try again more slowly.", close=4429, recoverable=True),
@@ -161,7 +163,14 @@ _TABLE = [
     ),
     ErrorCode("AGENT_ERROR", "The agent failed.", "Try again.", recoverable=True, severity="error"),
     ErrorCode("AGENT_UNAVAILABLE", "This agent cannot be started here.", "Choose one of `supported_agents`.", recoverable=True, severity="info"),
-    ErrorCode("TOOL_ERROR", "The tool failed.", "Change the parameters and try again.", recoverable=True, severity="info"),
+    ErrorCode(
+        "TOOL_ERROR",
+        "The tool failed.",
+        "Change the parameters and try again.",
+        recoverable=True,
+        severity="info",
+        never_sent="a tool that failed is a `tool_error`, which says how: `TOOL_EXECUTION_FAILED` or `TOOL_TIMEOUT`",
+    ),
     ErrorCode("TOOL_EXECUTION_FAILED", "The tool failed.", "See `details`.", recoverable=True, severity="info"),
     ErrorCode("TOOL_TIMEOUT", "The tool took too long.", "Try again with less work.", recoverable=True),
     ErrorCode(
@@ -183,7 +192,7 @@ _TABLE = [
         recoverable=True,
         severity="critical",
     ),
-    ErrorCode("SYS_INTERNAL_ERROR", "The client failed.", "Restart the client.", recoverable=True, never_sent=True, severity="error"),
+    ErrorCode("SYS_INTERNAL_ERROR", "The client failed.", "Restart the client.", recoverable=True, never_sent=BY_A_CLIENT, severity="error"),
 ]
 
 ERRORS: Mapping[str, ErrorCode] = {row.code: row for row in _TABLE}

@@ -48,7 +48,7 @@ def _written(default: Any) -> str:
 def sent_as(row: ErrorCode) -> str:
     """Where a client meets a code, in words."""
     if row.never_sent:
-        return "never sent: what a client reports of itself"
+        return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
     if row.close:
         places.append(f"{'`error`' if row.code in CLOSED_AFTER_ERROR else '`connection_error`'}, close {row.close}")
