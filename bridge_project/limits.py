@@ -49,7 +49,7 @@ GIT_PATHSPECS_MAX: Final = 100  # names given to git to look for; of more, git t
 ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
 CIRCUIT_BREAKER_FAILURES: Final = 5
 CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
-TOOL_TIMEOUT_MS: Final = {"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}
+TOOL_TIMEOUT_MS: Final = {"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}  # the bridge itself searches nothing for an agent
 
 # -- rates, as django-ratelimit writes them (D17) ------------------------------------------------------------------------
 RATES: Final[dict[str, str]] = {
@@ -123,7 +123,6 @@ TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
 TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
 TOOL_TIMEOUT_READ_SECONDS: Final = TOOL_TIMEOUT_MS["read_file"] / 1000
 TOOL_TIMEOUT_EDIT_SECONDS: Final = TOOL_TIMEOUT_MS["edit_file"] / 1000
-TOOL_TIMEOUT_SEARCH_SECONDS: Final = TOOL_TIMEOUT_MS["search"] / 1000
 
 # -- certificates (D19) --------------------------------------------------------------------------------------------------
 LEAF_DAYS: Final = 397  # the longest that phones accept

@@ -20,6 +20,7 @@ from acp import schema
 
 from bridge_project import limits
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from sessions_app.agents.acp_faults import UNKNOWN, Fault
 from sessions_app.agents.base import Done, Event, Failed, Used
 from sessions_app.agents.risk import risk_of
 from sessions_app.calls import Call, describe, usable_id
@@ -50,7 +51,8 @@ _REASONING_MAX_CHARS = 2000
 class Record:
     """What is known of one call. ``said``: as what the bridge knows it; ``granted``: a person approved it; ``over``: it has its result.
 
-    ``shown``: the paths that the person saw who was asked; what the agent says of the call later widens no approval.
+    ``shown``: the paths that the person saw who was asked; what the agent says of the call later widens no approval. ``fault``: how the bridge failed at what
+    it did for this call, which says more than the agent's own ``failed``.
     """
 
     key: str
@@ -68,6 +70,7 @@ class Record:
     shown: tuple[str, ...] = ()
     granted: bool = False
     over: bool = False
+    fault: Fault = UNKNOWN
 
     def merge(self, update: Update) -> None:
         """What an update leaves out, or leaves empty, stays as it was."""
@@ -174,19 +177,24 @@ class Calls:
 
     # -- what an approval covers -------------------------------------------------------------------------------------------
 
-    def grants_path(self, path: str) -> bool:
-        """Whether a call that names this path was approved and still runs."""
+    def grants_path(self, path: str) -> Record | None:
+        """The call that names this path, was approved and still runs."""
         wanted = self._real(path)
-        return any(wanted == self._real(named) for record in self._granted() for named in record.shown)
+        return next((record for record in self._granted() if any(wanted == self._real(named) for named in record.shown)), None)
 
-    def grants_command(self, shown: str, inner: str, cwd: str | None) -> bool:
-        """Whether exactly this command was approved, by itself or as what a shell is given, and for there; one approval is good for one run."""
+    def reads_path(self, path: str) -> Record | None:
+        """The call that names this path and is not over; nobody need have approved it."""
+        wanted, running = self._real(path), (record for record in self._records.values() if not record.over)
+        return next((record for record in running if any(wanted == self._real(named) for named in record.named_paths())), None)
+
+    def grants_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
+        """The call by which exactly this command was approved, by itself or as what a shell is given, and for there; one approval is good for one run."""
         for record in self._granted():
             params = record.call.params
             if params.get("command") in (shown, inner) and (cwd is None or self._is_told(cwd, params)):
                 record.granted = False
-                return True
-        return False
+                return record
+        return None
 
     def _is_told(self, cwd: str, params: Mapping[str, Any]) -> bool:
         """Whether a person knew that this is where it runs: it is the session's directory, or among the parameters."""
@@ -222,7 +230,7 @@ class Calls:
         record.over = True
         text = self._text(record)
         if record.status == "failed":
-            events.append(Failed(record.call, text or "The tool failed.", details=_details(record.raw_output)))
+            events.append(Failed(record.call, text or "The tool failed.", record.fault.code, _details(record.raw_output), record.fault.retries))
         else:
             events.append(Done(record.call, ToolOutcome(success=True, content=text, diff=diff_of(record.diffs))))
         return events

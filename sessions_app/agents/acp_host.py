@@ -2,7 +2,8 @@
 
 What the agent does itself, it asks for itself (``session/request_permission``). What it has the bridge do, writing files and running commands, is held to the
 same rule here: it is done when a call that names just this file or this command was approved and still runs; otherwise the bridge asks for it, as a call of
-its own. Reading inside the allowed roots needs nobody: a paired device can do it too.
+its own. Reading inside the allowed roots needs nobody: a paired device can do it too. What the bridge failed at is said once: with the agent's own call,
+where there is one, else as a call of the bridge's.
 """
 
 from __future__ import annotations
@@ -11,23 +12,22 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from acp import RequestError, schema
 from acp.meta import CLIENT_METHODS
 
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
-from sessions_app.agents import acp_files, shell
+from sessions_app.agents import acp_faults, acp_files, shell
 from sessions_app.agents.acp_asking import Asking, why_not
-from sessions_app.agents.acp_calls import Calls, diff_of, text_of
+from sessions_app.agents.acp_calls import Calls, Record, diff_of, text_of
 from sessions_app.agents.acp_terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.base import Chunk, Done, Event, Failed, Used
 from sessions_app.agents.risk import risk_of
 from sessions_app.agents.words import clean
 from sessions_app.calls import Call, describe
 
-REFUSED = -32001  # no number of the protocol's: the agent shows the message
 _SHELLS = frozenset(f"{where}{name}" for where in ("", "/bin/", "/usr/bin/") for name in ("sh", "bash", "zsh", "dash"))
 _FLAGS = frozenset({"-c", "-lc"})  # with others, what is run is not only what the last argument says
 
@@ -96,19 +96,24 @@ class Host:
         try:
             return schema.ReadTextFileResponse(content=await acp_files.read(path, self._directory, line, limit))
         except (BridgeError, OSError) as error:  # TimeoutError is an OSError
-            _refuse(error, path)
+            record = self.calls.reads_path(path)
+            if record is not None:
+                record.fault = acp_faults.of_error(error)
+            elif not acp_faults.is_missing(error):  # agents look whether a file is there before they write it: no tool has failed
+                self._say(Used(call := _own_call("Read", {"file_path": path})))
+                self._say(acp_faults.failed(call, error))
+            acp_faults.refuse(error, path)
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> schema.WriteTextFileResponse:
-        call = None if self.calls.grants_path(path) else await self._ask("Write", {"file_path": path, "content": content})
+        work = self.calls.grants_path(path) or await self._ask("Write", {"file_path": path, "content": content})
         try:
             before = await acp_files.write(path, self._directory, content)
         except (BridgeError, OSError) as error:
-            if call is not None:
-                self._say(Failed(call, _words(error), "TOOL_TIMEOUT" if isinstance(error, TimeoutError) else "TOOL_EXECUTION_FAILED"))
-            _refuse(error, path)
-        if call is not None:
+            self._fail(work, error)
+            acp_faults.refuse(error, path)
+        if isinstance(work, Call):
             change = schema.FileEditToolCallContent(type="diff", path=path, old_text=before, new_text=content)
-            self._say(Done(call, ToolOutcome(success=True, content=f"Wrote {path}", diff=diff_of([change]))))
+            self._say(Done(work, ToolOutcome(success=True, content=f"Wrote {path}", diff=diff_of([change]))))
         return schema.WriteTextFileResponse()
 
     # -- commands ------------------------------------------------------------------------------------------------------------
@@ -126,17 +131,15 @@ class Host:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown = shell.quoted(command, arguments)
         inner = arguments[1] if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS else shown
-        call = None
-        if more or not self.calls.grants_command(shown, inner, cwd):  # nobody was shown the variables of an approved command
-            call = await self._ask("Bash", {"command": shown} | ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {}))
+        work: Call | Record | None = None if more else self.calls.grants_command(shown, inner, cwd)  # nobody was shown the variables of an approved command
+        if work is None:
+            work = await self._ask("Bash", {"command": shown} | ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {}))
         try:
             terminal_id = await self.terminals.create(command, arguments, cwd, more, output_byte_limit)
         except (BridgeError, NoTerminal, OSError, ValueError) as error:  # ValueError: a NUL in it
-            if call is not None:
-                self._say(Failed(call, _words(error)))
-            _refuse(error, shown)
-        if call is not None:
-            self.terminals.when_over(terminal_id, lambda terminal: self._say(outcome_of(call, terminal)))
+            self._fail(work, error)
+            acp_faults.refuse(error, shown)
+        self.terminals.when_over(terminal_id, lambda terminal: self._ended(work, terminal))
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> schema.TerminalOutputResponse:
@@ -158,21 +161,34 @@ class Host:
         await self.terminals.release(terminal_id)
         return schema.ReleaseTerminalResponse()
 
+    def _fail(self, work: Call | Record, error: Exception) -> None:
+        """What was begun for a call has failed: the bridge's own is over, the agent's is the agent's to close."""
+        if isinstance(work, Call):
+            self._say(acp_faults.failed(work, error))
+        else:
+            work.fault = acp_faults.of_error(error)
+
+    def _ended(self, work: Call | Record, terminal: Terminal) -> None:
+        if isinstance(work, Call):
+            self._say(outcome_of(work, terminal))
+        else:
+            work.fault = acp_faults.of_terminal(terminal)
+
     def _terminal(self, terminal_id: str) -> Terminal:
         try:
             return self.terminals.get(terminal_id)
         except NoTerminal as error:
-            _refuse(error, terminal_id)
+            acp_faults.refuse(error, terminal_id)
 
     async def _ask(self, tool: str, params: dict[str, Any]) -> Call:
         """Have a person approve what the agent wants the bridge to do. Raises RequestError when it is not approved."""
-        call = Call(f"bridge-{uuid.uuid4()}", tool, params, describe(tool, params), risk_of(tool, params), "The agent has the bridge do this.")
+        call = _own_call(tool, params)
         verdict = await self.asking.ask(call)
         if verdict is None:
-            raise RequestError(REFUSED, "The turn was interrupted.")
+            raise RequestError(acp_faults.REFUSED, "The turn was interrupted.")
         if verdict.decision != "approved":
             self._say(Done(call, ToolOutcome(success=False, content="", error=why_not(verdict))))
-            raise RequestError(REFUSED, why_not(verdict))
+            raise RequestError(acp_faults.REFUSED, why_not(verdict))
         return call
 
     # -- what the bridge does not have ---------------------------------------------------------------------------------------
@@ -195,18 +211,19 @@ class Host:
 
 def outcome_of(call: Call, terminal: Terminal) -> Event:
     """How a command ended, as the result of its call."""
-    status = terminal.status
-    code = status.exit_code if status else None
-    if terminal.timed_out:
-        return Failed(call, f"The command took longer than {terminal.seconds:g} seconds and was ended.", "TOOL_TIMEOUT", _details(terminal, None))
-    if code == 0:
-        return Done(call, ToolOutcome(success=True, content=terminal.text, metadata={"exit_code": 0}))
-    retries = shell.retries_of(code, terminal.output.text)
-    return Failed(call, f"The command {shell.ending(terminal.group.process.returncode)}.", details=_details(terminal, code), retries=retries)
+    code = terminal.status.exit_code if terminal.status else None
+    if code == 0 and not terminal.timed_out:
+        return Done(call, ToolOutcome(success=True, content=terminal.text, metadata={"exit_code": 0}, duration_ms=terminal.took_ms))
+    took_too_long = f"took longer than {terminal.seconds:g} seconds and was ended"
+    message = f"The command {took_too_long if terminal.timed_out else shell.ending(terminal.group.process.returncode)}."
+    details = ToolErrorDetails(exit_code=None if terminal.timed_out else code, stdout=terminal.text, execution_time_ms=terminal.took_ms)
+    fault = acp_faults.of_terminal(terminal)
+    return Failed(call, message, fault.code, details, fault.retries)
 
 
-def _details(terminal: Terminal, code: int | None) -> ToolErrorDetails:
-    return ToolErrorDetails(exit_code=code, stdout=terminal.text)
+def _own_call(tool: str, params: dict[str, Any]) -> Call:
+    """A call of the bridge's own, for what the agent has it do."""
+    return Call(f"bridge-{uuid.uuid4()}", tool, params, describe(tool, params), risk_of(tool, params), "The agent has the bridge do this.")
 
 
 def _answer(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionResponse:
@@ -215,18 +232,3 @@ def _answer(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionRes
         if kind in of_kind:
             return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=of_kind[kind]))
     return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-
-
-def _refuse(error: Exception, what: str) -> NoReturn:
-    """Tell the agent why not, in words that its model can act on."""
-    if isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND":
-        raise RequestError.resource_not_found(what)
-    raise RequestError(REFUSED, f"{_words(error)} ({what[:200]})")
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, BridgeError):
-        return error.message
-    if isinstance(error, TimeoutError):
-        return "It took longer than the bridge allows."
-    return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp import schema
@@ -33,6 +34,9 @@ class Terminal:
     seconds: float
     work: asyncio.Task[None] | None = None
     timed_out: bool = False
+    unwanted: bool = False  # ended because the agent, or nobody any more, wanted it
+    began: float = field(default_factory=time.monotonic)
+    took_ms: int | None = None
 
     @property
     def text(self) -> str:
@@ -56,6 +60,7 @@ class Terminal:
         finally:
             await asyncio.shield(processes.end_group(self.group, patience=0))
             await asyncio.shield(reading)
+            self.took_ms = round((time.monotonic() - self.began) * 1000)
 
 
 class Terminals:
@@ -109,7 +114,9 @@ class Terminals:
         return terminal
 
     async def kill(self, terminal_id: str) -> None:
-        await processes.end_group(self.get(terminal_id).group)
+        terminal = self.get(terminal_id)
+        terminal.unwanted = terminal.group.process.returncode is None
+        await processes.end_group(terminal.group)
 
     async def release(self, terminal_id: str) -> None:
         terminal = self.get(terminal_id)
@@ -123,6 +130,7 @@ class Terminals:
         await asyncio.gather(*map(self._end, terminals))
 
     async def _end(self, terminal: Terminal) -> None:
+        terminal.unwanted = terminal.unwanted or terminal.group.process.returncode is None
         await processes.end_group(terminal.group)
         if terminal.work is not None:
             await asyncio.wait({terminal.work})

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,13 @@ from sessions_app.agents import processes
 
 _CHUNK = 64 * 1024
 _BY_CODE = {126: "permission_denied", 127: "file_not_found", 137: "out_of_memory", -9: "out_of_memory"}
+_BY_ERRNO = {
+    errno.ENOENT: "file_not_found",
+    errno.EACCES: "permission_denied",
+    errno.EPERM: "permission_denied",
+    errno.ENOMEM: "out_of_memory",
+    errno.ETIMEDOUT: "network_timeout",
+}
 # What programs say, at the end of their standard error, by the kinds of the spec's retry table. The first that fits counts.
 _BY_WORDS = (
     ("network_timeout", re.compile(r"connection timed out|operation timed out|timeout was reached|ETIMEDOUT|network is unreachable", re.IGNORECASE)),
@@ -81,7 +88,7 @@ async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIM
     try:
         group = await processes.start(["/bin/sh", "-c", command], directory)
     except OSError as error:
-        return Ran("", "", None, f"The command could not be started: {error.strerror or error}.", retries=TOOL_RETRIES.get(kind_of_error(error), 0))
+        return Ran("", "", None, f"The command could not be started: {error.strerror or error}.", retries=retries_of_error(error))
     except ValueError:  # a NUL, or half of a character
         return Ran("", "", None, "The command could not be started: it holds what no command can.")
     stdout, stderr = Output(), Output()
@@ -121,10 +128,14 @@ def kind_of_failure(code: int | None, stderr: str) -> str:
     return next((kind for kind, words in _BY_WORDS if words.search(tail)), _BY_CODE.get(code, "") if code is not None else "")
 
 
+def retries_of_error(error: Exception) -> int:
+    """How often the spec's table lets be tried again what an error of the operating system has ended."""
+    return TOOL_RETRIES.get(kind_of_error(error), 0) if isinstance(error, OSError) else 0
+
+
 def kind_of_error(error: OSError) -> str:
-    """The kind of the retry table of an error of the operating system."""
-    table: Mapping[type[OSError], str] = {FileNotFoundError: "file_not_found", PermissionError: "permission_denied", TimeoutError: "network_timeout"}
-    return "out_of_memory" if error.errno == errno.ENOMEM else next((kind for cls, kind in table.items() if isinstance(error, cls)), "")
+    """The kind of the retry table of an error of the operating system; empty for the bridge's own time limit, which has no number of the system's."""
+    return _BY_ERRNO.get(error.errno or 0, "")
 
 
 def ending(code: int | None) -> str:

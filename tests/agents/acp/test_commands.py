@@ -47,7 +47,8 @@ async def test_a_command_has_the_specs_time(opened: Open, root: Path, monkeypatc
     said = await within(20, drive.turn(f"/run echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}"))
     assert "begun" in text(said) and "longer than 0.5 seconds" in text(said)
     [failed] = drive.of(Failed)
-    assert (failed.code, failed.details.exit_code) == ("TOOL_TIMEOUT", None)
+    assert (failed.code, failed.details.exit_code, failed.retries) == ("TOOL_TIMEOUT", None, 0)
+    assert failed.details.execution_time_ms and failed.details.execution_time_ms >= 500
     await eventually(lambda: not [pid for pid in carrying(f": {mark}") if "sleep" in command_of(pid)])
 
 
