@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.repositories import Repository
+from tests.conformance.repositories import Repository, owner
 
 
 @dataclass
@@ -54,7 +57,10 @@ def driver(attribute: str, key: str) -> Plant:
 
     def plant(repository: Repository, trap: Trap) -> None:
         kind, _, name = attribute.partition("=")
-        repository.write(".git/info/attributes", f"* {attribute}\n")
+        attributes = repository.path / ".git/info/attributes"
+        attributes.parent.mkdir(exist_ok=True)
+        with attributes.open("a") as file:
+            file.write(f"* {attribute}\n")
         with (repository.path / ".git/config").open("a") as file:  # git config itself would not take every name
             file.write(f'[{kind} "{name}"]\n\t{key} = "\'{trap.script}\'"\n')
 
@@ -108,7 +114,31 @@ def promisor(**values: str) -> Plant:
     return plant
 
 
-STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
+TERMINAL = "in a terminal"
+
+
+def spring(repository: Repository, words: tuple[str, ...]) -> None:
+    """Run git as the repository's owner does, whether or not it ends well; without a terminal it starts no pager."""
+    if words[0] != TERMINAL:
+        repository.git(*words, check=False)
+        return
+    ours, terminal = pty.openpty()
+    try:
+        subprocess.run(["git", *words[1:]], cwd=repository.path, env=owner(), stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, timeout=60)
+    finally:
+        os.close(terminal)
+        os.close(ours)
+
+
+def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bool:
+    """Whether plain git runs the trap with this command; then it is set again."""
+    spring(repository, words)
+    ran = trap.ran
+    (trap.directory / "ran").unlink(missing_ok=True)
+    return ran
+
+
+STATUS, DIFF, COMMIT, PAGED = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x"), (TERMINAL, "status")
 
 # name → how it is planted, and the ordinary command that springs it
 READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
@@ -120,6 +150,10 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "filter process": (driver("filter=evil", "process"), DIFF),
     "filter with a dot": (driver("filter=Evil.Two", "clean"), DIFF),
     "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
+    "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
+    "pager": (config(core__pager="{script}", pager__status="true", pager__diff="true"), PAGED),
+    "pager of a command": (config(pager__status="{script}", pager__diff="{script}"), PAGED),
+    "alias": (config(alias__status="!{script}", alias__diff="!{script}", alias__mine="!{script}"), ("mine",)),
     "hook": (hook_in_place, STATUS),
     "hooks elsewhere": (hooks_elsewhere, STATUS),
     "include": (included, STATUS),

@@ -16,6 +16,11 @@ ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMI
 CHANGE_STATUSES = {"modified", "added", "deleted", "untracked", "renamed"}
 
 
+def owner() -> dict[str, str]:
+    """The environment in which the owner of a repository runs git, without anything of this machine's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | IDENTITY | ALONE
+
+
 class Repository:
     """A work tree below an allowed root, as its owner uses it: without anybody's configuration but its own."""
 
@@ -28,9 +33,8 @@ class Repository:
 
     def git(self, *arguments: str, check: bool = True, cwd: Path | None = None) -> str:
         """What git prints; AssertionError when it fails."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | IDENTITY | ALONE
         command = ["git", "-c", "protocol.file.allow=always", *arguments]
-        done = subprocess.run(command, cwd=cwd or self.path, env=environment, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, cwd=cwd or self.path, env=owner(), capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
         assert not check or done.returncode == 0, f"git {arguments}: {done.stderr.decode(errors='replace')}"
         return done.stdout.decode(errors="surrogateescape")
 
