@@ -21,6 +21,7 @@ LONG = (
     "faults/test_kill_one.py",
     "faults/test_kill_two.py",
     "conformance/test_openapi.py",
+    "conformance/test_openapi_tokens.py",
     "faults/test_stores.py",
     "conformance/test_approval_race.py",
     "faults/test_state_machine.py",
