@@ -17,8 +17,8 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
 
 SESSIONS, PER_SECOND, SECONDS = 10, 100, int(os.environ.get("TEST_STREAM_SECONDS", "4"))
-FIRST_CHUNK = 1.0  # seconds at most here; the goal is 0.15 on a machine that does nothing else
-ROUND_TRIP = 1.0  # seconds at most for a heartbeat at p99 here; the goal is 0.05
+FIRST_CHUNK = 0.15  # seconds at the median
+ROUND_TRIP = 1.0  # seconds at most for a heartbeat at p99 here; the loop's own lag is what `make bench ARGS=streams` holds to its goal
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def percentile(times: list[float], part: float) -> float:
 
 @pytest.mark.spec("ws.stream_chunk")
 def test_the_first_chunk_is_soon_there(bridge: Bridge, phone: Phone) -> None:
-    """Issue, Shown by: at the phone within 150 ms of the agent's own first chunk, whose time it carries (generous here, the figure is printed)."""
+    """Issue, Shown by: at the phone within 150 ms of the agent's own first chunk, whose time it carries."""
     sid, late = begin(bridge, phone, agent="plain"), []
     for _ in range(20):
         say(phone, sid, "/stamp")

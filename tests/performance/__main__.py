@@ -17,6 +17,7 @@ PARTS: dict[str, tuple[int, float]] = {
     "hookwait": (300, 0.0),
     "backlog": (7, 3.0),
     "sessions": (5, 0.0),
+    "streams": (5, 8.0),
     "scale": (5, 2.0),
     "idle": (1, 30.0),
     "growth": (1, 60.0),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from tests.conformance.bridge import Bridge
 from tests.performance.load import Flight, Outcome, Target, quantile
@@ -28,9 +29,9 @@ def measure(rounds: int, seconds: float) -> Report:
     with ExitStack() as stack:
         path = stack.enter_context(directory())
         postgres, redis = stack.enter_context(_servers(path))
-        shared = {"redis_url": redis.url, "database_url": postgres.create_database()}
+        shared: dict[str, Any] = {"redis_url": redis.url, "database_url": postgres.create_database()}
         first = stack.enter_context(bridge(path / "first", **shared))
-        tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
+        tokens: dict[str, Any] = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
         fleet = {
             SQLITE: [stack.enter_context(bridge(path / "sqlite"))],
             ONE: [stack.enter_context(bridge(path / "one", redis_url=shared["redis_url"].removesuffix("0") + "1", database_url=postgres.create_database()))],

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import trustme
 
@@ -35,9 +36,9 @@ def directory() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def bridge(path: Path, **settings: str) -> Iterator[Bridge]:
+def bridge(path: Path, *, kind: type[Bridge] = Bridge, **settings: Any) -> Iterator[Bridge]:
     """A bridge with room for many sockets and without rate limits, otherwise as it comes."""
-    made = Bridge(path, **{"BRIDGE_MAX_WEBSOCKETS": SOCKETS_MAX} | settings)
+    made = kind(path, **{"BRIDGE_MAX_WEBSOCKETS": SOCKETS_MAX} | settings)
     try:
         yield made.start()
     finally:

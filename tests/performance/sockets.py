@@ -56,9 +56,13 @@ class Socket(asyncio.Protocol):
         self.messages.append(json.loads(text))
         self.came.set()
 
-    async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
-        """Send a message of the bridge's protocol and wait for the answer's type."""
+    def tell(self, type_: str, **payload: Any) -> None:
+        """Send a message of the bridge's protocol."""
         self._frame(1, json.dumps({"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}).encode())
+
+    async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
+        """Send a message and wait for the answer's type."""
+        self.tell(type_, **payload)
         async with asyncio.timeout(30):
             while True:
                 for message in self.messages:
