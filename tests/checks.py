@@ -30,9 +30,10 @@ SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
 CRASHES = ["-m", "pytest", "tests/faults/test_kill_one.py", "tests/faults/test_kill_two.py", "--instants", "1000", *SAID]
 OTHERS: list[Step] = [
     ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
-    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
+    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", "tests/conformance/test_openapi_tokens.py", *SAID]),
+    ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
 ]
-LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300"}  # of the last two; the environment may say something else
+LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}  # of the last three; the environment may say something else
 
 AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load"]
 
@@ -80,11 +81,15 @@ def soak(arguments: list[str]) -> int:
 
 
 def test_agents(arguments: list[str]) -> int:
-    if why_not := install.missing_node():
-        sys.stdout.write(f"{why_not} The tests are skipped.\n")
-    else:
+    """Where Node is, the agents must be installed and run; where it is not, all is skipped, which is said last."""
+    why_not = install.missing_node()
+    if not why_not:
         install.install_agents()
-    return run([("agents", [*AGENT_TESTS, *arguments])])
+        os.environ[install.REQUIRED] = "1"
+    code = run([("agents", [*AGENT_TESTS, *arguments])])
+    if why_not:
+        sys.stdout.write(f"NOT TESTED: the real agents. {why_not}\n")
+    return code
 
 
 def bench(arguments: list[str]) -> int:

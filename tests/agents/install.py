@@ -13,6 +13,7 @@ from bridge_project.bootstrap import PROJECT, only_one, run_step
 AGENTS = Path(PROJECT, ".agents")
 PINS = Path(PROJECT, "tests", "agents", "real", "package.json")
 OLDEST_NODE = 20
+REQUIRED = "TEST_AGENTS_REQUIRED"  # in the environment: agents that cannot be run are no reason to skip
 
 
 def missing_agents() -> str:

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from tests.conformance.agent_tools import Script, children, figure, quick_bridge
-from tests.conformance.agents import ask, begin, end, words
+from tests.agents.drive import command
+from tests.conformance.agent_tools import Script, children, figure
+from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Running
 
-CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))  # the issue's goal is 1000: TEST_AGENT_CYCLES=1000
+CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))  # the issue's goal is 1000, which `make soak` runs
+OF_PROCESSES = {"plain": max(10, CYCLES // 10)} | ({"demo-acp": CYCLES // 10} if CYCLES >= 1000 else {})  # cycles; a start of the latter takes a second
 FIRST = max(20, CYCLES // 10)  # before the first look: what is made once has been made
 MB = 2**20
-GROWTH = 8 * MB  # of the process between the two looks, whatever their distance: a leak of 10 KB a cycle shows in a thousand
+GROWTH = 2 * MB  # of the process at most, in the second half of the cycles; measured in a thousand: 0.6 and 0.9 MB, part of it SQLite's pages at hand
+TAIL_ROWS = 40
+# The newest rows are kept at hand, up to 4 MB of them: so few here that they are as many before the first look as at the last.
+SERVE = f"""
+import runpy, sys
+from hooks_app import config
+from sessions_app import hub
+assert hub.TAIL_ROWS > {TAIL_ROWS}
+hub.TAIL_ROWS = {TAIL_ROWS}
+config.start()
+sys.argv = ["manage.py", "serve"]
+runpy.run_path("manage.py", run_name="__main__")
+"""
+
+
+class Forgetful(QuickBridge):
+    """It serves as any other, but for how many rows it keeps at hand."""
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        assert arguments == ["manage.py", "serve"]
+        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +52,16 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    with quick_bridge(tmp_path_factory.mktemp("cycles"), script) as bridge:
+    agents = f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo_acp'))}"
+    bridge = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
+    try:
+        bridge.start()
+        bridge.pin = bridge.pairing().pin
         yield bridge
+        bridge.stop()
+        script.assert_gone()
+    finally:
+        nursery.forget(bridge.environment)
 
 
 def files(bridge: Bridge) -> int:
@@ -40,50 +74,76 @@ def threads(bridge: Bridge) -> int:
     return len(list(Path(f"/proc/{bridge.process.pid}/task").iterdir()))
 
 
-def one_after_another(bridge: Bridge, phone: Phone, count: int, agent: str, turn: bool) -> None:
+def one_after_another(bridge: Bridge, phone: Phone, count: int, agent: str, every: int) -> None:
+    """Sessions of the agent, each `every`th with a turn. The phone acknowledges, and comes back now and then: a connection remembers what it has joined."""
+    ids: list[str] = []
     for number in range(count):
         sid = begin(bridge, phone, agent=agent)
-        if turn:
+        if number % every == 0:
             assert words(ask(phone, sid, f"turn {number}"))
         assert end(phone, sid)["type"] == "session_end"
+        ids += [message["id"] for message in phone.messages if "id" in message]
         phone.messages.clear()
         phone.untaken.clear()
-        if number % 20 == 19:
-            phone.ping()
+        if number % 20 == 19 or number == count - 1:
+            phone.ack(*ids)
+            ids.clear()
+            phone.close()
+            phone.ready()
 
 
-@pytest.mark.timeout(600)
+def in_halves(bridge: Bridge, half: Callable[[], None]) -> tuple[int, int]:
+    """Bytes that the process grew by in the first half and in the second."""
+    looks = [bridge.memory()]
+    for _ in range(2):
+        half()
+        looks.append(bridge.memory())
+    return looks[1] - looks[0], looks[2] - looks[1]
+
+
+def said(what: str, grown: tuple[int, int]) -> None:
+    figure(f"{what}: {grown[0] / 1024:.0f} KB more in the first half, {grown[1] / 1024:.0f} KB in the second")
+
+
+@pytest.mark.timeout(900)
 def test_sessions_of_demo(quick: Bridge) -> None:
     """Issue, Shown by: start and end cycles of `demo`, every tenth with a turn: memory, file handles, threads and processes are where they were."""
     with quick.phones(1) as (phone,):
         assert quick.process is not None
-        for _ in range(FIRST // 10):
-            one_after_another(quick, phone, 9, "demo", False)
-            one_after_another(quick, phone, 1, "demo", True)
-        before, memory = (files(quick), threads(quick), children(quick.process.pid)), quick.memory()
-        for _ in range(CYCLES // 10):
-            one_after_another(quick, phone, 9, "demo", False)
-            one_after_another(quick, phone, 1, "demo", True)
+        one_after_another(quick, phone, FIRST, "demo", 10)
+        before = files(quick), threads(quick)
+        grown = in_halves(quick, lambda: one_after_another(quick, phone, CYCLES // 2, "demo", 10))
         eventually(lambda: files(quick) <= before[0])
-        grown = quick.memory() - memory
-        figure(f"{CYCLES} cycles of demo: {grown / 1024:.0f} KB more, {files(quick)} file handles ({before[0]}), {threads(quick)} threads ({before[1]})")
-        assert threads(quick) <= before[1] and children(quick.process.pid) == before[2] == []
-        assert grown < GROWTH
-        listed = quick.get("/api/v1/health", quick.admin_token).json()
-        assert listed["active_sessions"] == 0
+        said(f"{CYCLES} cycles of demo", grown)
+        figure(f"{files(quick)} file handles ({before[0]} before), {threads(quick)} threads ({before[1]} before)")
+        assert threads(quick) <= before[1] and children(quick.process.pid) == []
+        assert grown[1] < GROWTH, grown
+        assert quick.get("/api/v1/health", quick.admin_token).json()["active_sessions"] == 0
 
 
-def test_sessions_with_processes(quick: Bridge, script: Script) -> None:
-    """The same with an agent that is a process, and with one that does not start: no process, zombie or pipe is left."""
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("agent", OF_PROCESSES)
+def test_sessions_with_processes(quick: Bridge, script: Script, agent: str) -> None:
+    """The same with an agent that is a process: no process, zombie or pipe is left."""
     assert quick.process is not None
     pid = quick.process.pid
     with quick.phones(1) as (phone,):
-        one_after_another(quick, phone, 2, "plain", True)
-        script.assert_gone()
+        one_after_another(quick, phone, 2, agent, 1)
+        eventually(lambda: not children(pid))
         before = files(quick)
-        one_after_another(quick, phone, 10, "plain", True)
-        for _ in range(3):
-            body = {"agent": "exits", "session_id": None, "working_directory": str(quick.root), "resume": False}
-            assert phone.request("session_start", body)["payload"]["code"] == "AGENT_ERROR"
+        grown = in_halves(quick, lambda: one_after_another(quick, phone, OF_PROCESSES[agent] // 2, agent, 1))
         script.assert_gone()
         eventually(lambda: files(quick) <= before and not children(pid))
+        said(f"{OF_PROCESSES[agent]} cycles of {agent}", grown)
+        assert grown[1] < GROWTH, grown
+
+
+def test_agents_that_do_not_start(quick: Bridge, script: Script) -> None:
+    """Nor of one that fails at its start."""
+    assert quick.process is not None
+    pid, before = quick.process.pid, files(quick)
+    with quick.phones(1) as (phone,):
+        for _ in range(3):
+            assert start(phone, quick.root, agent="exits")["payload"]["code"] == "AGENT_ERROR"
+    script.assert_gone()
+    eventually(lambda: files(quick) <= before and not children(pid))

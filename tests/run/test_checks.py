@@ -11,6 +11,7 @@ import pytest
 
 from bridge_project import bootstrap
 from tests import checks
+from tests.agents import install
 
 SAY = "import os, sys; print({0!r}, [name for name in ('DATABASE_URL', 'PYTHONDONTWRITEBYTECODE') if name in os.environ], flush=True); sys.exit({1})"
 
@@ -25,7 +26,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[checks.Step]:
         return 0
 
     monkeypatch.setattr(checks, "run", run)
-    for name in (*checks.LENGTHS, "TMPDIR"):
+    for name in (*checks.LENGTHS, "TMPDIR", install.REQUIRED):
         monkeypatch.setenv(name, "7")
         monkeypatch.delenv(name)
     return given
@@ -58,14 +59,14 @@ def test_test_is_every_test_and_every_linter(asked: list[checks.Step], monkeypat
 
 
 def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 kills each way, the model and the document for longer; what the environment says of their length counts."""
+    """1,000 kills each way, the model and the document for longer, 1,000 sessions; what the environment says of their length counts."""
     monkeypatch.setenv("SOAK_SECONDS", "5")
     assert checks.main(["soak"]) == 0
-    assert [name for name, _ in asked] == ["crashes", "model", "document"]
+    assert [name for name, _ in asked] == ["crashes", "model", "document", "cycles"]
     files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
-    assert len(files) == 4 and all(Path(bootstrap.PROJECT, file).is_file() for file in files)
+    assert len(files) == 6 and all(Path(bootstrap.PROJECT, file).is_file() for file in files)
     assert ("--instants", "1000") in pairwise(asked[0][1])
-    assert (os.environ["SOAK_EXAMPLES"], os.environ["SOAK_SECONDS"]) == ("300", "5")
+    assert [os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS", "TEST_AGENT_CYCLES")] == ["300", "5", "1000"]
 
 
 def test_soak_with_arguments_is_the_crash_tests(asked: list[checks.Step]) -> None:
@@ -73,6 +74,19 @@ def test_soak_with_arguments_is_the_crash_tests(asked: list[checks.Step]) -> Non
     assert checks.main(["soak", "--instants", "5"]) == 0
     [(name, arguments)] = asked
     assert name == "crashes" and ("--instants", "1000") in pairwise(arguments) and arguments[-2:] == ["--instants", "5"]
+
+
+@pytest.mark.parametrize("lacks", ["", "Node is missing."])
+def test_real_agents_are_run_where_node_is(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacks: str) -> None:
+    """Where it is they are installed, and to skip them would be a failure; where it is not, the last line says that nothing was tested."""
+    installed: list[bool] = []
+    monkeypatch.setattr(install, "missing_node", lambda: lacks)
+    monkeypatch.setattr(install, "install_agents", lambda: installed.append(True))
+    assert checks.main(["test-agents", "-x"]) == 0
+    [(name, arguments)] = asked
+    assert name == "agents" and "tests/agents/real" in arguments and arguments[-1] == "-x"
+    assert installed == [True] * (not lacks) and (install.REQUIRED in os.environ) is (not lacks)
+    assert ("NOT TESTED: the real agents. Node is missing." in capsys.readouterr().out) is bool(lacks)
 
 
 def test_what_runs_beside_counts_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

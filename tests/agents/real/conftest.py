@@ -14,7 +14,7 @@ import pytest
 
 from bridge_project.conf import conf
 from tests.agents.conftest import nothing_left
-from tests.agents.install import AGENTS, missing_agents
+from tests.agents.install import AGENTS, REQUIRED, missing_agents
 from tests.agents.real.models import Model
 
 __all__ = ["nothing_left"]
@@ -52,7 +52,7 @@ def model() -> Iterator[Model]:
 def agent(request: pytest.FixtureRequest, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Real:
     """An agent that can be started, in a home of its own with nothing in it but how it reaches the model. Its directory is ``tmp_path / "work"``."""
     if why_not := missing_agents():
-        pytest.skip(why_not)
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(why_not)
     found: Real = request.param
     home, work = tmp_path / "home", tmp_path / "work"
     work.mkdir()

@@ -97,7 +97,7 @@ async def test_a_session_is_continued(drive: Drive, agent: Real, work: Path) -> 
     await drive.turn("do: say remember this")
     [identified] = drive.of(Identified)
     await drive.close()
-    _make_older(work.parent / "home")
+    make_older(work.parent / "home")
     second = await Drive(Acp(agent.name, agent.command)).start(work, identified.resume_id)
     said = await second.turn("do: say something new")
     assert second.of(Identified) == [identified]
@@ -105,7 +105,7 @@ async def test_a_session_is_continued(drive: Drive, agent: Real, work: Path) -> 
     await second.close()
 
 
-def _make_older(home: Path) -> None:
+def make_older(home: Path) -> None:
     """gemini-cli 0.61 names what it keeps of a session by the minute, and one that it continues in the same minute it overwrites before it reads it."""
     for path in home.glob(".gemini/tmp/*/chats/session-*"):
         path.rename(path.with_name("session-2026-01-01T00-00-" + path.name.rpartition("-")[2]))
