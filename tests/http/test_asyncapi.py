@@ -35,6 +35,21 @@ def test_it_is_served_without_a_token(stranger: Api) -> None:
     assert response.json()["asyncapi"] == "3.0.0"
 
 
+def test_every_reference_leads_to_what_belongs_there(document: dict[str, Any]) -> None:
+    """What a schema cannot say: an operation's messages, and those of its reply, are messages of its channel, and these are the components'."""
+    [(channel_name, channel)] = document["channels"].items()
+    here, messages = f"#/channels/{channel_name}", {f"#/channels/{channel_name}/messages/{name}" for name in channel["messages"]}
+    assert [one["$ref"] for one in channel["servers"]] == [f"#/servers/{name}" for name in document["servers"]]
+    assert {one["$ref"] for one in channel["messages"].values()} == {f"#/components/messages/{name}" for name in document["components"]["messages"]}
+    for operation in document["operations"].values():
+        for part in (operation, operation.get("reply", operation)):
+            assert part["channel"] == {"$ref": here} and part["messages"]
+            assert {one["$ref"] for one in part["messages"]} <= messages
+    for message in document["components"]["messages"].values():
+        references = re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(message["payload"]))
+        assert all(one.startswith("#/components/schemas/") for one in references)
+
+
 def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> None:
     actions = {(operation["action"], name) for name, operation in document["operations"].items()}
     expected = {("receive", f"receive_{row.type}") for row in CATALOGUE.values() if row.client}
