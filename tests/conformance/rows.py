@@ -1,4 +1,4 @@
-"""Every row of the contract in short words, and what is not built yet: tests say with `@pytest.mark.spec(id, ...)` which of them they prove."""
+"""Every row of the contract in short words, and what is a client's own: tests say with `@pytest.mark.spec(id, ...)` which of them they prove."""
 
 from __future__ import annotations
 
@@ -16,23 +16,11 @@ class Row(NamedTuple):
     later: str = ""
 
 
-# id → why no test proves it: what is not built, and what a client does by itself
-AGENTS = "seen beside the code only, in tests/agents/"
+# id → why no test proves it: what a client does by itself, and nothing else
 CLIENT = "a client's own affair; docs/clients.md says how"
-LATER: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "wscode.TOOL_ERROR",
-            "wscode.TOOL_TIMEOUT",
-            "limit.tool_timeouts",
-            "retry.policy",
-        ),
-        AGENTS,
-    ),
-    **dict.fromkeys(
-        ("offline.client", "limit.client_queue", "wscode.CONN_WEBSOCKET_CLOSED", "wscode.SYS_INTERNAL_ERROR", "connerror.CONN_TLS_HANDSHAKE_FAILED"), CLIENT
-    ),
-}
+LATER: dict[str, str] = dict.fromkeys(
+    ("offline.client", "wscode.CONN_WEBSOCKET_CLOSED", "wscode.SYS_INTERNAL_ERROR", "connerror.CONN_TLS_HANDSHAKE_FAILED"), CLIENT
+)
 
 
 def _rows() -> dict[str, Row]:

@@ -42,11 +42,11 @@ def test_markers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     file.parent.mkdir()
     file.write_text(
         'import pytest\npytestmark = [pytest.mark.slow, pytest.mark.spec("ws.auth")]\n'
-        '@pytest.mark.parametrize("a", [1])\n@pytest.mark.spec("limit.client_*", "settings")\ndef test_one(a): ...\n'
+        '@pytest.mark.parametrize("a", [1])\n@pytest.mark.spec("offline.cl*", "settings")\ndef test_one(a): ...\n'
         '@pytest.mark.xfail(strict=True)\n@pytest.mark.spec("processes")\ndef test_two(): ...\n'
     )
     marks = list(report.marks(report.test_files()))
-    assert marks == [Mark("tests/test_a.py", "", ("ws.auth",)), Mark("tests/test_a.py", "test_one", ("limit.client_*", "settings"))]
+    assert marks == [Mark("tests/test_a.py", "", ("ws.auth",)), Mark("tests/test_a.py", "test_one", ("offline.cl*", "settings"))]
     by_row = report.proofs(marks)
-    assert [len(by_row[id_]) for id_ in ("ws.auth", "settings", "processes", "limit.client_queue")] == [1, 1, 0, 0]
-    assert ROWS["limit.client_queue"].later
+    assert [len(by_row[id_]) for id_ in ("ws.auth", "settings", "processes", "offline.client")] == [1, 1, 0, 0]
+    assert ROWS["offline.client"].later
