@@ -6,6 +6,7 @@ The tests are written from the specification and the decisions (D1 to D51) alone
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -21,17 +22,20 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_session
 from tests.conformance.scenarios import SCENARIOS, Outcome
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
+from tests.servers import DATABASES, Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
 HERE = Path(__file__).parent
-LONGEST = 180  # seconds for one test, the start of its servers and a shared machine's moods included
+EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
+LONGEST = 420  # seconds for one test, the start of its servers and a shared machine's moods included
 ALLOWED_ORIGIN = "https://app.example"
 HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true", "timeout": 10}]}]}
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if EVERY_BRIDGE_ON not in DATABASES:
+        raise pytest.UsageError(f"TEST_EVERY_BRIDGE_ON: {EVERY_BRIDGE_ON} is none of {', '.join(DATABASES)}")
     config.addinivalue_line("markers", "slow(scenario): waits for one of the specification's long times (10 to 60 seconds)")
 
 
@@ -49,8 +53,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With TEST_EVERY_BRIDGE_ON=postgresql every bridge that a test starts, and gives no database, has one of its own there."""
+    if EVERY_BRIDGE_ON == "sqlite":
+        yield
+        return
+    postgres: Postgres = request.getfixturevalue("postgres_server")
+    as_it_was = Bridge.__init__
+
+    def init(self: Bridge, directory: Path, *, database_url: str | None = None, **more: Any) -> None:
+        as_it_was(self, directory, database_url=database_url or postgres.create_database(), **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bridge, "__init__", init)
+        yield
+
+
 @pytest.fixture(scope="session")
-def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
+def make_bridge(tmp_path_factory: pytest.TempPathFactory, on_one_database: None) -> Iterator[Callable[..., Bridge]]:
     """Start a bridge with settings of its own; stopped at the end of the run, or before by the test.
 
     ``quick``: its process is forked from one that has everything imported, which spares seconds; the shared ones come to be as a user's does.

@@ -11,7 +11,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import new_id, prompt
 
-pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
+pytestmark = [pytest.mark.spec("client.repeat", "offline.flush"), pytest.mark.usefixtures("database")]
 
 
 def again(phone: Phone) -> Phone:
@@ -19,19 +19,19 @@ def again(phone: Phone) -> Phone:
     return phone.ready()
 
 
-def test_a_decision_on_one_connection(shared: Bridge, sid: str, joined: Phone) -> None:
+def test_a_decision_on_one_connection(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D31: on one connection any id: the same answer, one decision, one notification."""
-    call_id = ask(shared, joined, sid)
+    call_id = ask(bridge, joined, sid)
     body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
     answers = [send(joined, "approval_response", "decision-1", body) for _ in range(3)]
     assert all(answer["type"] == "approval_recorded" and answer["payload"] == answers[0]["payload"] for answer in answers), answers
-    shared.fence(joined)
+    bridge.fence(joined)
     assert len(notifications(joined, sid, "approval_decided")) == 1
 
 
-def test_a_refusal_is_answered_again(shared: Bridge, sid: str, joined: Phone) -> None:
+def test_a_refusal_is_answered_again(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D31, D38: a decision that lost is told so each time."""
-    call_id = ask(shared, joined, sid)
+    call_id = ask(bridge, joined, sid)
     decide(joined, sid, call_id, "rejected")
     body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
     answers = [send(joined, "approval_response", "decision-1", body) for _ in range(2)]
@@ -39,11 +39,11 @@ def test_a_refusal_is_answered_again(shared: Bridge, sid: str, joined: Phone) ->
 
 
 @pytest.mark.parametrize("across", [False, True], ids=["one connection", "two connections"])
-def test_a_commit(shared: Bridge, repository: Repository, phone: Phone, across: bool) -> None:
+def test_a_commit(bridge: Bridge, repository: Repository, phone: Phone, across: bool) -> None:
     """D31: a commit whose answer was lost is not made twice: the second answer names the first one's commit."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
+    sid = session_in(bridge, phone, repository.path)
     id_, body = new_id(), {"session_id": sid, "message": "Once", "files": ["a"]}
     first = send(phone, "git_commit", id_, body)
     repository.write("a", "3\n")
@@ -56,12 +56,12 @@ def test_a_commit(shared: Bridge, repository: Repository, phone: Phone, across: 
     assert third["payload"]["commit"]["hash"] == repository.head() != first["payload"]["commit"]["hash"], "another id is another commit"
 
 
-def test_a_commit_sent_twice_at_once(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_commit_sent_twice_at_once(bridge: Bridge, repository: Repository, phone: Phone) -> None:
     """D31: the repetition comes before the answer: still one commit, both are answered."""
     repository.commit_files({"a": "1\n"})
     repository.write(".git/hooks/pre-commit", "#!/bin/sh\nsleep 0.5\n").chmod(0o755)  # a commit that takes its time
     repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
+    sid = session_in(bridge, phone, repository.path)
     id_, body = new_id(), {"session_id": sid, "message": "Once", "files": ["a"]}
     for _ in range(2):
         phone.send("git_commit", body, id=id_)
@@ -72,10 +72,10 @@ def test_a_commit_sent_twice_at_once(shared: Bridge, repository: Repository, pho
 
 
 @pytest.mark.parametrize("difference", ["id", "payload", "device", "type"])
-def test_what_is_another_message(shared: Bridge, repository: Repository, phone: Phone, device: Phone, difference: str) -> None:
+def test_what_is_another_message(bridge: Bridge, repository: Repository, phone: Phone, device: Phone, difference: str) -> None:
     """D31: the same device, type, id and payload; otherwise it is another message and is done."""
     repository.commit_files({"a": "1\n"})
-    sid = session_in(shared, phone, repository.path)
+    sid = session_in(bridge, phone, repository.path)
     id_, body = new_id(), {"session_id": sid, "message": "First", "files": ["a"]}
     repository.write("a", "2\n")
     first = send(phone, "git_commit", id_, body)
@@ -92,9 +92,9 @@ def test_what_is_another_message(shared: Bridge, repository: Repository, phone: 
     assert second["payload"]["commit"]["hash"] == repository.head() != first["payload"]["commit"]["hash"]
 
 
-def test_the_order_of_keys_is_no_difference(shared: Bridge, sid: str, joined: Phone) -> None:
+def test_the_order_of_keys_is_no_difference(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D31: a payload is an object: the same fields in another order are the same payload; on the wire too."""
-    call_id = ask(shared, joined, sid)
+    call_id = ask(bridge, joined, sid)
     body = {"session_id": sid, "tool_call_id": call_id, "decision": "modified", "modifications": {"a": 1, "b": {"c": 2, "d": 3}}}
     turned = dict(reversed(body.items())) | {"modifications": {"b": {"d": 3, "c": 2}, "a": 1}}
     id_ = new_id()
@@ -102,10 +102,10 @@ def test_the_order_of_keys_is_no_difference(shared: Bridge, sid: str, joined: Ph
 
 
 @pytest.mark.parametrize("id_", ["decision-1", "1", "x" * 128], ids=lambda id_: id_[:12])
-def test_an_id_that_is_no_uuid_counts_on_its_connection_only(shared: Bridge, repository: Repository, phone: Phone, id_: str) -> None:
+def test_an_id_that_is_no_uuid_counts_on_its_connection_only(bridge: Bridge, repository: Repository, phone: Phone, id_: str) -> None:
     """D31: across connections only a UUID: a client that counts from 1 again after reconnecting must be heard."""
     repository.commit_files({"a": "1\n"})
-    sid = session_in(shared, phone, repository.path)
+    sid = session_in(bridge, phone, repository.path)
     body = {"session_id": sid, "message": "Counted", "files": ["a"]}
     hashes = []
     for number in range(2):
@@ -116,41 +116,41 @@ def test_an_id_that_is_no_uuid_counts_on_its_connection_only(shared: Bridge, rep
     assert hashes[0] != hashes[1] == repository.head()
 
 
-def test_joining_is_always_done(shared: Bridge, sid: str, phone: Phone) -> None:
+def test_joining_is_always_done(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D31: session_start of a known session is no message of that kind: the same one joins again after a reconnect."""
-    shared.accept(prompt(sid, 0))
+    bridge.accept(prompt(sid, 0))
     id_, body = new_id(), {"agent": "primary-agent", "session_id": sid, "working_directory": "/", "resume": False}
     assert send(phone, "session_start", id_, body)["type"] == "session_ready"
     again(phone)
     assert send(phone, "session_start", id_, body)["type"] == "session_ready"
-    assert shared.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
+    assert bridge.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
     phone.wait_numbers(sid, [0, 1])
 
 
-def test_reading_is_always_done(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_reading_is_always_done(bridge: Bridge, repository: Repository, phone: Phone) -> None:
     """D31: what changes nothing is asked anew: the answer is what is now."""
     repository.commit_files({"a": "1\n"})
-    sid, id_ = session_in(shared, phone, repository.path), new_id()
+    sid, id_ = session_in(bridge, phone, repository.path), new_id()
     assert send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is True
     repository.write("a", "2\n")
     assert send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is False
 
 
-def test_what_was_refused_for_its_shape_is_not_remembered(shared: Bridge, sid: str, joined: Phone) -> None:
+def test_what_was_refused_for_its_shape_is_not_remembered(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D31, D38: a message that was none decides nothing under its id; sent again as it should be, it is done."""
-    call_id, id_ = ask(shared, joined, sid), new_id()
+    call_id, id_ = ask(bridge, joined, sid), new_id()
     body = {"session_id": sid, "tool_call_id": call_id, "decision": "modified", "modifications": None}
     assert send(joined, "approval_response", id_, body)["payload"]["code"] == "PROTO_INVALID_MESSAGE"
     assert send(joined, "approval_response", id_, body | {"modifications": {"command": "ls"}})["type"] == "approval_recorded"
 
 
-def test_what_could_not_be_done_yet_may_be_tried_again(shared: Bridge, sid: str, phone: Phone, device: Phone) -> None:
+def test_what_could_not_be_done_yet_may_be_tried_again(bridge: Bridge, sid: str, phone: Phone, device: Phone) -> None:
     """D21, D31: refused in the wrong phase, a message was not done: sent again with its id when it may be, it is."""
-    shared.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
+    bridge.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
     id_, body = new_id(), {"session_id": sid, "tool_call_id": "x", "decision": "approved", "modifications": None}
     device.connect()
     device.auth()
     assert send(device, "approval_response", id_, body)["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
     device.health_check()
     assert send(device, "approval_response", id_, body)["type"] == "approval_recorded"
-    assert pending(shared, sid) == []
+    assert pending(bridge, sid) == []
