@@ -104,7 +104,8 @@ class Conf(BaseSettings):
     )
     redis_url: str = Field(
         "",
-        description="`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one process.",
+        description="`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one process. "
+        "Bridges that share a Redis server need a database number each.",
         json_schema_extra={"secret": True},
     )
 

@@ -86,7 +86,12 @@ if conf.redis_url:
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
     # No keepalive: reconnecting to a Redis that cannot be reached kept requests waiting. The log is looked at twice a second, bell or no bell.
-    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [conf.redis_url]}}}
+    # What is published reaches all databases of a Redis server: bridges that use different ones shall not hear each other's bells.
+    from redis.connection import parse_url
+
+    _database = parse_url(conf.redis_url).get("db", 0)  # type: ignore[no-untyped-call]
+    _layer = {"hosts": [conf.redis_url], "prefix": f"bridge.{_database}"}
+    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": _layer}}
 else:
     CACHES["default"] = CACHES["local"]
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import structlog
 from django.db import Error as DatabaseError
 
+from bridge_project import limits
 from bridge_project.database import readers, writers
 from sessions_app import presence, reading
 from sessions_app.bell import Bell
@@ -103,15 +104,18 @@ class Hub:
             self._catching_up = asyncio.ensure_future(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Read what others have written, once for all sockets; where that is too much at once, or cannot be read, each socket reads for itself."""
-        while (upto := self._grown) > self.head:
+        """Read what others have written, once for all sockets; where that is too much at once each socket reads for itself. Only the log is believed."""
+        while (told := self._grown) > self.head:
             try:
-                rows = await readers.run(reading.newest, self.head, TAIL_ROWS, TAIL_BYTES) if self.listeners else []
+                head, rows = await readers.run(reading.newest, self.head, TAIL_ROWS if self.listeners else 0, TAIL_BYTES)
             except DatabaseError as error:
                 log.warning("newest_rows_not_read", error=error.__class__.__name__)
-                rows = []
-            if not self._append(rows) and upto > self.head:
-                self._jump(upto)
+                await asyncio.sleep(limits.POLL_SECONDS)
+                continue
+            if not self._append(rows) and head > self.head:
+                self._jump(head)
+            if self._grown == told > head:
+                self._grown = head
 
     def _wake_all(self) -> None:
         for listener in tuple(self.listeners):

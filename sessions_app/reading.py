@@ -201,8 +201,12 @@ WHERE r.seq > %s AND r.total_bytes + r.size > (SELECT bytes FROM "{_HEAD}" WHERE
 """  # noqa: S608
 
 
-def newest(after: int, count: int, size: int) -> list[Row]:
-    """The rows of all feeds after a row, oldest first: ``count`` at most, of the newest ``size`` bytes of the log; its newest row whatever its size."""
+def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
+    """The head of the log, and the rows of all feeds after a row, oldest first, up to the head or beyond.
+
+    Of those ``count`` at most, of the newest ``size`` bytes of the log; its newest row whatever its size.
+    """
     with connection.cursor() as cursor:
+        head = statements.read_head(cursor)[0]
         cursor.execute(_NEWEST, [after, size, count])
-        return [Row(*row) for row in cursor]
+        return head, [Row(*row) for row in cursor]

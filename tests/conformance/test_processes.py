@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from redis import Redis as RedisClient
 
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import assert_error, assert_now
@@ -59,6 +60,27 @@ def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
     assert second.session(sid)["websocket_connected"] is True
     here.close()
     there.close()
+
+
+def test_another_bridge_on_the_same_redis_server(pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]) -> None:
+    """D46: with a database number of its own it hears nothing of this one, though what is published reaches all databases of a server."""
+    first = pair[0]
+    with RedisClient.from_url(redis_server.url) as redis:
+        ours = redis.pubsub_channels()
+        subscribed = redis.pubsub_numsub(*ours)
+        stranger = make_bridge("stranger", redis_url=f"{redis_server.url.removesuffix('/0')}/1")
+        try:
+            eventually(lambda: set(redis.pubsub_channels()) - set(ours))
+            sid = new_session()
+            for bridge in (first, stranger):
+                phone = on(bridge, bridge.device_token()).ready()
+                bridge.accept(prompt(sid, 0))
+                phone.join(sid)
+                bridge.accept(prompt(sid, 1))
+                phone.wait_numbers(sid, [0, 1])
+            assert redis.pubsub_numsub(*ours) == subscribed, "nobody else listens there"
+        finally:
+            stranger.stop()
 
 
 def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:

@@ -311,16 +311,37 @@ async def test_more_of_another_process_than_is_kept_at_hand(
 
 
 async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each socket asks for itself then, and goes on asking."""
+    """While the database is away they are asked for again, without another bell."""
+    tries, newest = [], reading.newest
 
-    def newest(after: int, count: int, size: int) -> list[Row]:
-        raise OperationalError("away")
+    def away_twice(after: int, count: int, size: int) -> tuple[int, list[Row]]:
+        tries.append(after)
+        if len(tries) <= 2:
+            raise OperationalError("away")
+        return newest(after, count, size)
 
-    monkeypatch.setattr(reading, "newest", newest)
+    monkeypatch.setattr(limits, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "newest", away_twice)
     [row] = await theirs("theirs")
     hub.heard(row.seq)
     for client in joined:
         await client.hears("first", "theirs")
+    assert len(tries) == 3
+
+
+async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
+    """D26: nothing is in it, and so nothing that it says is believed: other bridges may ring on the same Redis server."""
+    hub.heard(hub.head + 1_000_000)
+    await say("ours")
+    [row] = await theirs("theirs")
+    hub.heard(row.seq)
+    await say("ours, too")
+    for client in joined:
+        await client.hears("first", "ours", "theirs", "ours, too")
+    async with asyncio.timeout(10):
+        while hub._catching_up is None or not hub._catching_up.done():
+            await asyncio.sleep(0)
+    assert hub._grown <= hub.head == await sync_to_async(log.head_seq)(), "nor waited for"
 
 
 async def test_rows_of_others_that_were_pruned_before_they_were_read(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
