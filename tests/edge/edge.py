@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar
 
-from websockets.sync.client import ClientConnection, connect
-
+from tests.edge.client import WebSocket
 from tests.faults.quick import nursery
 from tests.servers import Running, free_port
 
@@ -149,10 +148,9 @@ class Edge:
         answer: dict[str, Any] = self.get("/stats")[1]
         return answer
 
-    def websocket(self, path: str = "/ws", *, plain: bool = False, **options: Any) -> ClientConnection:
-        port, context = (self.plain_port, None) if plain else (self.port, self.context())
-        opened: ClientConnection = connect(f"{'ws' if plain else 'wss'}://127.0.0.1:{port}{path}", ssl=context, max_size=None, proxy=None, **options)
-        return opened
+    def websocket(self, path: str = "/ws", *, plain: bool = False, **options: Any) -> WebSocket:
+        uri = f"ws://127.0.0.1:{self.plain_port}{path}" if plain else f"wss://127.0.0.1:{self.port}{path}"
+        return WebSocket(self.stream(plain=plain), uri, **options)
 
 
 def read_response(stream: socket.socket) -> tuple[int, dict[str, str], bytes]:

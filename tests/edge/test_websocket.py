@@ -144,7 +144,7 @@ def test_origins_are_the_applications_to_judge(edge: Edge, origin: str) -> None:
 
 
 def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
-    with edge.websocket(compression=None) as websocket:
+    with edge.websocket(compress=False) as websocket:
         websocket.send("x" * (10 * MB))
         assert websocket.recv(10) == "x" * 100
         before = edge.memory
@@ -154,7 +154,7 @@ def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
 
 
 def test_a_long_message_in_small_frames_closes_1009(edge: Edge) -> None:
-    with edge.websocket(compression=None) as websocket:
+    with edge.websocket(compress=False) as websocket:
         websocket.send(b"x" * MB for _ in range(11))
         assert closed(websocket)[0] == 1009
 
@@ -184,7 +184,7 @@ def test_frames_that_break_the_protocol(edge: Edge, frame: bytes, code: int) -> 
 def test_a_flood_that_the_application_does_not_take_is_not_read(edge: Edge) -> None:
     """The application sleeps; what it has not taken stays in the kernel and at the client."""
     before = edge.memory
-    with edge.websocket(compression=None) as websocket:
+    with edge.websocket(compress=False) as websocket:
         websocket.send("sleep")
         for _ in range(30):
             websocket.send("x" * (2 * MB))
@@ -263,7 +263,7 @@ def test_a_client_that_stops_reading_is_felt(edge: Edge, plain: bool) -> None:
 def test_pongs_and_frames_are_heard(edge: Edge) -> None:
     with edge.websocket() as websocket:
         wait_for(lambda: edge.stats()["silent"] > 1)
-        assert websocket.ping().wait(10)
+        websocket.ping()
         wait_for(lambda: edge.stats()["silent"] < 1)
         wait_for(lambda: edge.stats()["silent"] > 1)
         websocket.pong()
