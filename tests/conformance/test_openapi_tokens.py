@@ -21,7 +21,7 @@ def test_with_the_same_token_for_all(furnished: Bridge, tmp_path: Path, kind: st
     """Each kind of token, and none: what it may not do is answered as the document says too (D14)."""
     tokens = {"device": furnished.device_token(), "hook": furnished.hook_token, "admin": furnished.admin_token}
     header = ["-H", f"Authorization: Bearer {tokens[kind]}"] if kind else []
-    run = explore(furnished, tmp_path, "--phases", "fuzzing", "-n", "8", *header)
+    run = explore(furnished, tmp_path, "--phases", "fuzzing", "-n", "4", *header)
     assert 200 in run.statuses and run.statuses & {401, 403}
 
 
@@ -32,7 +32,7 @@ def test_with_the_limits_on(make_bridge: Callable[..., Bridge], tmp_path: Path) 
     for operation in operations_of(document):
         described(operation, refused_at_last(bridge, operation))
     # ignored_auth demands 401 or 403 of wrong tokens, who after ten of them get 429 (D16).
-    run = explore(bridge, tmp_path, "--phases", "fuzzing", "-n", "6", "--exclude-checks", "ignored_auth", tokens=all_tokens(bridge), document=document)
+    run = explore(bridge, tmp_path, "--phases", "fuzzing", "-n", "4", "--exclude-checks", "ignored_auth", tokens=all_tokens(bridge), document=document)
     assert 429 in run.statuses
 
 

@@ -18,7 +18,6 @@ from bridge_project import limits
 from bridge_project.edge.bodies import Bodies, Place
 from tests.edge.edge import Edge, read_response, wait_for
 
-QUICK = True
 MB = 2**20
 
 # -- the turns themselves ------------------------------------------------------------------------------------------------------

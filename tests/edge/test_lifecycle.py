@@ -19,7 +19,6 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.edge.edge import Edge, wait_for
 
-QUICK = True
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"

@@ -357,7 +357,7 @@ async def test_rows_of_others_that_were_pruned_before_they_were_read(hub: Hub, j
         assert [m["payload"]["notification_type"] for m in client.messages if m["type"] == "notification"] == ["error"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 async def test_two_processes_in_any_order(hub: Hub, joined: list[Phone], theirs: Theirs, seed: int) -> None:
     """Rows of both, announced late, twice, crosswise or not at all: each once, in the order of the log."""
     chance = random.Random(seed)

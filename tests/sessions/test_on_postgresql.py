@@ -21,7 +21,7 @@ def test_the_same_tests_pass_on_postgresql(postgres_server: Postgres, tmp_path: 
     environment = os.environ | {"DATABASE_URL": postgres_server.create_database(), "BRIDGE_DATA_DIR": str(tmp_path)}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", str(HERE)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--reuse-db", str(HERE)]  # nobody waits for it to be dropped
     command += [f"--ignore={HERE / name}" for name in SAME_ON_ALL]
     done = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
