@@ -18,11 +18,19 @@ def main() -> int:
         print(f"Settings: {error}", file=sys.stderr)
         return 1
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError
+
+    from bridge_project.data_files import NotInPlace
 
     try:
         execute_from_command_line(_arguments(sys.argv))
     except ConfError as error:
         print(f"Settings: {error}", file=sys.stderr)
+        return 1
+    except OperationalError as error:
+        if not isinstance(error.__cause__, NotInPlace):
+            raise
+        print(f"{error}. `make run` makes the first one.", file=sys.stderr)
         return 1
     return 0
 

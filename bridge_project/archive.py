@@ -86,7 +86,7 @@ def _fill(archive: tarfile.TarFile, conf: Conf, copy: Path) -> dict[str, Any]:
         _add(archive, name, conf.bridge_data_dir / name, files)
     source, applied = sqlite_path(), []
     if source is not None:
-        if not source.exists():
+        if not source.exists() or not source.stat().st_size:
             raise MaintenanceError("There is no database yet. Start the bridge once: `make run`.")
         copy_sqlite(source, copy)
         with contextlib.closing(sqlite3.connect(copy)) as database:
@@ -277,9 +277,42 @@ def _exchange(directory: Path, staged: Path, stamp: str) -> Path:
     return aside
 
 
-def _move_database(source: Path, target: Path, stamp: str) -> None:
-    """Put the database where DATABASE_URL says, what was there aside."""
-    for name in (target.name, f"{target.name}-wal", f"{target.name}-shm"):
+def _move_database(source: Path, target: Path, stamp: str) -> Path:
+    """Put a database in its place. What was there is renamed together with its -wal; its new path."""
+    aside = target.with_name(f"{target.name}.{ASIDE}{stamp}")
+    for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
-            os.rename(target.with_name(name), target.with_name(f"{name}.{ASIDE}{stamp}"))
+            os.rename(f"{target}{suffix}", f"{aside}{suffix}")
     shutil.move(source, target)
+    return aside
+
+
+def is_database(file: Path) -> bool:
+    """Whether a file is an SQLite database and not an archive."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def restore_database(copy: Path) -> Path | None:
+    """Put a copy of the database in its place, and keep the copy. Whoever calls holds ``serve.lock``.
+
+    Returns where the replaced database is now, None when there was none. Raises MaintenanceError.
+    """
+    target = sqlite_path()
+    if target is None:
+        raise MaintenanceError(f"{copy} is an SQLite database, but DATABASE_URL names a database server.")
+    staged = target.with_name(f".{target.name}.restoring-{secrets.token_hex(4)}")
+    try:
+        copy_sqlite(copy, staged)
+        with contextlib.closing(sqlite3.connect(staged)) as database:
+            if unknown := unknown_migrations(applied_migrations(database)):
+                raise newer(unknown, f"{copy}")
+        aside = _move_database(staged, target, now_name())
+        return aside if aside.exists() else None
+    except (sqlite3.Error, OSError) as error:
+        raise MaintenanceError(f"{copy} cannot be restored ({error}).") from None
+    finally:
+        staged.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from bridge_project import data_files
 from bridge_project.conf import Conf, ConfError
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ def databases(conf: Conf) -> dict[str, Any]:
     name = sqlite_file(conf)
     if name is not None:
         # IMMEDIATE: a transaction that reads first and writes later cannot fail half-way; it waits its turn instead.
-        options = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": SQLITE_INIT}
+        options = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": SQLITE_INIT,
+            "factory": data_files.Connection,
+        }
         # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails is still replaced.
         return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "CONN_MAX_AGE": None, "OPTIONS": options}}
     if not parts.path.strip("/"):

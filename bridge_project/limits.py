@@ -149,6 +149,7 @@ CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the
 # -- health (D48) --------------------------------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
+DATA_FILES_LOOK_SECONDS: Final = 1.0  # D46: whether the files in use are still in place; two looks decide
 FAILURE_TOLD_SECONDS: Final = 600  # D51: devices are told of the same code once in so long; what fails all the time must not drown the rest
 
 # -- processes of agents, and what they ask the bridge to do (D41) -----------------------------------------------------------

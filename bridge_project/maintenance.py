@@ -1,9 +1,10 @@
-"""Care for the database: copies taken while it is written to, one before each migration, and the refusal of one that is newer than the code."""
+"""Copy the database while it is used, keep the copies made before migrations, refuse newer databases."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import filecmp
 import os
 import secrets
 import sqlite3
@@ -19,6 +20,8 @@ from bridge_project import __version__
 from bridge_project.conf import Conf, make_private_dir
 
 KEPT_BEFORE_MIGRATIONS: Final = 5
+UNFINISHED: Final = "-unfinished.sqlite3"  # how a copy's name ends until a start has succeeded
+FAILED: Final = "-failed.sqlite3"  # and later, when the start that made it had not
 
 
 class MaintenanceError(Exception):
@@ -40,18 +43,38 @@ def sqlite_path() -> Path | None:
 
 def copy_sqlite(source: Path, target: Path) -> None:
     """A consistent copy (0600) of a database that others may be writing to; nobody waits for it. Raises MaintenanceError."""
+    try:
+        with _opened(source) as original:
+            copy_open(original, target)
+    except sqlite3.Error as error:
+        raise MaintenanceError(f"The database {source} cannot be copied ({error}).") from None
+
+
+def copy_open(original: sqlite3.Connection, target: Path) -> None:
+    """The same of what a connection has open, even if the file has no name any more."""
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with _opened(source) as original, _opened(draft) as copy:
+        with _opened(draft) as copy:
             original.backup(copy)  # in one step: in several, each write of the bridge would start it anew
             copy.execute("PRAGMA journal_mode=delete")  # one file, nothing beside it
             check(copy)
         os.replace(draft, target)
+        _sync(target.parent)
     except (sqlite3.Error, OSError) as error:
-        raise MaintenanceError(f"The database {source} cannot be copied ({error}).") from None
+        raise MaintenanceError(f"The database cannot be copied to {target} ({error}).") from None
     finally:
-        draft.unlink(missing_ok=True)
+        for left in target.parent.glob(f"{draft.name}*"):  # with its journal
+            left.unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on the disk, so that a power cut does not take a copy away."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
@@ -82,20 +105,70 @@ def newer(names: list[str], what: str) -> MaintenanceError:
     return MaintenanceError(f"{what} was written by a newer version of the bridge (it has {names[0]}{more}; this is {__version__}). Update the bridge.")
 
 
+# -- copies before migrations ----------------------------------------------------------------------
+
+
 def before_migrations(conf: Conf, names: list[str]) -> Path | None:
-    """Copy an SQLite database to ``<data dir>/backups/before-….sqlite3`` and keep the last five; None for a database server. Raises MaintenanceError."""
+    """Copy an SQLite database to ``<data dir>/backups/before-…-unfinished.sqlite3``.
+
+    A start that failed leaves its copy for good. One that is tried again, with the database as it
+    was, uses that copy and makes no other, so failing starts do not fill the disk.
+    Returns the copy, None for a database server. The caller holds ``sqlite_locked``.
+    Raises MaintenanceError.
+    """
     source = sqlite_path()
     if source is None:
         return None
     try:
         directory = make_private_dir(conf.bridge_data_dir / "backups")
-        target = directory / f"before-{now_name()}-{names[0]}.sqlite3"
+        for left in directory.glob(".before-*"):  # by a start that was killed while it copied
+            left.unlink()
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # exact: no copy may replace another
+        target = directory / f"before-{moment}-{names[0]}{UNFINISHED}"
+        earlier = unfinished_copies(conf)
         copy_sqlite(source, target)
-        for old in sorted(directory.glob("before-*.sqlite3"))[:-KEPT_BEFORE_MIGRATIONS]:
-            old.unlink()
+        for copy in earlier:
+            if filecmp.cmp(copy, target, shallow=False):
+                target.unlink()
+                return copy
     except OSError as error:
         raise MaintenanceError(f"The database cannot be copied before it is migrated ({error}).") from None
     return target
+
+
+def unfinished_copies(conf: Conf) -> list[Path]:
+    """The copies of the starts that have failed since one succeeded, the oldest first."""
+    return sorted((conf.bridge_data_dir / "backups").glob(f"before-*{UNFINISHED}"))
+
+
+def way_back(conf: Conf) -> Path | None:
+    """The newest of those copies in which no failed start has applied a migration yet."""
+    return min(reversed(unfinished_copies(conf)), key=_count_applied, default=None)
+
+
+def _count_applied(copy: Path) -> int:
+    with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        return len(applied_migrations(database))
+
+
+def migrations_succeeded(conf: Conf, copy: Path | None) -> None:
+    """Close what failed before, and prune the copies of starts that succeeded to the last five."""
+    for one in unfinished_copies(conf):
+        end = ".sqlite3" if one == copy else FAILED
+        one.rename(one.with_name(one.name.removesuffix(UNFINISHED) + end))
+    found = sorted((conf.bridge_data_dir / "backups").glob("before-*.sqlite3"))
+    good = [one for one in found if not one.name.endswith((UNFINISHED, FAILED))]
+    for old in good[:-KEPT_BEFORE_MIGRATIONS]:
+        old.unlink()
+
+
+def newest_copy(conf: Conf) -> Path | None:
+    """The newest file in ``backups`` that `restore` takes."""
+    found = [path for kind in ("*.sqlite3", "*.tar.gz") for path in (conf.bridge_data_dir / "backups").glob(kind) if not path.name.startswith(".")]
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+# -- locks -----------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
-from bridge_project import address, background, interfaces, maintenance, tls, transport
+from bridge_project import address, background, data_files, health, interfaces, limits, maintenance, tls, transport
 from bridge_project.address import Address
 from bridge_project.bootstrap import Progress
 from bridge_project.conf import PROJECT_DIR, Conf, make_private_dir
+from bridge_project.database import sqlite_file
 from bridge_project.maintenance import MaintenanceError
 from bridge_project.tls import Certificates
 
@@ -43,13 +45,18 @@ MODE_WORDS = {
 def only_server(conf: Conf) -> Iterator[None]:
     """Hold the data directory for as long as the context lasts; the system lets go of it when the process dies.
 
+    The directory of secrets is locked too: serve.lock may be removed while a bridge runs.
     Raises CommandError, one line, when another process serves from it.
     """
     os.umask(0o077)  # whatever this process writes from here on is for its owner alone: the database, the logs, the spool
-    path = make_private_dir(conf.bridge_data_dir) / "serve.lock"
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="ascii") as file:
+    root = make_private_dir(conf.bridge_data_dir)
+    path = root / "serve.lock"
+    with contextlib.ExitStack() as opened:
+        file = opened.enter_context(open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"))
+        secrets, data = (_opened_directory(one, opened) for one in (make_private_dir(root / "secrets"), root))
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for lock in (file.fileno(), secrets):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = file.read().strip() or "unknown"
             raise CommandError(
@@ -59,7 +66,17 @@ def only_server(conf: Conf) -> Iterator[None]:
         file.truncate()
         file.write(f"{os.getpid()}\n")
         file.flush()
+        data_files.files.note_open(root, data)
+        data_files.files.note_open(path, file.fileno())
+        opened.callback(data_files.files.forget_open)
         yield
+
+
+def _opened_directory(path: Path, opened: contextlib.ExitStack) -> int:
+    """A descriptor of a directory; while it is open, no other directory gets its inode number."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    return descriptor
 
 
 def check_system() -> None:
@@ -73,6 +90,35 @@ def check_system() -> None:
         raise CommandError("\n".join(" ".join(f"{message.id}: {message.msg} {message.hint or ''}".split()) for message in serious))
 
 
+def make_database(conf: Conf, *, new: bool = False) -> None:
+    """Make an empty SQLite database where there was none; ``new``: also where one is missing.
+
+    One is missing where a bridge has run: its certificate is made after the database, and its
+    address is recorded after the migrations, so that a first start that was cut short is not refused.
+    Raises CommandError, one line that names the newest copy.
+    """
+    path = sqlite_file(conf)
+    if path is None:
+        return
+    size = os.path.getsize(path) if os.path.exists(path) else None
+    has_run = address.path(conf).exists() or (size is None and (conf.bridge_data_dir / "tls" / "server.crt").exists())
+    if size or (size == 0 and not has_run):
+        return
+    if has_run and not new:
+        copy = maintenance.newest_copy(conf)
+        back = f"To go on with its newest copy: `{_restore(conf, copy)}`" if copy else "There is no copy of it in backups/"
+        raise CommandError(
+            f"The database {path} is {'missing' if size is None else 'empty'}, but this bridge's secrets and "
+            f"certificate are there. {back}. To begin with an empty one, and pair every device again: "
+            f"`{manage(conf, 'serve --new-database')}`.",
+            returncode=data_files.NEEDS_A_PERSON,
+        )
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise CommandError(f"{_database_setting()}: the database cannot be used ({error.strerror}: {path}).") from None
+
+
 def migrate(conf: Conf) -> None:
     """Bring the database's tables up to date. Nothing to do takes one query; of several processes that start together one does it.
 
@@ -81,17 +127,18 @@ def migrate(conf: Conf) -> None:
     """
     try:
         _answers()
-        if not _pending():
+        if not _pending() and not maintenance.unfinished_copies(conf):
             return
         with _migrations_locked(), Progress("Preparing the database", None):
+            copy = None
             if names := _pending():  # of those that waited for the lock only the first finds something to do
-                _copy_first(conf, names)
-                call_command("migrate", interactive=False, verbosity=0)
+                copy = _copy_first(conf, names)
+                _apply(conf)
+            maintenance.migrations_succeeded(conf, copy)
     except MaintenanceError as error:
         raise CommandError(str(error)) from None
     except OperationalError as error:
-        setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
-        raise CommandError(f"{setting}: the database cannot be used ({' '.join(str(error).split())}).") from None
+        raise CommandError(f"{_database_setting()}: the database cannot be used ({' '.join(str(error).split())}).") from None
     finally:
         connection.close()  # the server's threads open their own
 
@@ -116,15 +163,37 @@ def _pending() -> list[str]:
     return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
 
 
-def _copy_first(conf: Conf, names: list[str]) -> None:
-    """There is no way back for a migrated database but a copy."""
+def _database_setting() -> str:
+    return "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
+
+
+def _apply(conf: Conf) -> None:
+    """Apply the migrations. Raises CommandError, one line that names the copy to go back to."""
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+    except Exception as error:
+        log.exception("a migration failed")
+        copy = maintenance.way_back(conf)
+        if copy is not None:
+            back = f"To go back to the database as it was: `{_restore(conf, copy)}`, then start the version that you had"
+        elif connection.vendor == "postgresql":
+            back = "To go back: load your dump with pg_restore, then start the version that you had"
+        else:
+            back = "It was new: nothing is lost"
+        text = " ".join(str(error).split())
+        raise CommandError(f"A migration failed ({error.__class__.__name__}: {text}). {back}.") from error
+
+
+def _copy_first(conf: Conf, names: list[str]) -> Path | None:
+    """Copy the database: there is no other way back once it is migrated. None where there is no copy."""
     if not MigrationRecorder(connection).applied_migrations():
-        return  # it is new
+        return None  # it is new
     copy = maintenance.before_migrations(conf, names)
     if copy is not None:
         log.info("the database was copied before it is migrated", copy=str(copy), migrations=names)
     else:
         log.warning("a database server is migrated without a copy: dumping it (pg_dump) is its operator's business", migrations=names)
+    return copy
 
 
 @contextlib.contextmanager
@@ -197,10 +266,65 @@ class AddressKeeper:
                 log.warning("the address could not be recorded", error=str(error))
 
 
+class DataFilesKeeper:
+    """Stops the bridge when the database, serve.lock or the data directory was taken away (D46)."""
+
+    def __init__(self, conf: Conf) -> None:
+        self.conf = conf
+        self.files = data_files.files
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        database = sqlite_file(self.conf)
+        if database is not None:
+            await asyncio.to_thread(self.files.hold, database)
+        self.task = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        if (held := self.files.release()) is not None:
+            await asyncio.to_thread(held.close)
+
+    async def _keep(self) -> None:
+        seen = None
+        while True:
+            await asyncio.sleep(limits.DATA_FILES_LOOK_SECONDS)
+            now = await asyncio.to_thread(self.files.difference)
+            if seen is not None and now is not None:
+                break
+            seen = now
+        self.files.taken = f"{now[0]} {now[1]} while the bridge ran"  # from here on nothing is stored or read any more
+        self.files.taken += f", so it stops. {await asyncio.to_thread(self._what_to_do, now[0])}"
+        log.critical("data_files_taken", reason=self.files.taken)
+        signal.raise_signal(signal.SIGTERM)
+
+    def _what_to_do(self, path: str) -> str:
+        if not self.files.is_database(path):
+            return "Put it back if it was a directory, and start the bridge again."
+        try:
+            self.files.put_wal_aside()
+            copy = self._rescue()
+        except (MaintenanceError, OSError) as error:
+            return f"What the database held could not be copied ({error}). Put it back, or restore a backup, and start the bridge again."
+        return f"What the database held was copied: `{_restore(self.conf, copy)}` brings it back; then start the bridge again."
+
+    def _rescue(self) -> Path:
+        """Copy what the open connection still sees, also of a file that was removed, to ``backups``."""
+        directory = self.conf.bridge_data_dir / "backups"
+        copy = make_private_dir(directory) / f"rescued-{maintenance.now_name()}.sqlite3"
+        maintenance.copy_open(self.files.held, copy)
+        return copy
+
+
 def register(conf: Conf) -> None:
     """Add this module's own background work."""
     keeper = AddressKeeper(conf)
     background.register("address", keeper.start, keeper.stop)
+    files = DataFilesKeeper(conf)
+    background.register("data files", files.start, files.stop)
+    health.register("hook_endpoint", data_files.files.unhealthy)
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------------
@@ -235,6 +359,15 @@ def make_command(conf: Conf, target: str) -> str:
     """The command as this bridge needs it: one with its own data directory must be told so."""
     own = "" if conf.bridge_data_dir == PROJECT_DIR / "var" else f"BRIDGE_DATA_DIR={shlex.quote(str(conf.bridge_data_dir))} "
     return f"{own}make {target}"
+
+
+def manage(conf: Conf, command: str) -> str:
+    """A command of manage.py as this bridge needs it."""
+    return f"{make_command(conf, '').removesuffix('make ')}.venv/bin/python manage.py {command}"
+
+
+def _restore(conf: Conf, file: Path) -> str:
+    return manage(conf, f"restore {shlex.quote(str(file))}")
 
 
 def _token_place(conf: Conf, name: str) -> str:

@@ -25,4 +25,5 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 if not conf.database_url:
     # A file, as in real life: the memory that threads would share in Django's tests refuses ("table is locked") where a file makes them wait.
+    del DATABASES["default"]["OPTIONS"]["factory"]  # Django makes the file, which the bridge's own connections refuse
     DATABASES["default"]["TEST"] = {"NAME": str(conf.bridge_data_dir / "test.sqlite3")}

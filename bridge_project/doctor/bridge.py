@@ -27,10 +27,6 @@ def run(conf: Conf) -> str:
     return make_command(conf, "run")
 
 
-def manage(conf: Conf, command: str) -> str:
-    return f"{make_command(conf, '').removesuffix('make ')}.venv/bin/python manage.py {command}"
-
-
 def log_tail(conf: Conf) -> str:
     return f"tail -n 20 '{conf.bridge_data_dir}/logs/bridge.log'"
 

@@ -16,9 +16,10 @@ from django.db.migrations.loader import MigrationLoader
 from bridge_project import limits, maintenance
 from bridge_project.conf import Conf
 from bridge_project.database import databases
-from bridge_project.doctor.bridge import manage, run
+from bridge_project.doctor.bridge import run
 from bridge_project.doctor.findings import Finding, broken, ok, warning
 from bridge_project.doctor.look import Look
+from bridge_project.startup import manage
 
 WAIT_SECONDS: Final = 1.5  # for a lock, or an answer
 CHECK_SECONDS: Final = 2.0  # a large database is not checked to its end
@@ -42,8 +43,8 @@ def _sqlite(seen: Look, path: str) -> list[Finding]:
             broken(
                 "database",
                 f"{path} is missing.",
-                f"{manage(conf, 'restore')} BACKUP.tar.gz",
-                f"{run(conf)}   # without a backup; every device must then be paired again",
+                f"{manage(conf, 'restore')} {shlex.quote(str(maintenance.newest_copy(conf) or 'BACKUP.tar.gz'))}",
+                f"{manage(conf, 'serve --new-database')}   # without a backup; every device must then be paired again",
             )
         ]
     try:

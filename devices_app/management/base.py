@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 from bridge_project import address, interfaces, tls, transport
 from bridge_project.address import Address
 from bridge_project.conf import conf
+from bridge_project.data_files import NotInPlace
 from devices_app.models import Device
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -32,6 +33,8 @@ class DatabaseCommand(BaseCommand):
         try:
             there = self.table in connection.introspection.table_names()
         except OperationalError as error:
+            if isinstance(error.__cause__, NotInPlace):
+                raise CommandError(f"{error}. Start the bridge once: `make run`.") from None
             raise CommandError(f"The database cannot be opened ({str(error).strip()}). Start the bridge once: `make run`.") from None
         if not there:
             raise CommandError("There is no database yet. Start the bridge once: `make run`.")

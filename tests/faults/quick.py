@@ -172,8 +172,9 @@ class QuickBridge(Bridge):
             self._file.touch(0o600)
             self._file.write_bytes(self.unused_file)
         elif not self.enter:
+            self.data.mkdir(mode=0o700, exist_ok=True)
+            self._file.touch(0o600)
             self.manage("migrate", "--verbosity", "0")
-            self._file.chmod(0o600)
             assert not self._file.with_name(f"{self._file.name}-wal").exists(), "all of it is in the file"
             QuickBridge.unused_file = self._file.read_bytes()
 

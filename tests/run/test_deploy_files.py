@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from bridge_project import limits
+from bridge_project.data_files import NEEDS_A_PERSON
 from bridge_project.conf import Conf
 from tests.conformance.bridge import Bridge
 
@@ -89,6 +90,11 @@ def test_a_stop_has_time_to_be_orderly(name: str) -> None:
     assert int(options["TimeoutStopSec"][0]) >= 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
     assert (options["KillSignal"], options["KillMode"], options["Restart"]) == (["SIGTERM"], ["mixed"], ["on-failure"])
     assert options["Type"] == ["exec"]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_bridge_whose_database_is_gone_is_not_restarted(name: str) -> None:
+    assert unit(name)["RestartPreventExitStatus"] == [str(NEEDS_A_PERSON)]
 
 
 @pytest.mark.parametrize("name", UNITS)

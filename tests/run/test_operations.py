@@ -47,6 +47,7 @@ if sys.argv[1:]:
     call_command("migrate", *sys.argv[1:], verbosity=0)
 else:
     try:
+        startup.make_database(conf)
         startup.migrate(conf)
     except CommandError as error:
         sys.exit(str(error))

@@ -21,14 +21,31 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="a file that `backup` wrote")
+        parser.add_argument(
+            "file",
+            type=Path,
+            help="a file that `backup` wrote, or a copy of the database alone (backups/*.sqlite3)",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        file = options["file"].expanduser().absolute()
         with startup.only_server(conf):
             try:
-                restored = archive.restore(conf, options["file"].expanduser().absolute())
+                if archive.is_database(file):
+                    self._restore_database(file)
+                else:
+                    self._restore(file)
             except MaintenanceError as error:
                 raise CommandError(str(error)) from None
+
+    def _restore_database(self, file: Path) -> None:
+        aside = archive.restore_database(file)
+        self.stdout.write(f"The database is the one of {file} again.")
+        if aside is not None:
+            self.stdout.write(f"What was there is in {aside}; remove it when all is well.")
+
+    def _restore(self, file: Path) -> None:
+        restored = archive.restore(conf, file)
         self.stdout.write(f"Restored {restored.files} files of {restored.created_at} to {restored.directory}")
         if restored.aside is not None:
             self.stdout.write(f"What was there is in {restored.aside}; remove it when all is well.")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project import address, background, database, startup, tls
+from bridge_project import address, background, data_files, database, startup, tls
 from bridge_project.conf import conf
 
 PHONE = "phone"
@@ -21,8 +22,16 @@ class Command(BaseCommand):
     help = "Run the bridge. All its settings are environment variables, or lines of .env in the data directory; docs/settings.md lists them."
     requires_system_checks: list[str] = []
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--new-database",
+            action="store_true",
+            help="begin with an empty database where this bridge's own is missing; every device must then be paired again",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         with startup.only_server(conf):
+            startup.make_database(conf, new=options["new_database"])  # first: see there
             for name in ("hook_token", "admin_token"):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
             self.certificates = tls.ensure(conf)
@@ -32,6 +41,8 @@ class Command(BaseCommand):
             address.record(conf, self.here)
             startup.register(conf)
             self._run()
+        if taken := data_files.files.taken:
+            raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
 
     def _run(self) -> None:
         from bridge_project import server  # installs the reactor: only here, after everything that can be refused

@@ -1,0 +1,168 @@
+"""Notice when the database, serve.lock or the data directory is removed or replaced while it is in use.
+
+A file is known by its device and inode. What stat says of its path is compared with what was noted
+when the file was opened. The database is never opened just to look: closing any descriptor of it
+would drop the POSIX locks that SQLite holds for the whole process.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+# sysexits.h calls it EX_CONFIG. The units in docs/deploy do not restart a bridge that ends with it:
+# started again, it would go on with a wrong database, or with none.
+NEEDS_A_PERSON: Final = 78
+
+Identity = tuple[int, int]
+
+
+class NotInPlace(sqlite3.OperationalError):
+    """The database's file is not there, or is not the one that this process opened."""
+
+
+class DataFiles:
+    """What this process has open in the data directory, each with the path where it belongs."""
+
+    def __init__(self) -> None:
+        self.taken = ""  # what happened, once the bridge stops because of it
+        self._lock = threading.Lock()
+        self._database: dict[str, Identity] = {}  # what each commit is checked against
+        self._others: dict[str, Identity] = {}
+        self.held: sqlite3.Connection | None = None  # see `hold`
+
+    # -- noting --
+
+    def note_database(self, path: str) -> None:
+        """Remember the file that was just opened, or raise NotInPlace if it is another one."""
+        with self._lock:
+            self._database = {path: _identity(os.stat(path))} | self._database
+        self.check()
+
+    def note_open(self, path: Path, descriptor: int) -> None:
+        """Remember serve.lock or a directory. Whoever opened it keeps it open until `forget_open`."""
+        self._others[os.fspath(path)] = _identity(os.fstat(descriptor))
+
+    def forget_open(self) -> None:
+        self._others.clear()
+
+    def hold(self, database: str) -> None:
+        """Keep one connection open, so that SQLite neither removes nor renews its -wal and -shm.
+
+        Raises sqlite3.Error when the database cannot be read.
+        """
+        held = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
+        held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens -wal and -shm
+        self.note_database(database)
+        beside = [os.path.realpath(database) + suffix for suffix in ("-wal", "-shm")]
+        there = {path: _identity(os.stat(path)) for path in beside if os.path.exists(path)}
+        with self._lock:
+            self._database = self._database | there
+            self.held = held
+
+    def release(self) -> sqlite3.Connection | None:
+        """Forget -wal and -shm, which may go from now on, and give the connection of `hold`."""
+        with self._lock:
+            self._database = dict(list(self._database.items())[:1])
+            held, self.held = self.held, None
+        return held
+
+    # -- looking --
+
+    def check(self, *, beside: bool = True) -> None:
+        """Raise NotInPlace unless the database's files are those that were opened.
+
+        ``beside``: -wal and -shm as well. Each file costs one call of stat, some microseconds.
+        """
+        if self.taken:
+            raise NotInPlace(self.taken)
+        for path, identity in self._database.items():
+            if (what := _difference(path, identity)) is not None:
+                raise NotInPlace(f"{path} {what}")
+            if not beside:
+                return
+
+    def difference(self) -> tuple[str, str] | None:
+        """The first path that is not what was opened there, and what happened to it; directories first."""
+        for path, identity in (*self._others.items(), *self._database.items()):
+            if (what := _difference(path, identity)) is not None:
+                return path, what
+        return None
+
+    def unhealthy(self) -> str | None:
+        """What /health has to say."""
+        found = self.difference()
+        return self.taken or (" ".join(found) if found else None)
+
+    def is_database(self, path: str) -> bool:
+        """Whether a path is the database's, or that of its -wal or -shm."""
+        return path in self._database
+
+    def put_wal_aside(self) -> None:
+        """Rename the -wal that belongs to a database which was replaced, and remove its -shm.
+
+        SQLite would write what is in it into the file that is there now.
+        """
+        (database, its), *others = self._database.items()
+        if not os.path.exists(database) or _difference(database, its) is None:
+            return
+        for path, identity in others:
+            if _difference(path, identity) is None:
+                os.replace(path, f"{path}.taken") if path.endswith("-wal") else os.unlink(path)
+
+
+files = DataFiles()
+
+
+class Connection(sqlite3.Connection):
+    """A connection to the file that this process knows. It never makes a file.
+
+    Before a transaction, and before a statement outside of one, it asks whether the file is still
+    in its place. It asks again before a commit, so that nothing is stored beside it, and after,
+    before anybody is told: what went into a file that is gone is not acknowledged.
+    """
+
+    def __init__(self, database: str, **options: Any) -> None:
+        if not os.path.exists(database):
+            raise NotInPlace(f"There is no database at {database}")
+        super().__init__(_address(database), **options | {"uri": True})
+        try:
+            files.note_database(database)
+        except (OSError, NotInPlace) as error:
+            self.close()
+            raise NotInPlace(str(error)) from None
+
+    def cursor(self, *args: Any, **options: Any) -> Any:
+        if not self.in_transaction:
+            files.check(beside=False)
+        return super().cursor(*args, **options)
+
+    def commit(self) -> None:
+        files.check()
+        super().commit()
+        files.check()
+
+
+def _address(database: str) -> str:
+    return f"{Path(database).absolute().as_uri()}?mode=rw"
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino
+
+
+def _difference(path: str, identity: Identity) -> str | None:
+    """What happened to the file at a path; None while it is the one that was opened."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "was removed"
+    except OSError as error:
+        return f"cannot be reached ({error.strerror})"
+    if _identity(status) == identity:
+        return None
+    return "was replaced by another directory" if stat.S_ISDIR(status.st_mode) else "was replaced by another file"

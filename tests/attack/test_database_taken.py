@@ -1,0 +1,246 @@
+"""The database, its -wal, serve.lock or the data directory is taken away under a running bridge."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridge_project.data_files import NEEDS_A_PERSON
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_error
+from tests.conformance.samples import new_session, prompt
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import stop_process, wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+STOPS_WITHIN = 60.0  # seconds; two on a machine that has nothing else to do
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+    """A bridge whose data directory is a link; each test leaves it with a database that works."""
+    made = QuickBridge(tmp_path_factory.mktemp("taken"))
+    made.data.with_name("real data").mkdir(mode=0o700)
+    made.data.symlink_to("real data")
+    yield made
+    nursery.forget(made.environment)
+
+
+@pytest.fixture
+def bridge(kept: QuickBridge) -> Iterator[QuickBridge]:
+    """The same, started."""
+    kept.start()
+    yield kept
+    assert kept.process is not None
+    stop_process(kept.process)
+
+
+def database(bridge: Bridge) -> Path:
+    return bridge.data / "bridge.sqlite3"
+
+
+def stopped(bridge: Bridge) -> str:
+    """The line that the bridge ended with, by itself."""
+    assert bridge.ended(STOPS_WITHIN) == NEEDS_A_PERSON, bridge.tail()
+    return bridge.tail().strip().splitlines()[-1]
+
+
+def told_command(line: str, words: str) -> list[str]:
+    """The words after `manage.py` in the command that a line tells the user to run."""
+    (command,) = [one for one in re.findall(r"`([^`]+)`", line) if f"manage.py {words}" in one]
+    return shlex.split(command.partition("manage.py ")[2])
+
+
+def events_of(bridge: Bridge, session_id: str) -> int:
+    return int(bridge.session(session_id)["hook_count"]) if bridge.knows(session_id) else 0
+
+
+# -- each way to take it ---------------------------------------------------------------------------
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    """By a copy of itself, renamed into its place."""
+    copy = path.with_name("a copy")
+    shutil.copy(path, copy)
+    copy.rename(path)
+
+
+TAKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "the database is removed": ("bridge.sqlite3", remove),
+    "the database is replaced": ("bridge.sqlite3", replace),
+    "its -wal is removed": ("bridge.sqlite3-wal", remove),
+    "its -wal is replaced": ("bridge.sqlite3-wal", replace),
+    "its -shm is removed": ("bridge.sqlite3-shm", remove),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_nothing_is_acknowledged_that_is_not_there_afterwards(bridge: QuickBridge, case: str) -> None:
+    name, take = TAKEN[case]
+    session_id = new_session()
+    bridge.accept(*[prompt(session_id, number) for number in range(5)])
+    take(bridge.data / name)
+    assert_error(bridge.post_hook(prompt(session_id, "after")), 503, "STORAGE_UNAVAILABLE")
+    assert bridge.get("/api/v1/health", bridge.admin_token).status == 503
+
+    line = stopped(bridge)
+    assert f"{name} was {take.__name__}d" in line
+    bridge.manage(*told_command(line, "restore"))
+    bridge.start()
+    assert events_of(bridge, session_id) == 5, "every event that was answered 200, and no other"
+    bridge.accept(prompt(session_id, "again"))
+    assert bridge.stop() == 0
+
+
+@pytest.mark.parametrize("way", ["moved", "replaced", "linked elsewhere"])
+def test_the_data_directory_is_taken(bridge: QuickBridge, way: str) -> None:
+    session_id = new_session()
+    bridge.accept(prompt(session_id, 1))
+    real, away = bridge.data.resolve(), bridge.data.with_name("moved")
+    if way == "linked elsewhere":
+        away.mkdir()
+        bridge.data.unlink()
+        bridge.data.symlink_to(away)
+    else:
+        real.rename(away)
+        if way == "replaced":
+            shutil.copytree(away, real, ignore=shutil.ignore_patterns("*.sock"))
+    assert_error(bridge.post_hook(prompt(session_id, 2)), 503, "STORAGE_UNAVAILABLE")
+    line = stopped(bridge)
+    assert f"{bridge.data} was" in line, line
+    if way == "linked elsewhere":
+        assert list(away.glob("*.sqlite3*")) == [], "nothing was made where it looks now"
+        bridge.data.unlink()
+        bridge.data.symlink_to(real)
+        shutil.rmtree(away)
+    else:
+        shutil.rmtree(real, ignore_errors=True)
+        away.rename(real)
+    bridge.start()
+    assert events_of(bridge, session_id) == 1
+
+
+def test_without_the_lock_no_second_server_and_no_restore(bridge: QuickBridge, tmp_path: Path) -> None:
+    session_id = new_session()
+    bridge.accept(prompt(session_id, 1))
+    saved = tmp_path / "saved.tar.gz"
+    bridge.manage("backup", str(saved))
+    assert bridge.process is not None
+    bridge.process.send_signal(signal.SIGSTOP)  # so that it cannot have stopped before they try
+    (bridge.data / "serve.lock").unlink()
+    for command in (["serve"], ["restore", str(saved)]):
+        done = bridge.manage(*command, check=False)
+        assert done.returncode == 1, done
+        assert "Another bridge serves" in done.stderr
+    (bridge.data / "serve.lock").unlink()
+    bridge.process.send_signal(signal.SIGCONT)
+    assert "serve.lock was removed" in stopped(bridge)
+    bridge.start()
+    assert events_of(bridge, session_id) == 1
+
+
+def test_away_for_a_moment(bridge: QuickBridge) -> None:
+    """Moved away and back between two looks: what came meanwhile is refused, and all goes on."""
+    session_id = new_session()
+    for _ in range(5):
+        before = events_of(bridge, session_id)
+        aside = database(bridge).with_name("aside")
+        database(bridge).rename(aside)
+        refused = bridge.post_hook(prompt(session_id, "meanwhile"))
+        aside.rename(database(bridge))
+        assert_error(refused, 503, "STORAGE_UNAVAILABLE")
+        try:
+            bridge.accept(prompt(session_id, "after"))
+        except OSError:  # a moment of two seconds, on a machine that is very busy
+            assert "bridge.sqlite3 was removed" in stopped(bridge)
+            bridge.start()
+        else:
+            assert events_of(bridge, session_id) == before + 1
+            return
+    pytest.fail("never less than two seconds")
+
+
+# -- a start without a database --------------------------------------------------------------------
+
+COMMANDS = (
+    ["list_devices"],
+    ["mint_pairing_qr"],
+    ["changepassword", "me"],
+    ["backup"],
+    ["migrate"],
+    ["doctor"],
+)
+
+
+def test_a_start_does_not_make_a_database_where_one_was(bridge: QuickBridge) -> None:
+    bridge.manage("backup")
+    assert bridge.stop() == 0
+    aside = database(bridge).with_name("aside")
+    database(bridge).rename(aside)
+    bridge.manage("list_devices", check=False)
+    for command in COMMANDS:
+        done = bridge.manage(*command, check=False)
+        said = (done.stdout + done.stderr).strip()
+        assert done.returncode == 1, (command, said)
+        assert "Traceback" not in said, said
+        assert "database" in said and (command == ["doctor"] or len(said.splitlines()) == 1), said
+    for size in ("missing", "empty"):
+        done = bridge.manage("serve", check=False)
+        assert done.returncode == NEEDS_A_PERSON, done
+        (line,) = done.stderr.strip().splitlines()
+        assert f"{database(bridge)} is {size}" in line
+        newest = max((bridge.data / "backups").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        assert told_command(line, "restore") == ["restore", str(newest)]
+        assert told_command(line, "serve") == ["serve", "--new-database"]
+        assert not database(bridge).exists() or not database(bridge).stat().st_size
+        database(bridge).touch()
+
+    process = nursery.spawn(["manage.py", "serve", "--new-database"], bridge.environment, *[bridge.log.open("ab")] * 2)
+    bridge.process = process
+    bridge.wait_ready()
+    assert bridge.stop() == 0
+    aside.rename(database(bridge))
+
+
+def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None:
+    bridge = QuickBridge(tmp_path)
+    for until in ("bridge.sqlite3", "tls/server.crt", "bridge.sqlite3-wal"):
+        Bridge.spawn(bridge)  # without the tables that a quick one is given
+        wait_until(lambda until=until: (bridge.data / until).exists(), 60, f"{until} is there; so far: {bridge.tail()}")  # type: ignore[misc]
+        bridge.kill()
+        Bridge.spawn(bridge)
+        bridge.wait_ready()
+        assert bridge.stop() == 0
+        shutil.rmtree(bridge.data)
+    nursery.forget(bridge.environment)
+
+
+def test_the_wal_of_a_database_that_was_replaced_is_not_read_into_the_other(bridge: QuickBridge) -> None:
+    """SQLite takes any -wal beside a database for its own."""
+    other = bridge.data / "another"
+    with closing(sqlite3.connect(other)) as made:
+        made.execute("CREATE TABLE django_migrations (id INTEGER, app TEXT, name TEXT)")
+        made.commit()
+    bridge.accept(prompt(new_session(), 1))
+    keep = database(bridge).with_name("kept")
+    os.link(database(bridge), keep)
+    other.rename(database(bridge))
+    line = stopped(bridge)
+    assert "was replaced" in line
+    with closing(sqlite3.connect(database(bridge))) as opened:
+        assert [name for (name,) in opened.execute("SELECT name FROM sqlite_master")] == ["django_migrations"]
+    bridge.manage(*told_command(line, "restore"))
