@@ -116,7 +116,7 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise CommandError(f"{_database_setting()}: the database cannot be used ({error.strerror}: {path}).") from None
+        raise CommandError(f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path}).") from None
 
 
 def migrate(conf: Conf) -> None:
@@ -138,7 +138,8 @@ def migrate(conf: Conf) -> None:
     except MaintenanceError as error:
         raise CommandError(str(error)) from None
     except OperationalError as error:
-        raise CommandError(f"{_database_setting()}: the database cannot be used ({' '.join(str(error).split())}).") from None
+        setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
+        raise CommandError(f"{setting}: the database cannot be used ({' '.join(str(error).split())}).") from None
     finally:
         connection.close()  # the server's threads open their own
 
@@ -161,10 +162,6 @@ def _pending() -> list[str]:
     if unknown := maintenance.unknown_migrations(applied, executor.loader):
         raise maintenance.newer(unknown, "The database")
     return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
-
-
-def _database_setting() -> str:
-    return "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
 
 
 def _apply(conf: Conf) -> None:
@@ -295,14 +292,17 @@ class DataFilesKeeper:
             if seen is not None and now is not None:
                 break
             seen = now
-        self.files.taken = f"{now[0]} {now[1]} while the bridge ran"  # from here on nothing is stored or read any more
-        self.files.taken += f", so it stops. {await asyncio.to_thread(self._what_to_do, now[0])}"
+        path, what = now
+        self.files.taken = f"{path} {what} while the bridge ran, so it stops."  # nothing is stored from here on
+        self.files.taken += f" {await asyncio.to_thread(self._what_to_do, path)}"
         log.critical("data_files_taken", reason=self.files.taken)
         signal.raise_signal(signal.SIGTERM)
 
     def _what_to_do(self, path: str) -> str:
+        if path == str(self.conf.bridge_data_dir):
+            return "Put it back, and start the bridge again."
         if not self.files.is_database(path):
-            return "Put it back if it was a directory, and start the bridge again."
+            return "Nothing is lost: start the bridge again."
         try:
             self.files.put_wal_aside()
             copy = self._rescue()
@@ -314,6 +314,7 @@ class DataFilesKeeper:
         """Copy what the open connection still sees, also of a file that was removed, to ``backups``."""
         directory = self.conf.bridge_data_dir / "backups"
         copy = make_private_dir(directory) / f"rescued-{maintenance.now_name()}.sqlite3"
+        assert self.files.held is not None  # it was opened before the database's path was noted
         maintenance.copy_open(self.files.held, copy)
         return copy
 

@@ -209,8 +209,8 @@ def test_a_start_does_not_make_a_database_where_one_was(bridge: QuickBridge) -> 
         assert not database(bridge).exists() or not database(bridge).stat().st_size
         database(bridge).touch()
 
-    process = nursery.spawn(["manage.py", "serve", "--new-database"], bridge.environment, *[bridge.log.open("ab")] * 2)
-    bridge.process = process
+    with bridge.log.open("ab") as log:
+        bridge.process = bridge.popen(["manage.py", "serve", "--new-database"], log)
     bridge.wait_ready()
     assert bridge.stop() == 0
     aside.rename(database(bridge))

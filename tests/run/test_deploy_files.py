@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from bridge_project import limits
-from bridge_project.data_files import NEEDS_A_PERSON
 from bridge_project.conf import Conf
+from bridge_project.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge
 
 REPOSITORY = Path(__file__).resolve().parents[2]

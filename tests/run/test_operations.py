@@ -432,6 +432,18 @@ def test_the_commands_say_it_in_a_line(saved: Path, data: Path, tmp_path: Path) 
     assert query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
 
 
+def test_a_bad_copy_of_the_database_is_refused(data: Path, tmp_path: Path) -> None:
+    before, copy = (data / "bridge.sqlite3").read_bytes(), tmp_path / "copy.sqlite3"
+    copy.write_bytes(before[:4096] + bytes(4096) + before[8192:])
+    refused(manage(data, "restore", str(copy)), "copied", "copy.sqlite3")
+    copy.write_bytes(before)
+    query(copy, "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')")
+    refused(manage(data, "restore", str(copy)), "newer version", "sessions_app.0099_from_the_future")
+    refused(manage(data, "restore", str(copy), DATABASE_URL="postgres://db.invalid/bridge"), "database server")
+    assert (data / "bridge.sqlite3").read_bytes() == before
+    assert not list(data.glob("*before-restore*")) and not list(data.glob(".*restoring*"))
+
+
 def test_postgresql_is_the_operators_to_dump(data: Path, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "postgres://bridge:hushhush@db.invalid/bridge"
     done = manage(data, "backup", str(data.parent / "rest.tar.gz"), DATABASE_URL=url)
