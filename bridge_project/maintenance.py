@@ -8,6 +8,7 @@ import filecmp
 import os
 import secrets
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,12 +47,15 @@ def copy_sqlite(source: Path, target: Path) -> None:
     try:
         with _opened(source) as original:
             copy_open(original, target)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise MaintenanceError(f"The database {source} cannot be copied ({error}).") from None
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """The same of what a connection has open, even if the file has no name any more."""
+    """The same of what a connection has open, even if the file has no name any more.
+
+    Raises sqlite3.Error or OSError.
+    """
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -61,8 +65,6 @@ def copy_open(original: sqlite3.Connection, target: Path) -> None:
             check(copy)
         os.replace(draft, target)
         _sync(target.parent)
-    except (sqlite3.Error, OSError) as error:
-        raise MaintenanceError(f"The database cannot be copied to {target} ({error}).") from None
     finally:
         for left in target.parent.glob(f"{draft.name}*"):  # with its journal
             left.unlink(missing_ok=True)
@@ -85,7 +87,7 @@ def check(database: sqlite3.Connection) -> None:
     """Raises sqlite3.DatabaseError when the file is damaged."""
     found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        raise sqlite3.DatabaseError(f"it is damaged: {found}")
+        raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")
 
 
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:
@@ -147,8 +149,11 @@ def way_back(conf: Conf) -> Path | None:
 
 
 def _count_applied(copy: Path) -> int:
-    with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        return len(applied_migrations(database))
+    try:
+        with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return len(applied_migrations(database))
+    except sqlite3.Error:  # damaged since: any other is better
+        return sys.maxsize
 
 
 def migrations_succeeded(conf: Conf, copy: Path | None) -> None:

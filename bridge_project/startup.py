@@ -8,6 +8,7 @@ import fcntl
 import os
 import shlex
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -306,7 +307,7 @@ class DataFilesKeeper:
         try:
             self.files.put_wal_aside()
             copy = self._rescue()
-        except (MaintenanceError, OSError) as error:
+        except (sqlite3.Error, OSError) as error:
             return f"What the database held could not be copied ({error}). Put it back, or restore a backup, and start the bridge again."
         return f"What the database held was copied: `{_restore(self.conf, copy)}` brings it back; then start the bridge again."
 
