@@ -1,4 +1,4 @@
-"""Notice when the database, serve.lock or the data directory is removed or replaced while it is in use.
+"""Notice when the database, serve.lock or the data directory is taken away while it is in use.
 
 A file is known by its device and inode. What stat says of its path is compared with what was noted
 when the file was opened. The database is never opened just to look: closing any descriptor of it
@@ -44,7 +44,7 @@ class DataFiles:
         self.check()
 
     def note_open(self, path: Path, descriptor: int) -> None:
-        """Remember serve.lock or a directory. Whoever opened it keeps it open until `forget_open`."""
+        """Remember serve.lock or a directory, which stays open until `forget_open`."""
         self._others[os.fspath(path)] = _identity(os.fstat(descriptor))
 
     def forget_open(self) -> None:
@@ -56,7 +56,7 @@ class DataFiles:
         Raises sqlite3.Error when the database cannot be read.
         """
         held = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
-        held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens -wal and -shm
+        held.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
         self.note_database(database)
         beside = [os.path.realpath(database) + suffix for suffix in ("-wal", "-shm")]
         there = {path: _identity(os.stat(path)) for path in beside if os.path.exists(path)}
@@ -87,7 +87,7 @@ class DataFiles:
                 return
 
     def difference(self) -> tuple[str, str] | None:
-        """The first path that is not what was opened there, and what happened to it; directories first."""
+        """Return the first path that is not what was opened there, and what happened to it."""
         for path, identity in (*self._others.items(), *self._database.items()):
             if (what := _difference(path, identity)) is not None:
                 return path, what
@@ -165,4 +165,5 @@ def _difference(path: str, identity: Identity) -> str | None:
         return f"cannot be reached ({error.strerror})"
     if _identity(status) == identity:
         return None
-    return "was replaced by another directory" if stat.S_ISDIR(status.st_mode) else "was replaced by another file"
+    kind = "directory" if stat.S_ISDIR(status.st_mode) else "file"
+    return f"was replaced by another {kind}"

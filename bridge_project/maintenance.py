@@ -1,4 +1,4 @@
-"""Copy the database while it is used, keep the copies made before migrations, refuse newer databases."""
+"""Copy the database while it is used, before each migration too, and refuse newer databases."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def migrations_succeeded(conf: Conf, copy: Path | None) -> None:
 
 def newest_copy(conf: Conf) -> Path | None:
     """The newest file in ``backups`` that `restore` takes."""
-    found = [path for kind in ("*.sqlite3", "*.tar.gz") for path in (conf.bridge_data_dir / "backups").glob(kind) if not path.name.startswith(".")]
+    backups = conf.bridge_data_dir / "backups"
+    found = [*backups.glob("[!.]*.sqlite3"), *backups.glob("[!.]*.tar.gz")]
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 

@@ -102,12 +102,15 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
     if path is None:
         return
     size = os.path.getsize(path) if os.path.exists(path) else None
-    has_run = address.path(conf).exists() or (size is None and (conf.bridge_data_dir / "tls" / "server.crt").exists())
+    certificate = conf.bridge_data_dir / "tls" / "server.crt"
+    has_run = address.path(conf).exists() or (size is None and certificate.exists())
     if size or (size == 0 and not has_run):
         return
     if has_run and not new:
         copy = maintenance.newest_copy(conf)
-        back = f"To go on with its newest copy: `{_restore(conf, copy)}`" if copy else "There is no copy of it in backups/"
+        back = "There is no copy of it in backups/"
+        if copy is not None:
+            back = f"To go on with its newest copy: `{_restore(conf, copy)}`"
         raise CommandError(
             f"The database {path} is {'missing' if size is None else 'empty'}, but this bridge's secrets and "
             f"certificate are there. {back}. To begin with an empty one, and pair every device again: "
@@ -183,7 +186,7 @@ def _apply(conf: Conf) -> None:
 
 
 def _copy_first(conf: Conf, names: list[str]) -> Path | None:
-    """Copy the database: there is no other way back once it is migrated. None where there is no copy."""
+    """Copy the database: there is no other way back. Returns None where there is no copy."""
     if not MigrationRecorder(connection).applied_migrations():
         return None  # it is new
     copy = maintenance.before_migrations(conf, names)
@@ -294,7 +297,8 @@ class DataFilesKeeper:
                 break
             seen = now
         path, what = now
-        self.files.taken = f"{path} {what} while the bridge ran, so it stops."  # nothing is stored from here on
+        # Nothing is stored from here on.
+        self.files.taken = f"{path} {what} while the bridge ran, so it stops."
         self.files.taken += f" {await asyncio.to_thread(self._what_to_do, path)}"
         log.critical("data_files_taken", reason=self.files.taken)
         signal.raise_signal(signal.SIGTERM)
