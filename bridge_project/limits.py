@@ -60,6 +60,7 @@ RATES: Final[dict[str, str]] = {
     "files": "60/m",
     "ws": "30/m",  # upgrades, for each address
     "admin": "10/m",
+    "admin.login": "10/m",  # tries at the admin site's log-in, for each address (D16)
     "failed-auth": "10/m",  # D16, for each address (IPv6: for each /64)
     "ws.messages": "1200/m",  # for each connection: a client's queue of 1,000 can be flushed
 }
@@ -105,6 +106,10 @@ PAIRING_TTL_SECONDS: Final = 600
 VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # a device whose code nobody used is listed for a day after it became void
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
+# -- the admin site (D16) ------------------------------------------------------------------------
+PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each holds one of 8 threads
+ADMIN_FORM_BYTES: Final = 64 * 1024  # of a form's body; real ones have a few kilobytes
+
 # -- agents that the bridge runs (D35 to D41) --------------------------------------------------------------------------------
 AGENT_START_SECONDS: Final = 60.0  # until an agent takes prompts; one from npm that is started for the first time takes half of it
 AGENT_CLOSE_SECONDS: Final = 3.0  # for an agent to end when told; the bridge's own stop has STOP_SECONDS for all of them at once
@@ -145,6 +150,12 @@ STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bri
 PING_SECONDS: Final = 20  # between two protocol pings of the server
 INBOUND_BUFFER_BYTES: Final = MB  # received and not yet handled by the application: above it the socket is not read
 CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the certificate names
+
+# -- the log file: what one client, and all of them, may write into it ----------------------------
+LOG_WINDOW_SECONDS: Final = 60.0  # after which the lines that were held back are counted in one
+LOG_REFUSALS: Final = 200  # the first of each client and code; with their counts 90 KB a minute
+LOG_REQUESTS: Final = 1000  # that were answered well, of all clients; 140 KB a minute
+LOG_CLIENT_REQUESTS: Final = 200  # of one client with one status; a device needs fewer
 
 # -- health (D48) --------------------------------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB

@@ -23,6 +23,7 @@ from bridge_project.conf import Conf, make_private_dir
 KEPT_BEFORE_MIGRATIONS: Final = 5
 UNFINISHED: Final = "-unfinished.sqlite3"  # how a copy's name ends until a start has succeeded
 FAILED: Final = "-failed.sqlite3"  # and later, when the start that made it had not
+REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_app.0003 drops them
 
 
 class MaintenanceError(Exception):
@@ -94,7 +95,8 @@ def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = 
     """Those of ``applied`` (``application.name`` of each) that this code does not have: a newer version has written the database."""
     disk = (loader or MigrationLoader(None)).disk_migrations
     known = {*disk, *(old for migration in disk.values() for old in migration.replaces)}
-    return sorted(set(applied) - {f"{app}.{name}" for app, name in known})
+    unknown = set(applied) - {f"{app}.{name}" for app, name in known}
+    return sorted(name for name in unknown if name.partition(".")[0] not in REMOVED_APPS)
 
 
 def applied_migrations(database: sqlite3.Connection) -> list[str]:

@@ -60,13 +60,19 @@ def upgrade_allowed(address: str) -> bool:
     return True
 
 
+def too_many(message: str, seconds: int) -> BridgeError:
+    """Make the refusal that says when to try again: in a field, and as ``Retry-After``."""
+    headers = {"Retry-After": str(seconds)}
+    return BridgeError("RATE_LIMIT_EXCEEDED", message, headers=headers, retry_after=seconds)
+
+
 def _count(group: str, value: str) -> None:
     if not conf.rate_limits_on:
         return
     usage = get_usage(None, group=group, key=lambda _group, _request: value, rate=limits.RATES[group], increment=True)
     if usage["should_limit"]:
-        retry_after = usage["time_left"] + 1  # at the second that it names, the window is still the old one
-        raise BridgeError("RATE_LIMIT_EXCEEDED", headers={"Retry-After": str(retry_after)}, retry_after=retry_after)
+        # At the second that `time_left` names, the window is still the old one.
+        raise too_many("", usage["time_left"] + 1)
 
 
 class MessageBudget:

@@ -14,13 +14,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import UnreadablePostError
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from rest_framework import exceptions as drf
 
 from bridge_project import interfaces, limits, tls, transport
 from bridge_project.conf import ConfError, conf
 from bridge_project.errors import BridgeError
 from bridge_project.protocol import jsontext
-from bridge_project.rest_body import error_body
+from bridge_project.rest_body import error_body, log_error
 from bridge_project.rest_body import request_id as sane_request_id
 from bridge_project.rest_json import JSON_TYPE
 from bridge_project.transport import ConnectionMode, Transport
@@ -47,7 +48,7 @@ def transport_of(request: HttpRequest) -> Transport:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Whom limits and log-in lock-outs count: ``RequestMiddleware`` has put it there."""
+    """Whom limits count: ``RequestMiddleware`` has put it there."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 
@@ -85,8 +86,8 @@ class RequestMiddleware:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id_of(request))
         try:
-            response = self.get_response(request)
-            if _is_foreign_error(request, response):
+            response = self._refuse_large_form(request) or self.get_response(request)
+            if _is_foreign_error(response):
                 response = _in_our_words(request, response)
         finally:
             structlog.contextvars.clear_contextvars()
@@ -97,10 +98,19 @@ class RequestMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """What a plain Django view raised, and what ``exception_handler`` had no row for; None leaves it to ``server_error``."""
-        if request.path.startswith(ADMIN_SITE) and not isinstance(exception, (OperationalError, InterfaceError)):
-            return None
         error = as_bridge_error(exception)
         return None if error is None else error_response(request, error)
+
+    def _refuse_large_form(self, request: HttpRequest) -> HttpResponse | None:
+        """Refuse a body of the admin site that no form has, before CSRF's check parses it.
+
+        A body of unknown length is refused too: browsers send forms with their length.
+        """
+        length = request.META.get("CONTENT_LENGTH") or "0"
+        fits = "HTTP_TRANSFER_ENCODING" not in request.META and int(length) <= limits.ADMIN_FORM_BYTES
+        if fits or not request.path.startswith(ADMIN_SITE):
+            return None
+        return error_response(request, BridgeError("PAYLOAD_TOO_LARGE", "This form is too large."))
 
 
 def take_transport(request: HttpRequest) -> None:
@@ -111,8 +121,9 @@ def take_transport(request: HttpRequest) -> None:
         scope["scheme"] = "https" if carrier.secure else "http"  # a proxy's word counts, so that CSRF compares the right origin
 
 
-def _is_foreign_error(request: HttpRequest, response: HttpResponseBase) -> bool:
-    return response.status_code >= 400 and not request.path.startswith(ADMIN_SITE) and not response.get("Content-Type", "").startswith(JSON_TYPE)
+def _is_foreign_error(response: HttpResponseBase) -> bool:
+    ours = response.get("Content-Type", "").startswith(JSON_TYPE) or hasattr(response, "_bridge_error")
+    return response.status_code >= 400 and not ours
 
 
 def _in_our_words(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
@@ -226,31 +237,40 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
 
 
 def error_response(request: HttpRequest, error: BridgeError, *, status: int | None = None, logged: bool = False) -> HttpResponse:
-    """The answer to a failure: the six fields, then the error's own; its headers; ``WWW-Authenticate`` with 401 (D9). Logs it (D51) unless it was."""
+    """Answer a failure, and log it (D51) unless it was: the six fields as JSON, or in the admin site as a page.
+
+    The error's own fields follow the six; its headers are sent; ``WWW-Authenticate`` with 401 (D9).
+    """
     status = status or error.row.status or 500
     fields = dict(error.fields)
     message = error.message if error.message != error.row.message else ""
     body = error_body(error.code, request_id_of(request), base_url=base_url(request), message=message, status=status, **fields)
-    response = HttpResponse(jsontext.dumps(body), content_type=JSON_TYPE, status=status, headers=error.headers)
+    if request.path.startswith(ADMIN_SITE):
+        page = render_to_string("bridge/admin_error.html", {"title": body["error"], "answer": body})
+        response = HttpResponse(page, status=status, headers=error.headers)
+    else:
+        text = jsontext.dumps(body)
+        response = HttpResponse(text, content_type=JSON_TYPE, status=status, headers=error.headers)
+    response._bridge_error = error.code  # type: ignore[attr-defined]
     if status == 401:
         response.headers.setdefault("WWW-Authenticate", "Bearer")
     response["X-Request-ID"] = request_id_of(request)
     response._has_been_logged = True  # type: ignore[attr-defined]  # Django would log it again, without the code
     if not logged:
-        say = getattr(log, error.row.severity if error.row.severity != "fatal" else "critical")
-        say(
-            "refused" if status < 500 else "failed",
-            code=error.code,
-            status=status,
-            method=request.method,
-            path=request.path[:200],
-            client=client_address(request),
-        )
+        client = client_address(request)
+        path = request.path[:200]
+        log_error(error.code, status=status, method=request.method, path=path, client=client)
     return response
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponseBase:
     return _answer(request, 400)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Django's ``CSRF_FAILURE_VIEW``: only forms of the admin site come here."""
+    message = "The form did not come from this site, or is too old. Allow cookies, load it again, and send it again."
+    return error_response(request, BridgeError("AUTH_INSUFFICIENT_SCOPE", message))
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponseBase:
@@ -269,9 +289,4 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
 
 
 def _answer(request: HttpRequest, status: int) -> HttpResponseBase:
-    if request.path.startswith(ADMIN_SITE):
-        from django.views import defaults
-
-        pages: dict[int, Callable[..., HttpResponseBase]] = {400: defaults.bad_request, 403: defaults.permission_denied, 404: defaults.page_not_found}
-        return defaults.server_error(request) if status == 500 else pages[status](request, Http404() if status == 404 else PermissionDenied())
     return error_response(request, BridgeError({500: "INTERNAL_ERROR"}.get(status) or _BY_STATUS[status]), status=status, logged=status == 500)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from http import HTTPStatus
 from typing import Any
 
+import structlog
+
 from bridge_project import failures, metrics
 from bridge_project.errors import ERRORS, documentation_path
 from bridge_project.protocol.types import now_text
+
+log = structlog.get_logger("bridge.http")
 
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")  # safe in a header, a log line and a page
 
@@ -33,6 +38,16 @@ def error_body(
         "timestamp": timestamp or now_text(),
         "documentation_url": base_url + documentation_path(code),
     } | fields
+
+
+def log_error(code: str, **where: Any) -> None:
+    """Log an error answer at its code's severity; ``where``: its status, method, path, client.
+
+    A refusal with a ``client`` is logged once a minute for each client and code, then counted
+    (``logs.HoldBack``).
+    """
+    level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
+    log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)
 
 
 def request_id(given: str | None) -> str:

@@ -27,7 +27,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "corsheaders",
-    "axes",
     "bridge_project.apps.KernelConfig",
     "devices_app",
     "sessions_app",
@@ -47,7 +46,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "bridge_project.urls"
@@ -100,18 +98,11 @@ RATELIMIT_USE_CACHE = "rates"
 # One process without Redis counts in its own memory, and with Redis the fallback of D46 is deliberate: what these checks warn of is the design.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-AXES_FAILURE_LIMIT = 5
-AXES_COOLOFF_TIME = 0.25  # hours
-AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "bridge_project.rest.client_address"
-AXES_VERBOSE = False
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["devices_app.authentication.BearerAuthentication"],
@@ -154,6 +145,7 @@ SESSION_COOKIE_SECURE = True
 SESSION_COOKIE_NAME = "__Host-bridge-session"
 CSRF_COOKIE_SECURE = True
 CSRF_COOKIE_NAME = "__Host-bridge-csrf"
+CSRF_FAILURE_VIEW = "bridge_project.rest.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"  # with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin site
 SECURE_HSTS_SECONDS = 0  # never with an own certificate (D19): a browser would refuse the bridge for ever after

@@ -1,21 +1,30 @@
-"""The two pages that a phone opens without a token: the pairing page and the certificate authority (D19, D43)."""
+"""Pages without a token: pairing and the certificate authority for phones (D19, D43), and the log-in of the admin site."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import threading
 from functools import cache
 from pathlib import Path
 
+import structlog
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_exempt
 
-from bridge_project import tls
+from bridge_project import limits, ratelimit, tls
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
+from bridge_project.rest import client_address
+
+log = structlog.get_logger("bridge.http")
 
 SAFE_METHODS = ("GET", "HEAD")
+
+_password_check = threading.Lock()  # a check takes a core for a third of a second
+_password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 
 
 @csrf_exempt
@@ -44,6 +53,28 @@ def ca_certificate(request: HttpRequest) -> HttpResponse:
     response = HttpResponse(path.read_bytes(), content_type="application/x-x509-ca-cert")
     response["Content-Disposition"] = 'attachment; filename="bridge-ca.crt"'
     response["Cache-Control"] = "no-cache"
+    return response
+
+
+def admin_log_in(request: HttpRequest) -> HttpResponse:
+    """``/admin/login/``: Django's page, but a try is counted before its password is checked (D16).
+
+    Raises BridgeError RATE_LIMIT_EXCEEDED after too many tries of an address in a minute, and while
+    enough other passwords wait to be checked.
+    """
+    if request.method != "POST":
+        return admin.site.login(request)
+    client = client_address(request)
+    ratelimit.check("admin.login", None, client)
+    if not _password_queue.acquire(blocking=False):
+        raise ratelimit.too_many("Too many log-ins at once.", 1)
+    try:
+        with _password_check:
+            response = admin.site.login(request)
+    finally:
+        _password_queue.release()
+    if response.status_code == 200:  # the form again; who is let in is sent on
+        log.warning("admin_log_in_failed", client=client)  # not the name: some type their password there
     return response
 
 

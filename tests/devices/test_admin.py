@@ -10,6 +10,8 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
+from bridge_project import ratelimit
+from bridge_project.conf import conf
 from devices_app import tokens
 from devices_app.models import Device
 from tests.devices.conftest import Minted, auth
@@ -31,6 +33,12 @@ def logged_in(client: Client) -> Client:
     )
     assert settings.SESSION_COOKIE_NAME in client.cookies, answer.content
     return client
+
+
+@pytest.fixture(autouse=True)
+def _unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited = conf.model_copy(update={"bridge_rate_limits": "off"})
+    monkeypatch.setattr(ratelimit, "conf", unlimited)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ else:
     except CommandError as error:
         sys.exit(str(error))
 """
-BACK = ("axes", "0008")  # any migration of another application that can be undone
+BACK = ("admin", "0002")  # any migration of another application that can be undone
 
 
 def environment(data: Path, **settings: str) -> dict[str, str]:
@@ -480,16 +480,16 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     with maintenance.sqlite_locked(database):
         both = [migrating(data) for _ in range(2)]
         wait_until(lambda: all(waits_for_lock(one.pid) for one in both), 30, "both have found something to do")
-        assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+        assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
     for one in both:
         done = one.ended()
         assert done.returncode == 0, done
-    assert query(database, "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+    assert query(database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
     kept = copies(data)
     assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], "one new, the last five kept"
-    assert "-axes.0009" in kept[-1].name
+    assert "-admin.0003" in kept[-1].name
     assert kept[-1].stat().st_mode & 0o777 == 0o600
-    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'axes'") == [(8,)], "it is the database as it was before"
+    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'admin'") == [(2,)], "it is the database as it was before"
     assert len(list((data / "backups").iterdir())) == 5
 
 
@@ -503,7 +503,7 @@ def test_no_copy_no_migration(data: Path) -> None:
     done = migrating(data).ended()
     assert done.returncode == 1
     assert "cannot be copied before it is migrated" in done.stderr and len(done.stderr.strip().splitlines()) == 1
-    assert not query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations WHERE app = 'axes' AND name LIKE '0009%'")
+    assert not query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
 
 
 def test_a_newer_database_is_refused(data: Path) -> None:
