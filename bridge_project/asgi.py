@@ -22,7 +22,7 @@ from bridge_project.database import readers  # noqa: E402
 from bridge_project.errors import BridgeError  # noqa: E402
 from bridge_project.handler import Handler  # noqa: E402
 from bridge_project.protocol import jsontext  # noqa: E402
-from bridge_project.rest_body import error_body, request_id  # noqa: E402
+from bridge_project.rest_body import error_body, log_error, request_id  # noqa: E402
 from devices_app import tokens  # noqa: E402
 from hooks_app.hot import HotPath  # noqa: E402
 from sessions_app.consumers import BridgeConsumer  # noqa: E402
@@ -80,6 +80,8 @@ async def _deny(scope: Scope, headers: dict[str, str], error: BridgeError, send:
     given = request_id(headers.get("x-request-id"))
     status = error.row.status or 403
     body = error_body(error.code, given, base_url=scope["bridge"].base_url, message=error.message, status=status, **error.fields)
+    path, client = scope["path"][:200], scope["bridge"].client
+    log_error(error.code, request_id=given, status=status, method="GET", path=path, client=client)
     extra = {"Content-Type": "application/json", "X-Request-ID": given, **error.headers}
     start_headers = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
     await send({"type": "websocket.http.response.start", "status": status, "headers": start_headers})

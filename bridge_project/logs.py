@@ -7,7 +7,9 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -17,14 +19,19 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from structlog.typing import EventDict, Processor
 
+from bridge_project import limits
 from bridge_project.conf import Conf, conf, make_private_dir
 from bridge_project.protocol.constraints import SECRET_KEYS
+from bridge_project.transport import network_of
 
 FILE_BYTES: Final = 10 * 2**20
 FILE_COUNT: Final = 5
-REPEAT_SECONDS: Final = 10  # the terminal shows one and the same refusal once in so long
 HIDDEN: Final = "[hidden]"
-REQUEST_LOGGERS: Final = ("bridge.http", "bridge.access")  # a line for each request
+OTHERS: Final = "other addresses"
+REFUSALS: Final = "bridge.http"  # a line for each refusal
+ACCESS: Final = "bridge.access"  # a line for each request that was answered well
+HELD_BACK: Final = "bridge.logs"  # how many lines of these were held back
+FILE_ONLY: Final = (REFUSALS, ACCESS, HELD_BACK)  # the terminal shows their warnings alone
 
 _TOKEN = re.compile(r"(bridge_(?:device|hook|admin)_)[A-Za-z0-9_\-]{4,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[!-~]{8,}")
@@ -52,6 +59,7 @@ def configure(_config: Mapping[str, Any]) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+    log_held_back()
     serving = is_serving()
     handlers: list[logging.Handler] = [terminal(serving=serving)]
     failure = None
@@ -69,7 +77,7 @@ def configure(_config: Mapping[str, Any]) -> None:
         root.addHandler(handler)
     _set_levels()
     if failure is not None:
-        logging.getLogger("bridge.logs").warning("no log file: %s", failure)
+        logging.getLogger(HELD_BACK).warning("no log file: %s", failure)
 
 
 def is_serving() -> bool:
@@ -81,12 +89,17 @@ def _set_levels() -> None:
     logging.getLogger().setLevel(logging.WARNING)
     for name in ("bridge", "bridge_project", "devices_app", "sessions_app", "files_app", "hooks_app"):
         logging.getLogger(name).setLevel(logging.INFO)
-    for name in ("django", "django.server", "django.request", "daphne", "axes"):
+    for name in ("django", "django.server", "django.request", "django.security", "daphne"):
         logger = logging.getLogger(name)
         logger.handlers.clear()  # Django's default ones print every message a second time and would mail it
         logger.propagate = True
-    logging.getLogger("django.request").setLevel(logging.CRITICAL)  # rest.py has logged it, with its code
+    for name in ("django.request", "django.security"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # rest.py logs it, with its code
     logging.captureWarnings(True)
+    _hold_backs[:] = [
+        HoldBack(REFUSALS, "refusals", each=1, total=limits.LOG_REFUSALS),
+        HoldBack(ACCESS, "requests", each=limits.LOG_CLIENT_REQUESTS, total=limits.LOG_REQUESTS),
+    ]
 
 
 # -- where it goes -----------------------------------------------------------------------------------------------------------
@@ -111,7 +124,7 @@ def terminal(*, serving: bool) -> logging.Handler:
     """The handler for people."""
     handler = _Terminal()
     handler.setLevel(logging.INFO if serving else logging.WARNING)
-    handler.addFilter(Sparing())
+    handler.addFilter(_is_for_the_terminal)
     renderer = structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
         exception_formatter=structlog.dev.plain_traceback,  # rich's shows local variables, and with them tokens
@@ -145,30 +158,84 @@ class _LogFile(RotatingFileHandler):
             print(f"The log file cannot be written: {error}", file=sys.stderr)  # noqa: T201 - logging is what fails
 
 
-class Sparing(logging.Filter):
-    """Keeps the terminal readable: what clients did wrong is for the file unless it is a warning, and the same refusal of the same client shows once in a while."""
+def _is_for_the_terminal(record: logging.LogRecord) -> bool:
+    return record.name not in FILE_ONLY or record.levelno >= logging.WARNING
 
-    def __init__(self) -> None:
+
+class HoldBack(logging.Filter):
+    """Let the first lines about a client and a code through, and once a minute count the others.
+
+    A line is about a client when it is below ERROR and has ``client``; its code is the field
+    ``code``, else its event. All other lines pass. An IPv6 client is its /64. What is remembered
+    is bounded: above ``total`` lines a minute, clients that have had none are counted together.
+    """
+
+    def __init__(self, logger: str, what: str, *, each: int, total: int) -> None:
         super().__init__()
-        self._shown: dict[tuple[Any, ...], float] = {}
+        self.what, self.each, self.total = what, each, total
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._start(0.0)
+        filters = logging.getLogger(logger).filters
+        filters[:] = [one for one in filters if not isinstance(one, HoldBack)]
+        filters.append(self)
+
+    def _start(self, now: float) -> None:
+        self._ends = now + limits.LOG_WINDOW_SECONDS
+        self._left = self.total  # lines that may still be let through
+        self._passed: dict[str, Counter[str]] = {}  # client → code → lines let through
+        self._held: dict[str, Counter[str]] = {}  # client → code → lines held back
+        self._level = logging.INFO  # of the gravest of them
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name not in REQUEST_LOGGERS:
+        fields = record.msg if isinstance(record.msg, dict) else vars(record)
+        if "client" not in fields or record.levelno >= logging.ERROR:
             return True
-        if record.levelno < logging.WARNING:
-            return False
-        if record.levelno > logging.WARNING or not isinstance(record.msg, dict):
-            return True
-        return self._is_new((record.msg.get("code"), record.msg.get("client")))
+        client = network_of(str(fields["client"]))
+        code = str(fields.get("code") or fields.get("event"))
+        with self._lock:
+            now = time.monotonic()
+            if self._timer is None and now >= self._ends:
+                self._start(now)
+            passed = self._passed.get(client, Counter())
+            if passed[code] < self.each and self._left:
+                self._left -= 1
+                passed[code] += 1
+                self._passed[client] = passed
+                return True
+            self._hold(client, code, record.levelno, now)
+        return False
 
-    def _is_new(self, key: tuple[Any, ...]) -> bool:
-        now = time.monotonic()
-        if now - self._shown.get(key, float("-inf")) < REPEAT_SECONDS:
-            return False
-        if len(self._shown) > 1000:
-            self._shown.clear()
-        self._shown[key] = now
-        return True
+    def _hold(self, client: str, code: str, level: int, now: float) -> None:
+        client = client if client in self._passed else OTHERS
+        self._held.setdefault(client, Counter())[code] += 1
+        self._level = max(self._level, level)
+        if self._timer is None:
+            self._timer = threading.Timer(max(0.0, self._ends - now), self.log_counts)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def log_counts(self) -> None:
+        """Log how many lines were held back of each client, and begin the next minute."""
+        with self._lock:
+            held, level = self._held, self._level
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._start(time.monotonic())
+        for client, codes in held.items():
+            which = ", ".join(f"{code} {count}" for code, count in codes.most_common())
+            text = f"{codes.total()} more {self.what} of {client} in the last minute: {which}"
+            logging.getLogger(HELD_BACK).log(level, text)
+
+
+_hold_backs: list[HoldBack] = []
+
+
+def log_held_back() -> None:
+    """Log what has been held back so far: the process ends, or logging is set up anew."""
+    for one in _hold_backs:
+        one.log_counts()
 
 
 # -- how it looks ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import daphne.server  # isort: skip  installs the asyncio reactor, which must co
 from twisted.internet import reactor
 from twisted.logger import LogLevel, globalLogBeginner
 
-from bridge_project import limits, tls
+from bridge_project import limits, logs, rest_body, tls
 from bridge_project.conf import Conf, ConfError
 from bridge_project.edge import http, websocket
 from bridge_project.edge.answers import Inbox, RefusedWebSocket
@@ -89,7 +89,10 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self.ws_factory = websocket.Factory(self, max_bytes=self.conf.max_message_bytes)
         asyncio.set_event_loop(self.loop)
         life = self.loop.create_task(self._life(tls_sockets, plain_sockets), name="server")
-        reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
+        try:
+            reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
+        finally:
+            logs.log_held_back()
         life.result()
 
     async def _life(self, tls_sockets: list[socket.socket], plain_sockets: list[socket.socket]) -> None:
@@ -277,13 +280,42 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         if action == "complete":
             self.log_access(details["method"].encode(), details["path"].encode(), details["status"], client, details["size"], details["time_taken"])
         elif action in ("connected", "disconnected"):
-            access.info("WebSocket %s %s %s", _printable(str(details["path"]).encode()), action, client)
+            who = {"client": client, "code": "WebSocket"}
+            path = _printable(str(details["path"]).encode())
+            access.info("WebSocket %s %s %s", path, action, client, extra=who)
 
     def log_access(self, method: bytes, path: bytes, status: int, client: str, size: int = 0, seconds: float = 0.0) -> None:
-        # An accepted event is in the log of events; a line for each would cost a fifth of what serving it does.
-        level = logging.DEBUG if status < 300 and b"/hooks/" in path else logging.INFO
-        if access.isEnabledFor(level):
-            access.log(level, "%s %s %d %s %d bytes %.0f ms", _printable(method), _printable(path), status, client, size, seconds * 1000)
+        """Log a request that was answered.
+
+        Not a refusal, which is logged where it is made, with its code. Not an accepted event, which
+        is in the database; a line for each would cost a fifth of what serving it does.
+        """
+        if 400 <= status < 500 or (status < 300 and b"/hooks/" in path):
+            return
+        who = {"client": client, "code": str(status)} if status < 500 else {}
+        access.info(
+            "%s %s %d %s %d bytes %.0f ms",
+            _printable(method),
+            _printable(path),
+            status,
+            client,
+            size,
+            seconds * 1000,
+            extra=who,
+        )
+
+    def log_error(self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str) -> None:
+        """Log an error that the edge itself has answered; a fault is in the log already."""
+        if status >= 500:
+            return self.log_access(method, path, status, client)
+        return rest_body.log_error(
+            code,
+            request_id=request_id,
+            status=status,
+            method=_printable(method),
+            path=_printable(path)[:200],
+            client=client,
+        )
 
 
 async def _call(hook: Hook | None) -> None:

@@ -18,6 +18,7 @@ from bridge_project.dispatch import Refused, connection_error_payload, error_pay
 from bridge_project.errors import BridgeError
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
+from bridge_project.rest_body import log_error
 from devices_app.models import Device
 from sessions_app import handlers, incoming, presence
 from sessions_app.connection import Conversation
@@ -110,6 +111,8 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """``connection_error`` and a close."""
+        client, path = self.transport.client, self.scope["path"]
+        log_error(error.code, path=path, client=client, device=self.device_id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
         await self._close(error.row.close)
 

@@ -220,7 +220,7 @@ class Channel(http.HTTPChannel):
         response = error_response(code, request_id, base_url=bridge.base_url, status=status, message=message)
         self.transport.write(response)
         method, path = getattr(self, "_command", None) or getattr(request, "method", b"-"), getattr(self, "_path", None) or getattr(request, "uri", b"-")
-        self.server.log_access(method, path, int(response[9:12]), bridge.client)
+        self.server.log_error(code, request_id, method, path, int(response[9:12]), bridge.client)
 
     def rawDataReceived(self, data: bytes) -> None:
         if self._refused:

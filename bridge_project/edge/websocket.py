@@ -210,22 +210,25 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def deny(self, code: str, *, status: int, message: str = "") -> None:
         """Refuse the upgrade with the error body of D9."""
-        base_url = self.factory.server_class.transport_of(self.transport, []).base_url
-        self._end_handshake(error_response(code, self._request_id(), base_url=base_url, status=status, message=message), status)
+        self._end_handshake(self._error(code, status, message), status)
 
     def _end_handshake(self, response: bytes, status: int) -> None:
         self.__dict__.pop("handshake_deferred", None)
         self.wasNotCleanReason = f"refused with {status}"
         self.sendData(response)
-        self.factory.server_class.log_access(b"GET", self._path(), status, self._client())
         self.dropConnection(abort=False)
+
+    def _error(self, code: str, status: int, message: str) -> bytes:
+        """Make the response of an error that the edge answers, and log it."""
+        server, request_id = self.factory.server_class, self._request_id()
+        base_url = server.transport_of(self.transport, []).base_url
+        server.log_error(code, request_id, b"GET", self._path(), status, self._client())
+        return error_response(code, request_id, base_url=base_url, status=status, message=message)
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
         """What autobahn says of a handshake that is none; it drops the connection itself."""
         error = "INTERNAL_ERROR" if code == 500 else "METHOD_NOT_ALLOWED" if code == 405 else "VALIDATION_ERROR"
-        base_url = self.factory.server_class.transport_of(self.transport, []).base_url
-        self.sendData(error_response(error, self._request_id(), base_url=base_url, status=code, message="" if code == 500 else reason))
-        self.factory.server_class.log_access(b"GET", self._path(), code, self._client())
+        self.sendData(self._error(error, code, "" if code == 500 else reason))
 
     def serverReject(self) -> None:
         """daphne's word for an application that did not answer the handshake in time."""
