@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from bridge_project import logs
+from bridge_project import limits, logs
 from bridge_project.conf import conf
 from tests.http.conftest import Api, check_error
+from tests.servers import wait_until
 
 DEVICE = "bridge_device_" + "Ab-_9" * 8
 OWN = 'my "own" hook token, which looks like nothing'.replace(" ", "+")
@@ -142,6 +143,23 @@ def test_the_terminal_is_quiet(log_dir: Path, capsys: pytest.CaptureFixture[str]
     logs.log_held_back()
     assert "49 more refusals of 192.0.2.1 in the last minute: AUTH_INVALID_TOKEN 49" in capsys.readouterr().err
     assert len(lines(log_dir)) == 9
+
+
+def test_what_was_held_back_is_counted_by_itself(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_WINDOW_SECONDS", 0.3)
+    http = structlog.get_logger("bridge.http")
+    for _ in range(20):
+        http.info("refused", code="NOT_FOUND", client="192.0.2.1")
+        http.warning("admin_log_in_failed", client="192.0.2.1")
+        http.error("failed", code="INTERNAL_ERROR", client="192.0.2.1")
+    text = "38 more refusals of 192.0.2.1 in the last minute: NOT_FOUND 19, admin_log_in_failed 19"
+    wait_until(lambda: text in [line["event"] for line in lines(log_dir)], 20, "the count")
+    events = [line["event"] for line in lines(log_dir)]
+    assert events.count("failed") == 20, "what is the bridge's own fault is logged each time"
+    assert events.count("refused") == 1
+    assert next(line for line in lines(log_dir) if line["event"] == text)["level"] == "warning"
+    http.info("refused", code="NOT_FOUND", client="192.0.2.1")
+    assert lines(log_dir)[-1]["event"] == "refused", "a new minute"
 
 
 def test_a_directory_that_cannot_be_used_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -493,6 +493,35 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     assert len(list((data / "backups").iterdir())) == 5
 
 
+AXES = """
+CREATE TABLE axes_accessattempt (id integer PRIMARY KEY, get_data text, post_data text);
+CREATE TABLE axes_accessattemptexpiration (
+    access_attempt_id integer PRIMARY KEY REFERENCES axes_accessattempt (id)
+);
+CREATE TABLE axes_accessfailurelog (id integer PRIMARY KEY);
+CREATE TABLE axes_accesslog (id integer PRIMARY KEY);
+INSERT INTO axes_accessattempt VALUES (1, 'next=/admin/', 'username=admin');
+INSERT INTO axes_accessattemptexpiration VALUES (1);
+INSERT INTO django_migrations (app, name, applied) VALUES ('axes', '0001_initial', '2026-01-01');
+INSERT INTO django_content_type (id, app_label, model) VALUES (999, 'axes', 'accessattempt');
+INSERT INTO auth_permission (content_type_id, codename, name) VALUES (999, 'view_axes', 'View');
+"""
+
+
+def test_what_django_axes_left_is_removed(data: Path) -> None:
+    """A database of a version that had it is no newer one; it starts, and has none of it then."""
+    database = data / "bridge.sqlite3"
+    migrate(data, "devices_app", "0002")
+    with closing(sqlite3.connect(database)) as opened:
+        opened.executescript(AXES)
+    migrate(data)
+    assert not query(database, "SELECT name FROM sqlite_master WHERE name LIKE 'axes%'")
+    assert not query(database, "SELECT name FROM django_migrations WHERE app = 'axes'")
+    assert not query(database, "SELECT id FROM django_content_type WHERE app_label = 'axes'")
+    assert not query(database, "SELECT id FROM auth_permission WHERE codename = 'view_axes'")
+    assert query(copies(data)[-1], "SELECT post_data FROM axes_accessattempt"), "a way back"
+
+
 def waits_for_lock(pid: int) -> bool:
     return any("->" in line and "FLOCK" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())
 

@@ -1,0 +1,190 @@
+"""Flood the admin site's log-in without a token (docs/security.md, number 4)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import statistics
+import threading
+import time
+import urllib.parse
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.conformance.admin import PASSWORD, text_of
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Https, Response
+from tests.faults.clock import ClockBridge
+from tests.servers import free_port
+
+LOG_IN = "/admin/login/"
+CSRF = "c" * 32  # who floods makes his own
+RATE = 10  # tries a minute
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
+    """A bridge with its limits on, an admin user, and a listener for a proxy."""
+    made = ClockBridge(
+        tmp_path_factory.mktemp("login"),
+        BRIDGE_RATE_LIMITS="on",
+        BRIDGE_PLAIN_PORT=str(free_port()),
+        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
+        DJANGO_SUPERUSER_PASSWORD=PASSWORD,
+    )
+    made.start()
+    made.manage("make_admin", "--username", "owner")
+    yield made
+    made.stop()
+
+
+def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: object) -> Response:
+    """Send the log-in form as a browser does."""
+    fields = {"csrfmiddlewaretoken": CSRF, "username": name, "password": password}
+    body = urllib.parse.urlencode(fields | {"next": "/admin/" + "x" * size}).encode()
+    given = more.pop("headers", {})
+    assert isinstance(given, dict)
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Cookie": f"__Host-bridge-csrf={CSRF}",
+        "Referer": f"https://127.0.0.1:{https.port}{LOG_IN}",
+    }
+    return https.post(LOG_IN, body=body, headers=headers | given, **more)
+
+
+def use_up(https: Https, **more: object) -> Response:
+    """Try until refused; without a name no password is checked, but the try counts."""
+    for count in range(2 * RATE + 1):  # the minute may turn once
+        answer = log_in(https, "", "x", **more)
+        if answer.status == 429:
+            assert count >= RATE
+            return answer
+        assert answer.status == 200, answer
+    raise AssertionError("never refused")
+
+
+def test_a_rate_and_no_lock(bridge: ClockBridge) -> None:
+    """Past 10 tries an address gets a page that says for how long, and tries prolong nothing."""
+    https = bridge.https(source="127.0.0.51")
+    refused = use_up(https)
+    wait = int(refused.headers["retry-after"])
+    assert 0 < wait <= 61
+    assert refused.headers["content-type"].startswith("text/html")
+    assert f"Try again in {wait} second" in text_of(refused.body.decode())
+    for _ in range(2 * RATE):
+        answer = log_in(https, "owner", PASSWORD)
+        assert answer.status == 429, "the right password is not looked at either: a look is a hash"
+        assert int(answer.headers["retry-after"]) <= wait
+    assert log_in(bridge.https(source="127.0.0.52"), "owner", PASSWORD).status == 302
+    assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
+    bridge.set(bridge.ahead + wait + 1)
+    assert log_in(https, "owner", PASSWORD).status == 302
+
+
+def test_a_wrong_password_is_logged_with_its_address(bridge: ClockBridge) -> None:
+    """The line says who; the name is not in it, for some type their password there."""
+    https = bridge.https(source="127.0.0.53")
+    assert log_in(https, "my-secret-password", "x").status == 200
+    text = (bridge.data / "logs" / "bridge.log").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "127.0.0.53" in [one.get("client") for one in lines if one["event"] == "admin_log_in_failed"]
+    assert "my-secret-password" not in text
+
+
+def test_clients_behind_a_proxy_are_counted_by_their_own_address(bridge: ClockBridge) -> None:
+    """And an IPv6 network of 64 bits as one."""
+    https = Https(int(bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
+    host = f"127.0.0.1:{bridge.port}"
+
+    def by(address: str) -> dict[str, object]:
+        said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": address}
+        return {"headers": said | {"Host": host, "Referer": f"https://{host}{LOG_IN}"}}
+
+    use_up(https, **by("203.0.113.5"))
+    assert log_in(https, "", "x", **by("203.0.113.6")).status == 200
+    use_up(https, **by("2001:db8:1:1::1"))
+    assert log_in(https, "", "x", **by("2001:db8:1:1:ffff::2")).status == 429
+    assert log_in(https, "", "x", **by("2001:db8:1:2::1")).status == 200
+
+
+def test_a_large_form_is_refused(bridge: ClockBridge) -> None:
+    """Before it is parsed; a user name of a megabyte is none."""
+    answer = log_in(bridge.https(source="127.0.0.54"), "n" * 2**20, "x")
+    assert answer.status in (401, 413), answer
+    https = bridge.https(source="127.0.0.54")
+    chunked = {"Content-Type": "application/x-www-form-urlencoded", "Transfer-Encoding": "chunked"}
+    answer = https.post(LOG_IN, body=b"3\r\na=b\r\n0\r\n\r\n", headers=chunked)
+    assert answer.status == 413, answer
+
+
+def rows(bridge: Bridge) -> dict[str, int]:
+    """How many rows each table has."""
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", timeout=20)) as database:
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        count = "SELECT count(*) FROM "
+        return {name: database.execute(f'{count}"{name}"').fetchone()[0] for (name,) in names}
+
+
+def test_a_stranger_writes_nothing(bridge: ClockBridge) -> None:
+    """Tries with much to remember, and visits, leave no row, and the database does not grow."""
+    files = [bridge.data / f"bridge.sqlite3{end}" for end in ("", "-wal")]
+    before, size = rows(bridge), sum(one.stat().st_size for one in files)
+    https = bridge.https(source="127.0.0.56")
+    statuses = Counter[int]()
+    with closing(https.open()) as connection:
+        for turn in range(120):
+            answer = log_in(https, "owner", f"x{turn}", size=6000, connection=connection)
+            statuses[answer.status] += 1
+            cookie = {"Cookie": f"__Host-bridge-session={turn:032d}"}
+            path = ("/admin/", LOG_IN, "/admin/logout/")[turn % 3]
+            https.get(path, headers=cookie, connection=connection)
+    assert set(statuses) == {200, 429} and statuses[429] >= 120 - 2 * RATE, statuses
+    assert rows(bridge) == before
+    assert sum(one.stat().st_size for one in files) - size < 2**20
+
+
+def test_few_passwords_are_checked_at_once(bridge: ClockBridge) -> None:
+    """Of 16 from as many addresses some are sent away at once, and /health answers meanwhile."""
+    quiet = bridge.https(source="127.0.0.55")
+    began = time.monotonic()
+    assert log_in(quiet, "nobody", "x").status == 200
+    one_check = time.monotonic() - began
+    together, over = threading.Barrier(17), threading.Event()
+    statuses: list[int] = []
+    pages: list[bytes] = []
+
+    def guess(number: int) -> None:
+        https = bridge.https(source=f"127.0.1.{number}", timeout=120)
+        with closing(https.open()) as connection:
+            together.wait(60)
+            answer = log_in(https, f"nobody-{number}", "x", connection=connection)
+            statuses.append(answer.status)
+            pages.append(answer.body)
+            turn = 0
+            while not over.is_set():
+                turn += 1
+                log_in(https, f"nobody-{number}-{turn}", "x", connection=connection)
+
+    token, took = bridge.device_token(), []
+    health = bridge.https(timeout=120)
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(1, 17)]
+    with closing(health.open()) as connection:
+        for thread in threads:
+            thread.start()
+        together.wait(60)
+        try:
+            for _ in range(9):
+                began = time.monotonic()
+                answer = health.get("/api/v1/health", token=token, connection=connection)
+                took.append(time.monotonic() - began)
+                assert answer.status == 200, answer
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+    assert set(statuses) == {200, 429}, statuses
+    assert any(b"Too many log-ins at once" in page for page in pages)
+    assert statistics.median(took) < max(1.0, 3 * one_check), (one_check, took)

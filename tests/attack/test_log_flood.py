@@ -1,0 +1,153 @@
+"""Flood the log with requests that are refused (docs/security.md, number 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from bridge_project import limits
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Https
+from tests.conformance.phone import Phone
+from tests.conformance.raw import RawSocket
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import free_port
+
+ADDRESSES = 600  # more than are remembered
+MORE = re.compile(r"(\d+) more (refusals|requests) of (.+) in the last minute: (.+)")
+
+
+@pytest.fixture
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge that a test may stop: then it says what it has counted."""
+    plain = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
+    made = QuickBridge(tmp_path_factory.mktemp("log"), **plain)
+    made.start()
+    made.pin = made.pairing().pin
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.stop()
+    nursery.forget(made.environment)
+
+
+def logged(bridge: Bridge) -> list[dict[str, Any]]:
+    text = (bridge.data / "logs" / "bridge.log").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def size(bridge: Bridge) -> int:
+    """Bytes of the log file and of the terminal."""
+    return bridge.log.stat().st_size + (bridge.data / "logs" / "bridge.log").stat().st_size
+
+
+def counts(lines: list[dict[str, Any]], what: str) -> dict[str, Counter[str]]:
+    """What the last lines say was held back: client → code → how often."""
+    found: dict[str, Counter[str]] = {}
+    for line in lines:
+        if (match := MORE.fullmatch(line["event"])) and match[2] == what:
+            pairs = (one.rsplit(" ", 1) for one in match[4].split(", "))
+            codes = Counter({code: int(count) for code, count in pairs})
+            assert codes.total() == int(match[1])
+            found.setdefault(match[3], Counter()).update(codes)
+    return found
+
+
+def windows(began: float) -> int:
+    """In how many of the log's minutes the time since may lie."""
+    return 2 + int((time.monotonic() - began) / limits.LOG_WINDOW_SECONDS)
+
+
+def test_refusals_of_one_address(bridge: Bridge) -> None:
+    """The first of each code is a line that says whose it was; the others are one line together."""
+    source = "127.0.0.71"
+    https = bridge.https(source=source)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    def refused_upgrade() -> None:
+        socket = RawSocket(bridge.port, source=source)
+        assert socket.upgrade(headers={"Origin": "https://evil.example"}).status == 403
+        socket.close()
+
+    def failed_auth() -> None:
+        phone = Phone(bridge.port, "wrong", bridge.pin, source=source)
+        phone.connect()
+        assert phone.auth()["type"] == "connection_error"
+        phone.close()
+
+    def ask(method: str, path: str, **more: Any) -> Callable[[], object]:
+        return lambda: https.request(method, path, **more)
+
+    attacks: dict[str, Callable[[], object]] = {
+        "AUTH_INVALID_TOKEN": ask("GET", "/api/v1/health", token="wrong"),
+        "NOT_FOUND": ask("GET", "/nothing"),
+        "METHOD_NOT_ALLOWED": ask("POST", "/"),
+        "AUTH_INSUFFICIENT_SCOPE": ask("POST", "/admin/login/", body=b"a=b", headers=form),
+        "HOST_NOT_ALLOWED": ask("GET", "/", headers={"Host": "evil.example"}),
+        "HOOK_AUTH_FAILED": ask("POST", "/api/v1/hooks/event", token="wrong", json_body={}),
+        "ORIGIN_NOT_ALLOWED": refused_upgrade,
+        "AUTH_FAILED": failed_auth,
+    }
+    times, began = 40, time.monotonic()
+    before = size(bridge)
+    for attack in attacks.values():
+        for _ in range(times):
+            attack()
+    took = size(bridge) - before
+    bridge.stop()
+    lines = logged(bridge)
+    firsts = Counter(line["code"] for line in lines if line.get("client") == source and "code" in line)
+    assert max(firsts.values()) <= windows(began)
+    held = counts(lines, "refusals")
+    assert firsts + held.pop(source) == dict.fromkeys(attacks, times)
+    assert held == {}
+    sockets = sum(line["event"].startswith("WebSocket") for line in lines)
+    bound = 600 * len(attacks) * windows(began)  # in the file and the terminal
+    assert took - 150 * sockets < bound, "before, it was 400 bytes for each"
+
+
+def test_refusals_of_many_addresses(bridge: Bridge) -> None:
+    """Only so many are told apart in a minute; the lines and what is remembered stay few."""
+    https = Https(int(bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
+    before, began = size(bridge), time.monotonic()
+
+    def fail(address: str) -> None:
+        said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": address}
+        host = {"Host": f"127.0.0.1:{bridge.port}"}
+        answer = https.get("/nothing", headers=said | host, connection=connection)
+        assert answer.status == 404, answer
+
+    with closing(https.open()) as connection:
+        for _ in range(30):
+            fail("2001:db8:0:1::1")
+            fail("2001:db8:0:1:ffff::1")  # of the same network
+        for number in range(ADDRESSES):
+            fail(f"203.0.{number // 200}.{number % 200}")
+    assert size(bridge) - before < 400 * limits.LOG_REFUSALS * windows(began)
+    bridge.stop()
+    lines = logged(bridge)
+    firsts = sum(line.get("code") == "NOT_FOUND" for line in lines)
+    assert firsts <= limits.LOG_REFUSALS * windows(began)
+    held = counts(lines, "refusals")
+    assert "2001:db8:0:1::/64" in held
+    assert firsts + sum(codes["NOT_FOUND"] for codes in held.values()) == 60 + ADDRESSES
+    assert len(held) <= 2 * windows(began), "most are counted together"
+
+
+def test_requests_that_need_no_token(bridge: Bridge) -> None:
+    """What a stranger may read does not fill the log either."""
+    https, times, began = bridge.https(source="127.0.0.72"), 500, time.monotonic()
+    with closing(https.open()) as connection:
+        for _ in range(times):
+            assert https.get("/ca.crt", connection=connection).status == 200
+    bridge.stop()
+    lines = logged(bridge)
+    shown = sum(line["event"].startswith("GET /ca.crt 200 127.0.0.72 ") for line in lines)
+    assert shown <= limits.LOG_CLIENT_REQUESTS * windows(began)
+    assert counts(lines, "requests")["127.0.0.72"]["200"] == times - shown
