@@ -39,7 +39,18 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 class TokenInline(TokenTable):
     model = Token
-    fields = readonly_fields = ("minted_at", "use_by", "used_at", "authenticated_at", "client_device_id", "expires_at", "revoked_at")
+    fields = readonly_fields = (
+        "id",
+        "minted_at",
+        "use_by",
+        "used_at",
+        "authenticated_at",
+        "client_device_id",
+        "expires_at",
+        "replaces",
+        "replaced_at",
+        "revoked_at",
+    )
     can_delete = False
     extra = 0
 

@@ -1,4 +1,4 @@
-"""Devices and their tokens: who may connect, since when, what ties a token to a phone (D14, D15), and who did what."""
+"""Devices, their tokens (D14, D15, D62), and the audit trail."""
 
 from __future__ import annotations
 
@@ -50,6 +50,19 @@ class Token(models.Model):
     minted_at = models.DateTimeField(default=timezone.now, editable=False)
     use_by = models.DateTimeField(editable=False, help_text="Void when it was not used before this.")
     used_at = models.DateTimeField(null=True, editable=False)
+    replaces = models.OneToOneField(
+        "self",
+        on_delete=models.CASCADE,
+        null=True,
+        editable=False,
+        related_name="replacement",
+        help_text="The pairing code's token that this one takes the place of, at any time (D62).",
+    )
+    replaced_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="First use of the token that replaces it: refused since then, sockets live on.",
+    )
     authenticated_at = models.DateTimeField(null=True, editable=False, help_text="The first `auth` over a WebSocket.")
     client_device_id = models.CharField(
         max_length=256, null=True, editable=False, help_text="The `device_id` of the first `auth` that had one; the token is bound to it."

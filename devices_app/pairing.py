@@ -1,4 +1,4 @@
-"""The life of a device and its tokens: minted, claimed, bound, seen, revoked (D15, D24, D43)."""
+"""Mint, claim, bind, replace and revoke the tokens of devices (D15, D24, D43, D62)."""
 
 from __future__ import annotations
 
@@ -68,16 +68,27 @@ def use(principal: Principal, *, address: str) -> None:
         if locked is None or not tokens.is_valid(locked, now):
             raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})
         touch(locked.device, address)
-        if locked.used_at is None:
+        if locked.used_at is None and locked.replaces_id is not None:
+            _replace(locked, now)
+        elif locked.used_at is None:
             _announce(locked, first=_claim(locked, now))
     token.used_at = now
 
 
-def authenticate(token_text: str, *, client_device_id: str | None, platform: str, client_version: str, address: str) -> Device:
-    """The WebSocket's ``auth`` (SPEC Connection phases): claims the token on its first use and binds it to the first ``device_id`` it comes with.
+def authenticate(
+    token_text: str,
+    *,
+    client_device_id: str | None,
+    platform: str,
+    client_version: str,
+    address: str,
+) -> tuple[Device, str | None]:
+    """Accept the ``auth`` of a WebSocket; return the device and its fresh token (D15, D62).
 
-    Of any number of simultaneous first ``auth`` with different ids exactly one binds. Raises BridgeError AUTH_FAILED for whatever is wrong,
-    in the same words for a token that is unknown, revoked, expired or void.
+    The first use claims the token, the first ``device_id`` binds it: of any number of simultaneous
+    ones exactly one binds. A bound token of a pairing code is answered with a fresh one, see
+    `_fresh`; any other with None. Raises BridgeError AUTH_FAILED for whatever is wrong, in the same
+    words for a token that is unknown, revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
     if client_device_id is not None and (len(client_device_id) > limits.DEVICE_ID_MAX_CHARS or _storable(client_device_id) != client_device_id):
@@ -92,13 +103,18 @@ def authenticate(token_text: str, *, client_device_id: str | None, platform: str
         first_use, first_auth = token.used_at is None, token.authenticated_at is None
         binds = token.client_device_id is None and client_device_id is not None
         touch(token.device, address, platform, client_version)  # before it is announced, so that it can be said from where
-        first = _claim(token, now) if first_use else False
+        first = False
+        if first_use and token.replaces_id is not None:
+            _replace(token, now)
+        elif first_use:
+            first = _claim(token, now)
         if first_auth or binds:
             token.authenticated_at = token.authenticated_at or now
             token.client_device_id = client_device_id
             token.save(update_fields=["authenticated_at", "client_device_id"])
-            _announce(token, first=first)
-    return token.device
+            if token.replaces_id is None:
+                _announce(token, first=first)
+        return token.device, _fresh(token, now)
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
@@ -163,27 +179,65 @@ def _storable(text: str) -> str:
 
 def _lock(token_digest: str) -> Token | None:
     """The token as it is now, while nobody else can change it or its device: whoever does locks the device first, so that nobody waits in a circle."""
-    token = Token.objects.filter(digest=token_digest).first()
-    if token is None:
+    found = Token.objects.filter(digest=token_digest).first()
+    if found is None:
         return None
-    device = Device.objects.select_for_update(no_key=True).get(pk=token.device_id)
-    token.refresh_from_db()
-    token.device = device
+    device = Device.objects.select_for_update(no_key=True).get(pk=found.device_id)
+    token = Token.objects.filter(digest=token_digest).first()  # not, if it became void meanwhile
+    if token is not None:
+        token.device = device
     return token
 
 
 def _claim(token: Token, now: datetime) -> bool:
-    """First use of a token: it is valid for good, the device's older tokens no longer. Whether it is the device's first use at all."""
+    """Claim a pairing code's token at its first use; the device's older codes end.
+
+    Returns whether it is the device's first use at all. What replaces the token of an older code
+    goes with it, also when it was made after this code was.
+    """
     device = token.device
     token.used_at = now
     token.save(update_fields=["used_at"])
-    device.tokens.filter(Q(pk__lt=token.pk), revoked_at=None).update(revoked_at=now)
+    older = Q(pk__lt=token.pk, replaces=None) | Q(replaces__lt=token.pk)
+    device.tokens.filter(older, revoked_at=None).update(revoked_at=now)
     audit.record("pairing", device=device, subject=f"token {token.pk}", address=device.last_address, platform=device.platform)
     if device.paired_at is not None:
         return False
     device.paired_at = now
     device.save(update_fields=["paired_at"])
     return True
+
+
+def _fresh(token: Token, now: datetime) -> str | None:
+    """Make the token that is to replace a pairing code's; None for one that needs none (D62).
+
+    The plain text exists nowhere else. There is one row for each code: a fresh token that was not
+    used is void as soon as the next one is made.
+    """
+    if token.client_device_id is None or token.replaces_id is not None:
+        return None
+    plain = tokens.new_token()
+    same = ("device", "client_device_id", "use_by", "expires_at")
+    made = {name: getattr(token, name) for name in same}
+    made |= {"digest": tokens.digest(plain), "minted_at": now}
+    Token.objects.update_or_create(replaces=token, defaults=made)
+    return plain
+
+
+def _replace(token: Token, now: datetime) -> None:
+    """Refuse the pairing code's token from the first use of the fresh one on (D62).
+
+    It is not revoked: a socket that was opened with it lives on.
+    """
+    token.used_at = now
+    token.save(update_fields=["used_at"])
+    Token.objects.filter(pk=token.replaces_id).update(replaced_at=now)
+    audit.record(
+        "token_replaced",
+        device=token.device,
+        subject=f"token {token.replaces_id} by token {token.pk}",
+        address=token.device.last_address,
+    )
 
 
 def _announce(token: Token, *, first: bool) -> None:

@@ -61,7 +61,7 @@ def bearer_of(header: str | None) -> str | None:
 
 
 def identify(bearer: str) -> Principal | None:
-    """Whose token this is, or None when it is unknown, revoked, expired or void. One query, none for the hook and the admin token.
+    """Whose token this is, or None when it is unknown or not valid any more. One query, none for the hook and the admin token.
 
     Every comparison runs in constant time over digests, so that the time of an answer says nothing about how nearly a guess was right.
     """
@@ -83,12 +83,15 @@ def is_hook(bearer: str) -> bool:
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Neither revoked nor expired, nor void: not used within the time that its minting gave it (D15)."""
-    if token.revoked_at is not None or token.device.revoked_at is not None:
+    """Return whether it is neither revoked, replaced, expired nor void (D15, D62).
+
+    Void: a pairing code's that was not used within the time that its minting gave it.
+    """
+    if token.revoked_at or token.replaced_at or token.device.revoked_at:
         return False
     if token.expires_at is not None and token.expires_at <= now:
         return False
-    return token.used_at is not None or now < token.use_by
+    return bool(token.used_at or token.replaces_id) or now < token.use_by
 
 
 @cache

@@ -84,6 +84,12 @@ class ConnectionAck(ServerPayload):
     bridge_url: str
     requires_health_verification: bool = True
     active_sessions: list[SessionInfo]
+    device_token: str | None = Field(
+        None,
+        description="Takes the place of the pairing code's token: store it, then use it. From its"
+        " first use the code's token is refused. Sent until then, another one each time; only to a"
+        " device that gave a `device_id`.",
+    )
 
 
 class ConnectionError_(ServerPayload):

@@ -1,4 +1,4 @@
-"""The device that ``watch`` is on the bridge of this machine: paired by itself, its token kept in the data directory (D43)."""
+"""Pair ``watch`` as a device, and keep its token in the data directory (D43, D62)."""
 
 from __future__ import annotations
 
@@ -56,20 +56,35 @@ def target(conf: Conf, path: Path) -> Target:
     return Target(url=here.local_ws_url or here.ws_url, token=known["token"], pin=here.pin, device_id=known["device_id"])
 
 
+def keep(path: Path, used: str, fresh: str) -> None:
+    """Store a fresh token, which is used from the next connection on. Raises OSError.
+
+    The one that was used stays beside it: the bridge takes it until the fresh one was used, and
+    again when it is set back to a backup that does not know the fresh one.
+    """
+    known = (_read(path) or {}) | {"token": fresh, "previous": used}
+    _write(path, known)
+
+
 def _identity(path: Path) -> dict[str, Any]:
     known = _read(path)
     if known is not None:
-        principal = tokens.identify(known["token"])
-        if principal is not None and principal.device is not None:
-            return known
+        for token in (known["token"], known.get("previous", "")):
+            principal = tokens.identify(token)
+            if principal is not None and principal.device is not None:
+                return known | {"token": token}
         device = Device.objects.filter(pk=known["device"]).first()
         if device is not None and device.revoked_at is not None:
             raise Refused(f"This terminal's device, {device}, was revoked. To pair it again, remove {path}.")
     name = f"watch on {socket.gethostname()}"[:70] + ("" if path.name == "watch.json" else f" ({path.stem.rpartition('-')[2]})")
     device, _, plain = pairing.mint(name, ttl=CLAIM_WITHIN, lifetime=None)
     made = {"token": plain, "device": device.pk, "device_id": str(uuid.uuid4())}
-    write_private_file(path, json.dumps(made, indent=2).encode() + b"\n")
+    _write(path, made)
     return made
+
+
+def _write(path: Path, identity: dict[str, Any]) -> None:
+    write_private_file(path, json.dumps(identity, indent=2).encode() + b"\n")
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ class Watcher:
 
     ``show`` prints what arrives, ``note`` what the watcher says itself. ``sessions``: only these, or all when empty.
     ``ask`` is asked whether a warning is accepted; without it none is. ``console`` is given the connection, and all that arrives.
+    ``keep`` stores a fresh token for the next connection (D62); without it none is taken.
     """
 
     def __init__(
@@ -39,9 +40,10 @@ class Watcher:
         sessions: Collection[str] = (),
         ask: Asker | None = None,
         console: Console | None = None,
+        keep: Callable[[str, str], None] | None = None,
     ) -> None:
         self.target, self.show, self.note, self.renderer = target, show, note, renderer
-        self.raw, self.sessions, self.ask = raw, frozenset(sessions), ask
+        self.raw, self.sessions, self.ask, self.keep = raw, frozenset(sessions), ask, keep
         self._shown: OrderedDict[str, None] = OrderedDict()
         self._introduced: set[str] = set()
         self._was_ready = False
@@ -78,6 +80,12 @@ class Watcher:
 
     async def _greet(self, client: Client, target: Target, ready: asyncio.Event, joins: asyncio.Queue[tuple[str, bool]]) -> None:
         acknowledged = await client.auth(target)
+        fresh = acknowledged.pop("device_token", None)  # a secret, so it is not shown either
+        if fresh is not None and self.keep is not None:
+            try:
+                await asyncio.to_thread(self.keep, target.token, fresh)
+            except OSError as error:
+                self._say(f"the new token was not stored, the old one stays: {error}", "yellow")
         self._answer("connection_ack", acknowledged)
         listed = {str(session["session_id"]) for session in acknowledged["active_sessions"]}
         for session_id in sorted(self.sessions or listed):

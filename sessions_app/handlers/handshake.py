@@ -33,7 +33,7 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
     payload: c.Auth = message.payload
     _check_version(payload.client_version, known=await _known(payload.token))
     try:
-        device = await writers.run(
+        device, fresh = await writers.run(
             pairing.authenticate,
             payload.token,
             client_device_id=payload.device_id,
@@ -45,7 +45,7 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
         raise await _failed(socket, error) from None
     await socket.authenticated(device, tokens.digest(payload.token))
     socket.talk.phase = Phase.AUTHENTICATED
-    ack, head = await readers.run(_connection_ack, socket.transport, message.id)
+    ack, head = await readers.run(_connection_ack, socket.transport, message.id, fresh)
     await socket.send_frame(ack)
     if socket.transport.mode != "direct_public":
         socket.deliver(head)
@@ -81,7 +81,7 @@ async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
     return Refused(error.code, error.message)
 
 
-def _connection_ack(transport: Transport, id: str | None) -> tuple[Encoded, int]:
+def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> tuple[Encoded, int]:
     """The message, and the head of the log, read first: what a client does once it has been answered comes after it.
 
     Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it.
@@ -94,6 +94,7 @@ def _connection_ack(transport: Transport, id: str | None) -> tuple[Encoded, int]
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),
         active_sessions=_active_sessions(),
+        device_token=fresh,
     )
     return encode(payload, id=id), head
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import queue
 import re
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -20,14 +22,20 @@ from tests.conformance.samples import hook, new_id, new_session, prompt
 
 pytestmark = pytest.mark.spec("offline.replay")
 
-LINES = 69  # that are not blank, as the page says
+LINES = 86  # that are not blank, as the page says
 
 
 class Client:
     """The documented client as a process, with a code that was just minted."""
 
     def __init__(self, program: Path, address: str) -> None:
-        self.process = subprocess.Popen([sys.executable, str(program), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=program.parent,
+        )
         self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.got: list[dict[str, Any]] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -136,6 +144,39 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
         assert (recorded["tool_call_id"], recorded["decision"]) == (payload["tool_use_id"], "approved")
     finally:
         client.end()
+
+
+def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
+    """D62: it goes on with a fresh one, in a private file; with the same link it comes back."""
+    link = address(mortal)
+    fields = dict(parse_qsl(urlsplit(link).fragment))
+    for _ in range(2):
+        client = Client(program, link)
+        try:
+            shown = client.until(lambda m: m["type"] == "connection_ack")
+        finally:
+            client.end()
+        assert "device_token" not in shown["payload"]
+        assert mortal.get("/api/v1/info", fields["token"]).status == 401
+    code = hashlib.sha256(fields["token"].encode()).hexdigest()
+    kept = program.parent / f"bridge-{code[:16]}.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert mortal.get("/api/v1/info", json.loads(kept.read_text())["tokens"][-1]).status == 200
+
+
+def test_it_falls_back_when_its_fresh_token_became_void(mortal: Bridge, program: Path) -> None:
+    """D62: the one before it is kept until then."""
+    link = address(mortal)
+    token = dict(parse_qsl(urlsplit(link).fragment))["token"]
+    code = hashlib.sha256(token.encode()).hexdigest()
+    void = {"device_id": new_id(), "tokens": [token, "bridge_device_void"]}
+    (program.parent / f"bridge-{code[:16]}.json").write_text(json.dumps(void))
+    client = Client(program, link)
+    try:
+        client.until(lambda m: m["type"] == "connection_ack")
+    finally:
+        client.end()
+    assert mortal.get("/api/v1/info", token).status == 401
 
 
 def test_it_gives_up_where_it_should(mortal: Bridge, program: Path) -> None:

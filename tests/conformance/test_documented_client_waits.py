@@ -146,8 +146,14 @@ async def clock() -> Clock:
 
 
 @pytest.fixture
-async def start(clock: Clock, monkeypatch: pytest.MonkeyPatch, keyboard: Callable[[str], None]) -> AsyncIterator[Start]:
+async def start(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    keyboard: Callable[[str], None],
+    tmp_path: Path,
+) -> AsyncIterator[Start]:
     """Runs the page's client with that pairing; its module."""
+    monkeypatch.chdir(tmp_path)  # where it keeps who it is
     running: list[asyncio.Task[None]] = []
 
     def run(address: str) -> Any:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -49,14 +50,20 @@ class Command(BaseCommand):
                     watcher = self._watcher(lambda: elsewhere, options)
                 else:
                     path = stack.enter_context(identity.place(conf))
-                    watcher = self._watcher(lambda: identity.target(conf, path), options)
+                    keep = partial(identity.keep, path)
+                    watcher = self._watcher(lambda: identity.target(conf, path), options, keep)
                 asyncio.run(_until_stopped(watcher, _input(options)))
             except Refused as refused:
                 raise CommandError(str(refused)) from None
             except BrokenPipeError:  # whoever read the output has enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def _watcher(self, target: Any, options: dict[str, Any]) -> Watcher:
+    def _watcher(
+        self,
+        target: Callable[[], Target],
+        options: dict[str, Any],
+        keep: Callable[[str, str], None] | None = None,
+    ) -> Watcher:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and not options["no_color"]
         notes = sys.stderr if options["raw"] else sys.stdout
         return Watcher(
@@ -67,6 +74,7 @@ class Command(BaseCommand):
             raw=options["raw"],
             sessions=options["session"],
             ask=_asker(yes=options["yes"]),
+            keep=keep,
         )
 
 

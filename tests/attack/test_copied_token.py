@@ -1,0 +1,315 @@
+"""A thief has copied the token in a pairing code (D15, D62), while a phone that is bound to it uses the bridge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge, Pairing
+from tests.conformance.phone import Phone
+from tests.conformance.samples import hook, new_session
+from tests.faults.quick import QuickBridge, nursery
+from tests.run.terminal import Program
+from tests.servers import Postgres, Redis
+
+pytestmark = pytest.mark.timeout(240)
+
+Processes = tuple[Bridge, Bridge]
+OWN_ID = "the phone"
+REFUSED = (401, "AUTH_INVALID_TOKEN")
+READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
+
+
+@contextmanager
+def running(*bridges: Bridge) -> Iterator[None]:
+    """Start these bridges, and stop them at the end."""
+    for bridge in bridges:
+        bridge.start()
+    yield
+    for bridge in bridges:
+        bridge.stop()
+        nursery.forget(bridge.environment)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """One process on SQLite, twice."""
+    bridge = QuickBridge(tmp_path_factory.mktemp("copied"))
+    with running(bridge):
+        yield bridge, bridge
+
+
+@pytest.fixture(scope="module")
+def two(
+    postgres_server: Postgres, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Processes]:
+    """Two processes on one PostgreSQL, with a certificate each."""
+    url = postgres_server.create_database()
+    shared = {"database_url": url, "redis_url": redis_server.url}
+    first = QuickBridge(tmp_path_factory.mktemp("first"), **shared)
+    shared |= {
+        "BRIDGE_HOOK_TOKEN": first.hook_token,
+        "BRIDGE_ADMIN_TOKEN": first.admin_token,
+    }
+    second = QuickBridge(tmp_path_factory.mktemp("second"), **shared)
+    with running(first, second):
+        yield first, second
+
+
+@pytest.fixture(params=["sqlite", "two processes on postgresql"])
+def processes(request: pytest.FixtureRequest) -> Processes:
+    found: Processes = request.getfixturevalue("alone" if request.param == "sqlite" else "two")
+    return found
+
+
+@pytest.fixture
+def first(processes: Processes) -> Iterator[Bridge]:
+    yield processes[0]
+    for bridge in processes:
+        bridge.hang_up()
+
+
+@pytest.fixture
+def second(processes: Processes, first: Bridge) -> Bridge:
+    """The other process, where there is one."""
+    return processes[1]
+
+
+def phone(bridge: Bridge, token: str, device_id: str | None = OWN_ID) -> Phone:
+    made = Phone(bridge.port, token, device_id=device_id)
+    bridge.called.append(made)
+    return made
+
+
+def greeted(phone: Phone) -> dict[str, Any]:
+    """Connect; the payload of `connection_ack`, or of the `connection_error` that came instead."""
+    payload: dict[str, Any] = phone.connect().auth()["payload"]
+    return payload
+
+
+def fresh(phone: Phone) -> str:
+    """Connect, and take the token that comes with the answer."""
+    token: str = greeted(phone)["device_token"]
+    assert token.startswith("bridge_device_") and token != phone.token
+    return token
+
+
+def http(bridge: Bridge, token: str) -> list[tuple[int, str | None]]:
+    """What reading with this token gives, and speaking: status, and code of the error."""
+    answers = [bridge.get(path, token) for path in READS]
+    spoken = {"type": "user_message", "content": "Delete it all."}
+    path = f"/api/v1/sessions/{new_session()}/events"
+    answers.append(bridge.https().post(path, token=token, json_body=spoken))
+    return [(answer.status, answer.json().get("code")) for answer in answers]
+
+
+def refused(bridge: Bridge, token: str, device_id: str | None = OWN_ID) -> bool:
+    """Whether the token is good for nothing at this process: over HTTP, the upgrade, and `auth`."""
+    upgrade = bridge.get(
+        "/api/v1/ws",
+        token,
+        headers={
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        },
+    )
+    answers = {*http(bridge, token), (upgrade.status, upgrade.json()["code"])}
+    code = greeted(phone(bridge, token, device_id)).get("code")
+    return answers == {REFUSED} and code == "AUTH_FAILED"
+
+
+def end_of(bridge: Bridge, code: Pairing) -> None:
+    """Revoke a device; its socket closes when the bridge next looks which ones must end."""
+    other = phone(bridge, code.token).ready()
+    bridge.manage("revoke_device", code.name)
+    other.wait_closed()
+
+
+@pytest.mark.parametrize("way", ["over http", "over the socket"])
+def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
+    first: Bridge, second: Bridge, way: str
+) -> None:
+    """At once, on every process; the phone's socket, opened with the copied one, lives on."""
+    copied = first.pairing().token
+    owner = phone(first, copied)
+    token = fresh(owner)
+    owner.health_check()
+    # Until then it is as good over HTTP as the phone's: the code can still be used by who has it.
+    assert http(second, copied)[:2] == [(200, None)] * 2
+    if way == "over http":
+        assert http(first, token)[:2] == [(200, None)] * 2
+    else:
+        other = greeted(phone(second, token))
+        assert "server_version" in other and "device_token" not in other
+    assert refused(second, copied) and refused(first, copied)
+    assert refused(second, copied, "the thief") and refused(second, copied, None)
+    if way == "over http":
+        end_of(first, first.pairing())
+        first.fence(owner)
+        owner.ping()
+    assert "device_token" not in greeted(phone(first, token)), "it was used"
+    assert greeted(phone(second, token, "the thief"))["code"] == "AUTH_FAILED", (
+        "bound, as the first"
+    )
+
+
+def test_a_copy_made_later_is_worth_nothing_either(first: Bridge, second: Bridge) -> None:
+    """Somebody reads the code from an old picture, and from what a process was told."""
+    code = first.pairing().token
+    token = fresh(phone(first, code))
+    assert "device_token" not in greeted(phone(second, token))
+    assert refused(first, code) and refused(second, code)
+
+
+def test_a_client_that_knows_only_the_specification(first: Bridge, second: Bridge) -> None:
+    """It ignores the field; its token works as ever, and each answer has another fresh one."""
+    token = first.pairing().token
+    seen = {fresh(phone(bridge, token)) for bridge in (first, second, first)}
+    assert len(seen) == 3
+    assert http(second, token)[0][0] == 200
+
+
+def test_an_earlier_unused_one_is_void(first: Bridge, second: Bridge) -> None:
+    """The client that stored it goes on with the code's token, which still works."""
+    token = first.pairing().token
+    earlier = fresh(phone(first, token))
+    later = fresh(phone(second, token))
+    assert refused(first, earlier) and refused(second, earlier)
+    assert http(first, token)[0][0] == 200
+    assert "device_token" not in greeted(phone(first, later))
+    assert refused(second, token)
+
+
+def test_a_device_that_gave_no_id_gets_none(first: Bridge) -> None:
+    """Nothing binds its token, so nobody could say to whom a fresh one goes."""
+    token = first.pairing().token
+    assert "device_token" not in greeted(phone(first, token, None))
+    bound = fresh(phone(first, token))
+    assert http(first, bound)[0][0] == 200
+    assert refused(first, token)
+
+
+def test_two_connections_at_once(first: Bridge, second: Bridge) -> None:
+    """D23: of simultaneous ones each gets a fresh token, of which exactly one is not void."""
+    token = first.pairing().token
+    phones = [phone(bridge, token) for bridge in (first, second) * 3]
+    with ThreadPoolExecutor(len(phones)) as threads:
+        given = list(threads.map(fresh, phones))
+    assert len(set(given)) == len(phones)
+    works = [one for one in given if second.get("/api/v1/info", one).status == 200]
+    assert len(works) == 1 and refused(first, token)
+
+
+def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Bridge) -> None:
+    """Whoever is first: afterwards exactly one token works, and the client has it."""
+    for _ in range(5):
+        token = first.pairing().token
+        given = fresh(phone(first, token))
+        with ThreadPoolExecutor(2) as threads:
+            used = threads.submit(first.get, "/api/v1/info", given)
+            answer = threads.submit(greeted, phone(second, token)).result()
+        if used.result().status == 200:
+            assert "device_token" not in answer
+            assert refused(second, token) and http(first, given)[0][0] == 200
+        else:
+            assert refused(second, given)
+            assert http(second, answer["device_token"])[0][0] == 200 and refused(first, token)
+
+
+def test_a_new_code_for_the_device_ends_what_came_of_the_old_one(
+    first: Bridge, second: Bridge
+) -> None:
+    """`mint_pairing_qr --device`: also a fresh token that was given out after it was minted."""
+    old = first.pairing()
+    code = first.mint("--device", old.name)
+    token = fresh(phone(second, old.token))
+    assert http(first, token)[0][0] == 200
+    assert http(second, code.token)[0][0] == 200, "the use of the old code's ended no new code"
+    assert refused(second, token) and refused(first, old.token)
+    assert http(first, fresh(phone(second, code.token)))[0][0] == 200
+    assert refused(first, code.token)
+
+
+def test_revoking_ends_them_all(first: Bridge, second: Bridge) -> None:
+    """Also the socket that was opened with the code's token."""
+    code = first.pairing()
+    owner = phone(second, code.token)
+    token = fresh(owner)
+    assert http(first, token)[0][0] == 200
+    first.manage("revoke_device", code.name)
+    assert refused(second, token) and refused(second, code.token)
+    assert owner.wait_closed() == 4401
+
+
+def test_it_is_announced_once(first: Bridge) -> None:
+    """D15: the claim is; that the same device goes on with its fresh token is not."""
+    witness = phone(first, first.pairing().token, "witness").ready()
+    code = first.pairing()
+    token = fresh(phone(first, code.token))
+    greeted(phone(first, token))
+    http(first, token)
+    first.accept(hook("SessionStart", last := new_session()))
+    witness.expect("session_started", session_id=last)
+    said = [one["payload"] for one in witness.messages if one["type"] == "notification"]
+    assert len([one for one in said if code.name in json.dumps(one)]) == 1, said
+
+
+def test_no_file_and_no_log_has_it(alone: Processes) -> None:
+    """D15: a fresh token is stored only as a hash, and goes out once."""
+    bridge = alone[0]
+    token = fresh(phone(bridge, bridge.pairing().token))
+    greeted(phone(bridge, token))
+    for path in [bridge.log, *bridge.data.rglob("*")]:
+        assert not path.is_file() or token.encode() not in path.read_bytes(), path
+
+
+# -- the bridge's own client -------------------------------------------------------------------
+
+
+def identity(bridge: Bridge) -> dict[str, Any]:
+    """What `watch` has stored."""
+    found: dict[str, Any] = json.loads((bridge.data / "watch.json").read_text())
+    return found
+
+
+def watch(bridge: Bridge) -> str:
+    """Run `watch` until it is connected; what it showed."""
+    with Program(bridge.environment, "watch", "--raw", terminal=False) as program:
+        program.until("health_status")
+    return program.shown
+
+
+def test_watch_goes_on_with_the_fresh_one(alone: Processes) -> None:
+    """It stores it in a private file, beside the one that works until the fresh one is used."""
+    bridge = alone[0]
+    shown = watch(bridge)
+    given = identity(bridge)
+    assert bridge.get("/api/v1/info", given["previous"]).status == 200
+    shown += watch(bridge)
+    assert identity(bridge) == given, "it used the fresh one, and got no other"
+    assert refused(bridge, given["previous"], given["device_id"])
+    assert "device_token" not in shown and given["token"] not in shown
+    assert (bridge.data / "watch.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_watch_falls_back_when_the_fresh_one_is_void(alone: Processes) -> None:
+    """Its connection broke before the next fresh token came, or it was ended before it stored it."""
+    bridge = alone[0]
+    (bridge.data / "watch.json").unlink(missing_ok=True)
+    watch(bridge)
+    before = identity(bridge)
+    lost = fresh(phone(bridge, before["previous"], before["device_id"]))
+    watch(bridge)
+    after = identity(bridge)
+    assert after["previous"] == before["previous"] and after["device"] == before["device"]
+    assert refused(bridge, before["token"]) and refused(bridge, lost)
+    watch(bridge)
+    assert identity(bridge) == after
+    assert refused(bridge, after["previous"], after["device_id"])
