@@ -16,7 +16,7 @@ class HooksConfig(AppConfig):
         from sessions_app.agents import risk
 
         risk.register(producer.risk_level)
-        housekeeping.chores.append(ingest.forget_old)
+        housekeeping.chores["memories of events removed"] = ingest.forget_old
         background.register("forwarder", forwarding.start, forwarding.stop)
         health.register_feature("hook_events")
         metrics.register("hooks", forwarding.figures)

@@ -18,7 +18,7 @@ class SessionsConfig(AppConfig):
         background.register("sessions", housekeeping.start, housekeeping.stop)
         background.register("agents", runtime.start, runtime.stop)
         background.register("agent versions", agents.start, agents.stop)  # after the agents, which the runtime registers
-        housekeeping.chores.append(commands.forget_old)
+        housekeeping.chores["commands to agents removed"] = commands.forget_old
         health.register("agent_sdk", breaker.check)
         health.register_feature("agent_sdk")
         health.register_count("active_sessions", presence.active_sessions)

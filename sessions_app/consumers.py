@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from bridge_project import limits, ratelimit
 from bridge_project.database import writers
 from bridge_project.dispatch import Refused, connection_error_payload, error_payload
-from bridge_project.errors import BridgeError
+from bridge_project.errors import ERRORS, BridgeError
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.rest_body import log_error
@@ -197,7 +197,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
                 if now - self._opened > limits.AUTH_WAIT_SECONDS:
                     await self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds."))
             elif self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS:
-                await self._close(4413)
+                await self._close(ERRORS["CONN_SLOW"].close)
                 self.socket.abort()  # the close frame waits behind what the peer does not read
             elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
                 await self.refuse(Refused("CONN_TIMEOUT"))

@@ -124,18 +124,25 @@ def _register_again(listeners: tuple[Listener, ...]) -> None:
                 Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
 
 
-chores: list[Callable[[], object]] = [log.prune, approvals.forget_old, requests.forget_old, lifecycle.close_idle, lifecycle.forget_closed, pairing.forget_void]
-"""What is done once a minute; rooms above add theirs."""
+chores: dict[str, Callable[[], int]] = {
+    "idle sessions closed": lifecycle.close_idle,
+    "rows of the log removed": log.prune,
+    "tool calls removed": approvals.forget_old,
+    "answers to client messages removed": requests.forget_old,
+    "closed sessions removed": lifecycle.forget_closed,
+    "devices that never paired removed": pairing.forget_void,
+}
+"""What a server does once a minute, and `manage.py prune` at once: what each chore counts, and the
+chore. Apps above add theirs."""
 
 
 async def _prune() -> None:
     while True:
-        for chore in tuple(chores):
+        for what, chore in tuple(chores.items()):
             try:
                 await background.run(chore)
             except Exception as error:
-                name = getattr(chore, "__name__", str(chore))
-                logger.exception("chore_failed", chore=name)
+                logger.exception("chore_failed", chore=what)
                 if not isinstance(error, DatabaseError):  # of a database that is away nobody could be told
-                    failures.happened("INTERNAL_ERROR", f"chore {name}")
+                    failures.happened("INTERNAL_ERROR", f"chore: {what}")
         await asyncio.sleep(PRUNE_SECONDS)

@@ -173,7 +173,6 @@ class Command(models.Model):
         PROMPT = "prompt"
         DECIDE = "decide"
         INTERRUPT = "interrupt"
-        STOP = "stop"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
     kind = models.CharField(max_length=9, choices=Kind.choices)

@@ -35,6 +35,11 @@ class Taken:
 def add(session: Session, kind: Kind, **payload: Any) -> None:
     """Queue a command, in the caller's transaction."""
     Command.objects.create(session=session, kind=kind, payload=jsontext.dumps(payload))
+    wake(session)
+
+
+def wake(session: Session) -> None:
+    """Have whoever runs the session here look at it, once the caller's transaction commits."""
     transaction.on_commit(lambda: _wake(session.pk))
 
 
@@ -93,11 +98,15 @@ def forget(session: Session, *, prompts: bool) -> None:
 
 
 def forget_old() -> int:
-    """Drop commands that were taken long ago; returns how many."""
+    """Delete old commands that were taken; return how many.
+
+    One that was not taken is deleted with its session's agent (`forget`). A prompt of a paused
+    session waits for as long as the session does.
+    """
     before = timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
     return delete_in_steps(Command.objects.filter(created_at__lt=before).exclude(taken_at=None))
 
 
 def _wake(session_pk: int) -> None:
-    for wake in woken:
-        wake(session_pk)
+    for call in woken:
+        call(session_pk)

@@ -210,7 +210,7 @@ class Running:
             verdict = Verdict("rejected", reason=INTERRUPTED) if self._interrupted else Verdict(payload["decision"], payload["modifications"])
             if call_id is None or not await self._driver.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
-        elif kind == Kind.INTERRUPT and self.busy:
+        elif self.busy:  # Kind.INTERRUPT
             self._interrupted = True
             self._watch()
             await self._driver.interrupt()

@@ -45,6 +45,8 @@ class Transcript:
     def take(self, *, busy: bool) -> commands.Taken | None:
         """The next command. With a prompt the answer's stream begins, in the same transaction: a prompt that was taken is never lost in silence."""
         if self._taking is None and not commands.is_waiting(self._session_pk, busy=busy):
+            if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
+                raise Lost(self._session_pk)
             return None
         with outbox() as box:
             page = Page(box, self._session_pk, self._ids, self._owner)
@@ -266,10 +268,13 @@ def broken(session_pk: int, owner: uuid.UUID, reason: str) -> None:
 
 
 def close(page: Page, reason: Any) -> None:
-    """Close a session, whatever its state and whoever runs its agent, who is told."""
+    """Close a session, whatever its state and whoever runs its agent.
+
+    The process that runs it ends the agent when it finds that the session has no owner any more:
+    this process at once, another one at its next look (limits.POLL_SECONDS).
+    """
     commands.forget(page.session, prompts=True)
-    if page.session.owner is not None:
-        commands.add(page.session, commands.Kind.STOP)
+    commands.wake(page.session)
     page.close("stop")
     page.session.owner = None
     lifecycle.close(page.box, page.session, reason)

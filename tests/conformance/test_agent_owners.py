@@ -182,6 +182,24 @@ def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> No
     assert status(pair[1], sid) == "closed"
 
 
+def test_an_end_from_the_other_process(
+    pair: Pair,
+    script: Script,
+    near: Phone,
+    far: Phone,
+) -> None:
+    """D35: the agent, in the middle of a turn, is ended by the process that runs it."""
+    before = script.processes().keys()
+    sid = begin(pair[0], near, agent="plain")
+    agents = script.processes().keys() - before
+    assert agents
+    far.join(sid)
+    say(near, sid, "/sleep 60")
+    far.expect("stream_chunk", session_id=sid)
+    end(far, sid)
+    eventually(lambda: not agents & script.processes().keys())
+
+
 def test_http_at_the_other_process(pair: Pair, near: Phone) -> None:
     """D39, D46: POST /sessions/:id/events wherever it arrives: accepted true, and the agent answers once."""
     sid = begin(pair[0], near, agent="plain")

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
@@ -28,7 +29,7 @@ from bridge_project.maintenance import MaintenanceError
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.models import HookEvent
-from sessions_app.models import LogRow, Session
+from sessions_app.models import ClientRequest, LogRow, Session, ToolCall
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, prompt
@@ -569,12 +570,28 @@ def test_prune_says_what_it_removed() -> None:
     Token.objects.exclude(device__name="just void").update(use_by=long_ago)
     Token.objects.filter(device__name="just void").update(use_by=timezone.now())
     Device.objects.filter(name="paired").update(paired_at=long_ago)
+    session = Session.objects.get(session_id="old")
+    old_command = {"kind": "prompt", "created_at": long_ago, "payload": "{}"}
+    session.command_set.create(**old_command, taken_at=long_ago)
+    waiting = session.command_set.create(**old_command)
+    paired = Device.objects.get(name="paired")
+    ClientRequest.objects.create(device=paired, process_id=uuid.uuid4(), created_at=long_ago)
+    ToolCall.objects.create(session=session, tool_call_id="1", params="{}", created_at=long_ago)
     out = io.StringIO()
     call_command("prune", stdout=out)
-    said = "Removed 2 rows of the log, 1 sessions, 1 devices that never paired, 2 memories of events; closed 1 idle sessions."
-    assert out.getvalue().strip() == said
+    assert out.getvalue().splitlines() == [
+        "1 idle sessions closed",
+        "2 rows of the log removed",
+        "1 tool calls removed",
+        "1 answers to client messages removed",
+        "1 closed sessions removed",
+        "1 devices that never paired removed",
+        "1 commands to agents removed",
+        "2 memories of events removed",
+    ]
+    assert list(session.command_set.all()) == [waiting], "its session may be resumed"
     assert set(Session.objects.values_list("session_id", flat=True)) == {"old", "young"}
     assert set(Device.objects.values_list("name", flat=True)) == {"just void", "paired"}
     out = io.StringIO()
     call_command("prune", stdout=out)
-    assert out.getvalue().startswith("Removed 0 rows of the log, 0 sessions, 0 devices that never paired, 0 memories of events; closed 0 ")
+    assert {line.split()[0] for line in out.getvalue().splitlines()} == {"0"}

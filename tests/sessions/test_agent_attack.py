@@ -244,7 +244,7 @@ async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
     session, _ = await agency.session()
 
     def fill() -> None:
-        Command.objects.bulk_create(Command(session=session, kind="stop", payload=json.dumps({}), taken_at=timezone.now()) for _ in range(1001))
+        Command.objects.bulk_create(Command(session=session, kind="interrupt", payload=json.dumps({}), taken_at=timezone.now()) for _ in range(1001))
 
     await sync_to_async(fill)()
     assert await _taken_long_ago() == 1001
