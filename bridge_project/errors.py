@@ -1,7 +1,7 @@
 """One row for each error code: where it is sent, how grave it is, what it means and what mends it (SPEC Errors, D7 to D12, D50, D51).
 
 The error pages under ``/docs/errors/<CODE>``, which every ``documentation_url`` opens, and ``docs/errors.md`` are generated from
-this table; raising a code that is not in it is a ``KeyError`` at import of the test that covers it.
+this table; to raise a code that is not in it is a ``KeyError``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,13 @@ _TABLE = [
         severity="info",
     ),
     ErrorCode("HOOK_INVALID_SESSION_ID", "`session_id` is not a usable, non-empty string.", "Send the agent's own session id.", status=400, severity="info"),
-    ErrorCode("HOOK_VALIDATION_FAILED", "The hook event failed validation.", "Mend the fields that `errors` names.", status=400, severity="info"),
+    ErrorCode(
+        "HOOK_VALIDATION_FAILED",
+        "The hook event failed validation.",
+        "Mend the fields that `errors` names.",
+        severity="info",
+        never_sent="the rule that was violated has a code, such as `HOOK_INVALID_PAYLOAD`",
+    ),
     ErrorCode(
         "VALIDATION_ERROR",
         "The request does not match what this endpoint takes.",
@@ -142,7 +148,14 @@ _TABLE = [
     ),
     ErrorCode("CONN_WEBSOCKET_CLOSED", "The client saw the WebSocket close.", "Connect again.", recoverable=True, never_sent=BY_A_CLIENT),
     ErrorCode("CONN_REPLACED", "A newer connection of this device took over.", "Use the newer connection.", close=4409, recoverable=False, severity="info"),
-    ErrorCode("CONN_SLOW", "The client took no bytes for 30 seconds.", "Connect again; what was not received is sent again.", close=4413, recoverable=True),
+    ErrorCode(
+        "CONN_SLOW",
+        "The client took no bytes for 30 seconds.",
+        "Connect again; what was not received is sent again.",
+        close=4413,
+        recoverable=True,
+        never_sent="who takes no byte cannot be told; the close 4413 says it",
+    ),
     ErrorCode("RATE_LIMITED", "Too many messages, connections or failed attempts.", "Wait, then try again more slowly.", close=4429, recoverable=True),
     # -- error, WebSocket ------------------------------------------------------------------------------------------------
     ErrorCode(
@@ -205,7 +218,8 @@ class BridgeError(Exception):
     """A failure that the client is told about: a row of the table and what is special this time.
 
     ``fields`` are added to the body (HTTP) or the payload (WebSocket); ``headers`` to an HTTP answer. One place for each
-    transport turns it into an answer: ``rest.exception_handler`` and ``dispatch.error_message``.
+    transport turns it into an answer: ``rest.exception_handler``, and ``dispatch.error_payload``
+    with ``dispatch.connection_error_payload``.
     """
 
     def __init__(self, code: str, message: str = "", *, headers: Mapping[str, str] | None = None, **fields: Any) -> None:

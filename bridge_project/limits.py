@@ -74,7 +74,6 @@ PAGE_ROWS: Final = 500  # rows read from the log at once
 PAGE_BYTES: Final = 256 * 1024  # bytes read from the log at once: with the socket's own buffer well under D30's 1 MB
 BATCH_MAX_EVENTS: Final = 500  # D32
 EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
-CLIENT_ID_MEMORY_SECONDS: Final = 10 * 60  # D31, across connections
 JSON_MAX_DEPTH: Final = 100  # D8
 SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
 TITLE_MAX_CHARS: Final = 120
@@ -173,7 +172,3 @@ ACP_QUIET_SECONDS: Final = 0.3  # without an update: an agent that loaded a sess
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
 ACP_TERMINALS: Final = 16  # that one agent may have open
 ACP_FOLLOW_UPS: Final = 5  # prompts that changed parameters may add to one turn
-
-# -- the producer (D47) --------------------------------------------------------------------------------------------------
-SPOOL_MAX_BYTES: Final = 200 * MB
-SPOOL_EVENT_MAX_BYTES: Final = MB

@@ -16,7 +16,7 @@ from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
 
 GENERATED: Final = "<!-- Made by `python manage.py generate_docs`; edit what it is made from instead: {source}. -->"
 
-CLOSED_AFTER_ERROR: Final = ("CONN_REPLACED", "CONN_SLOW")  # an ordinary ``error``, then a close (D23, D30)
+CLOSED_AFTER_ERROR: Final = ("CONN_REPLACED",)  # an ordinary ``error``, then a close (D23)
 
 
 @dataclass(frozen=True, slots=True)

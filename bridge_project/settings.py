@@ -6,10 +6,9 @@ import sys
 from typing import Any
 
 from bridge_project import PROTOCOL_VERSION, transport
-from bridge_project.conf import PROJECT_DIR, conf
+from bridge_project.conf import conf
 from bridge_project.database import databases
 
-BASE_DIR = PROJECT_DIR
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
 # Host names are checked by rest.HostMiddleware against what the certificate and D18 say, which can change while the bridge runs.

@@ -231,7 +231,7 @@ def _replace(token: Token, now: datetime) -> None:
     """
     token.used_at = now
     token.save(update_fields=["used_at"])
-    Token.objects.filter(pk=token.replaces_id).update(replaced_at=now)
+    Token.objects.filter(replacement=token).update(replaced_at=now)
     audit.record(
         "token_replaced",
         device=token.device,

@@ -46,7 +46,6 @@ BATCH_MAX_EVENTS = 500
 BATCH_MAX_BYTES = 8 * 2**20  # the bridge takes 10
 BATCH_GAP_SECONDS = 6.5  # ten small batches a minute fit the bridge's rate; full ones go at once
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
-SKEW_SECONDS = 120.0  # clocks further apart than this: the server's time is used
 GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 BACKOFF_SECONDS = (0.2, 30.0)
 POLL_SECONDS = 0.25

@@ -184,14 +184,13 @@ _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """A valid message. ``id`` is the client's, or a fresh UUID v4 when it sent none (``id_given`` false); ``raw`` is the payload as sent.
+    """A valid message. ``id`` is the client's, or a fresh UUID v4; ``raw`` is the payload as sent.
 
     ``payload`` is an instance of the catalogue row's ``client`` model; typed Any, so that a handler says which one it takes.
     """
 
     type: str
     id: str
-    id_given: bool
     timestamp: str
     payload: Any
     raw: dict[str, Any]
@@ -235,7 +234,7 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
         model = _payload(row.client, raw, hidden, found if isinstance(payload, dict) or row.type in HEARTBEATS else [])
         if model is not None and not found:
             given = envelope.get("id")
-            return ClientMessage(row.type, given or str(uuid.uuid4()), given is not None, envelope["timestamp"], model, raw)
+            return ClientMessage(row.type, given or str(uuid.uuid4()), envelope["timestamp"], model, raw)
     raise _invalid(envelope, found)
 
 

@@ -15,7 +15,6 @@ HookEventName = Literal["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse
 RiskLevel = Literal["low", "medium", "high", "critical"]
 Platform = Literal["ios", "android", "web"]
 Decision = Literal["approved", "rejected", "modified"]
-ApprovalState = Literal["pending", "approved", "rejected", "modified"]
 ApprovalSource = Literal["hooks", "agent_sdk"]
 ConnectionMode = Literal["local_only", "private_network", "secure_remote", "direct_public", "misconfigured"]
 SessionStatus = Literal["created", "active", "paused", "closed", "error"]

@@ -1,4 +1,4 @@
-"""A thief has copied the token in a pairing code (D15, D62), while a phone that is bound to it uses the bridge."""
+"""A thief has copied the token of a pairing code that a phone uses (D15, D62)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture(scope="module")
 def two(
-    postgres_server: Postgres, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
+    postgres_server: Postgres,
+    redis_server: Redis,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Processes]:
     """Two processes on one PostgreSQL, with a certificate each."""
     url = postgres_server.create_database()
@@ -134,7 +136,9 @@ def end_of(bridge: Bridge, code: Pairing) -> None:
 
 @pytest.mark.parametrize("way", ["over http", "over the socket"])
 def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
-    first: Bridge, second: Bridge, way: str
+    first: Bridge,
+    second: Bridge,
+    way: str,
 ) -> None:
     """At once, on every process; the phone's socket, opened with the copied one, lives on."""
     copied = first.pairing().token
@@ -155,9 +159,8 @@ def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
         first.fence(owner)
         owner.ping()
     assert "device_token" not in greeted(phone(first, token)), "it was used"
-    assert greeted(phone(second, token, "the thief"))["code"] == "AUTH_FAILED", (
-        "bound, as the first"
-    )
+    thief = greeted(phone(second, token, "the thief"))
+    assert thief["code"] == "AUTH_FAILED", "it is bound, as the code's is"
 
 
 def test_a_copy_made_later_is_worth_nothing_either(first: Bridge, second: Bridge) -> None:
@@ -224,7 +227,8 @@ def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Brid
 
 
 def test_a_new_code_for_the_device_ends_what_came_of_the_old_one(
-    first: Bridge, second: Bridge
+    first: Bridge,
+    second: Bridge,
 ) -> None:
     """`mint_pairing_qr --device`: also a fresh token that was given out after it was minted."""
     old = first.pairing()
@@ -300,7 +304,7 @@ def test_watch_goes_on_with_the_fresh_one(alone: Processes) -> None:
 
 
 def test_watch_falls_back_when_the_fresh_one_is_void(alone: Processes) -> None:
-    """Its connection broke before the next fresh token came, or it was ended before it stored it."""
+    """As when it was ended after the next one was made, before it stored that."""
     bridge = alone[0]
     (bridge.data / "watch.json").unlink(missing_ok=True)
     watch(bridge)

@@ -40,7 +40,6 @@ PRELOADED = (
     "dotenv",
     "hooks_app.producer",
     "inflection",
-    "ipware",
     "prometheus_client.core",
     "psycopg_pool",
     "pydantic_settings",

@@ -26,7 +26,6 @@ PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/message
 
 # Codes of the table that no HTTP endpoint answers with, and why.
 NOT_OVER_HTTP = {
-    "HOOK_VALIDATION_FAILED": "the specification's alias; the canonical codes are sent",
     "PAYLOAD_VALIDATION_ERROR": "only inside validation_errors",
     "NOT_FOUND": "of no endpoint",
     "METHOD_NOT_ALLOWED": "of no operation",

@@ -52,7 +52,7 @@ def fields(invalid: ProtocolInvalid) -> list[str]:
 
 def test_a_message_is_read() -> None:
     message = parse(frame("message", MESSAGE))
-    assert (message.type, message.id, message.id_given, message.timestamp) == ("message", "m-1", True, AT)
+    assert (message.type, message.id, message.timestamp) == ("message", "m-1", AT)
     assert isinstance(message.payload, c.Message)
     assert (message.payload.session_id, message.payload.content) == ("s-1", "hello")
     assert message.raw == MESSAGE
@@ -63,7 +63,6 @@ def test_a_message_is_read() -> None:
 def test_a_message_without_id_gets_a_fresh_uuid4(id: Any, strict: bool) -> None:
     first, second = (parse_client(frame("message", MESSAGE, id=id), strict_ids=strict) for _ in range(2))
     assert uuid.UUID(first.id).version == 4
-    assert not first.id_given
     assert first.id != second.id
 
 
@@ -149,7 +148,6 @@ def test_unknown_top_level_fields_are_no_error() -> None:
 def test_a_heartbeat_needs_only_type_and_timestamp(more: dict[str, Any]) -> None:
     message = parse(json.dumps({"type": "heartbeat_ping", "timestamp": AT, **more}))
     assert isinstance(message.payload, c.HeartbeatPing)
-    assert message.id_given == ("id" in more)
 
 
 def test_a_heartbeat_with_a_payload_that_is_no_object() -> None:
