@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('devices_app', '0002_audit'),
+        ('devices_app', '0003_remove_axes'),
     ]
 
     operations = [
