@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from bridge_project import data_files
 from bridge_project.conf import Conf, ConfError
 
 if TYPE_CHECKING:
+    from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.models import QuerySet
 
 P = ParamSpec("P")
@@ -30,9 +32,6 @@ def sqlite_file(conf: Conf) -> str | None:
     return None if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
 
 
-# Who asks for a connection starts one if there is none, so that a server that is back is found by the next to ask: the pool's own attempts come
-# ever more rarely, up to minutes apart. `timeout` is under what /health gives its checks.
-POOL: dict[str, Any] = {"min_size": 2, "max_size": 20, "timeout": 1.5, "reconnect_timeout": 1.0}
 # A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an hour. The last is for the other side: what a host that
 # was cut off or fell asleep holds in its transaction, the head of the log above all, must not stop the others for longer. Ours never pause inside one.
 UNREACHABLE: dict[str, Any] = {
@@ -69,8 +68,9 @@ def databases(conf: Conf) -> dict[str, Any]:
             "PASSWORD": unquote(parts.password or ""),
             "HOST": unquote(parts.hostname or ""),
             "PORT": str(parts.port or ""),
-            "CONN_HEALTH_CHECKS": True,
-            "OPTIONS": {"pool": POOL, **UNREACHABLE, **dict(parse_qsl(parts.query))},
+            # No pool: the threads below keep a connection each, and look at it before they use it.
+            "CONN_MAX_AGE": None,
+            "OPTIONS": {**UNREACHABLE, **dict(parse_qsl(parts.query))},
         }
     }
 
@@ -91,8 +91,8 @@ def delete_in_steps(rows: QuerySet[Any]) -> int:
 class Threads:
     """A few threads that keep their database connection, for code that runs on the event loop.
 
-    Django's own way costs a thread and a connection for each request or socket; these are kept. A thread whose connection broke
-    drops it, so that the next call opens a new one: a restarted PostgreSQL is found again without a restart of the bridge.
+    Django's own way costs a thread and a connection for each request or socket; these are kept. A connection that PostgreSQL has ended
+    is replaced before it is used, one that broke in use is dropped: a restarted server is found again without a restart of the bridge.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -114,11 +114,32 @@ def _guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     from django.db import Error, connection, reset_queries
 
     reset_queries()
+    _close_if_ended(connection)
     try:
         return function(*args, **kwargs)
     except Error:
         connection.close_if_unusable_or_obsolete()
         raise
+
+
+def _close_if_ended(connection: BaseDatabaseWrapper) -> None:
+    """Close a kept connection that PostgreSQL has ended, so that the next query opens another.
+
+    Between transactions the server sends nothing, so one that can be read from is at its end. Asking
+    it (`SELECT 1`) would cost every call a round trip. A query that failed is never sent again:
+    nobody knows what became of it.
+    """
+    kept: Any = connection.connection
+    if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:
+        return
+    if kept.closed or _readable(kept.fileno()):
+        connection.close()
+
+
+def _readable(descriptor: int) -> bool:
+    polled = select.poll()
+    polled.register(descriptor, select.POLLIN)
+    return bool(polled.poll(0))
 
 
 readers = Threads("db-read", 2)

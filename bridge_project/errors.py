@@ -106,6 +106,7 @@ _TABLE = [
         "The database cannot be used now; nothing was stored.",
         "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.",
         status=503,
+        close=4503,
         recoverable=True,
         severity="critical",
     ),

@@ -64,7 +64,11 @@ async def guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable
         await socket.send_payload(error_payload(error, session_id), id=message.id)
     except DatabaseError as error:
         log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
-        await socket.send_payload(error_payload(BridgeError("STORAGE_UNAVAILABLE")), id=message.id)
+        unavailable = BridgeError("STORAGE_UNAVAILABLE")
+        if message.type == "auth":  # it may be half done: the client comes back instead
+            await socket.refuse(unavailable, message.id)
+        else:
+            await socket.send_payload(error_payload(unavailable), id=message.id)
     except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
         log.exception("handler_failed", type=message.type, id=message.id, device=socket.device_id, session=session_id)
         await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id), id=message.id)

@@ -71,7 +71,6 @@ def _wait_briefly() -> None:
     if connection.vendor == "sqlite":
         options |= {"timeout": LOCK_SECONDS, "init_command": f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}"}
     else:
-        options.pop("pool", None)
         options |= {"connect_timeout": LOCK_SECONDS, "options": f"{options.get('options', '')} -c statement_timeout={LOCK_SECONDS * 1000}".strip()}
     connection.close()
 

@@ -101,7 +101,7 @@ def _postgresql(conf: Conf, settings: dict[str, Any]) -> list[Finding]:
     import psycopg
 
     where = f"{settings['HOST'] or 'localhost'}:{settings['PORT'] or 5432}"
-    own = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+    own = settings["OPTIONS"]
     names = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"], "password": settings["PASSWORD"], "dbname": settings["NAME"]}
     given = own | {name: value for name, value in names.items() if value} | {"connect_timeout": 2}
     try:

@@ -41,7 +41,6 @@ PRELOADED = (
     "hooks_app.producer",
     "inflection",
     "prometheus_client.core",
-    "psycopg_pool",
     "pydantic_settings",
     "redis.asyncio",
     "requests",

@@ -1,0 +1,90 @@
+"""PostgreSQL is restarted while the bridge idles, and is away while a phone logs in (number 11; D46)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_error
+from tests.conformance.samples import new_session, prompt
+from tests.servers import Postgres
+
+pytestmark = pytest.mark.timeout(300)
+
+RESTARTS = 8
+AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
+
+
+@dataclass
+class Store:
+    postgres: Postgres
+    bridge: Bridge
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A server of our own, for it is stopped, and a bridge on it."""
+    with TemporaryDirectory(prefix="bridge-postgres-") as place:  # one that PostgreSQL's user may enter
+        postgres = Postgres(Path(place))
+        try:
+            postgres.start()
+            url = postgres.create_database()
+            bridge = Bridge(tmp_path_factory.mktemp("bridge"), database_url=url).start()
+            bridge.pairing()  # the stock of devices is minted while the database is there
+            yield Store(postgres, bridge)
+            bridge.stop()
+        finally:
+            postgres.stop()
+
+
+def at_once(bridge: Bridge) -> list[int]:
+    """The statuses of requests that are made together: half of them events, each of a session of its own."""
+
+    def one(number: int) -> int:
+        if number % 2:
+            return bridge.get("/api/v1/sessions", bridge.admin_token).status
+        return bridge.post_hook(prompt(new_session(), number)).status
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(one, range(AT_ONCE)))
+
+
+def test_the_first_requests_after_a_restart(store: Store) -> None:
+    """None fails, and a phone that stays connected gets each event once."""
+    bridge, session_id = store.bridge, new_session()
+    with bridge.phones() as [phone]:
+        bridge.watch(phone, session_id)
+        for number in range(RESTARTS):
+            assert set(at_once(bridge)) == {200}
+            store.postgres.stop()
+            store.postgres.start()
+            assert bridge.post_hook(prompt(session_id, number)).status == 200
+            with bridge.phones() as [other]:
+                other.join(session_id)
+            assert set(at_once(bridge)) == {200}
+        phone.wait_numbers(session_id, range(RESTARTS))
+    assert bridge.session(session_id)["hook_count"] == RESTARTS + 1, "one made the session"
+
+
+def test_an_auth_without_a_database(store: Store) -> None:
+    """`connection_error` and a close with 4503, which a client comes back after; then it gets in."""
+    bridge = store.bridge
+    phone = bridge.phone().connect()
+    store.postgres.stop()
+    try:
+        answer = phone.auth()
+        payload = answer["payload"]
+        assert (answer["type"], payload["code"]) == ("connection_error", "STORAGE_UNAVAILABLE")
+        assert phone.wait_closed() == 4503
+        refused = bridge.post_hook(prompt(new_session(), 1))
+        assert_error(refused, 503, "STORAGE_UNAVAILABLE")
+    finally:
+        store.postgres.start()
+    phone.ready()
+    phone.close()
