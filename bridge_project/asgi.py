@@ -1,12 +1,31 @@
-"""The composition: HTTP to Django, the WebSocket to its consumer, and a gate before the upgrade (D16, D17, D18)."""
+"""The composition: HTTP to Django, the WebSocket to its consumer, and a gate before the upgrade.
+
+`application` is a whole bridge under any ASGI server (D61). `serve` takes `routes` instead: it starts
+by itself what runs beside the requests.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from django.core.management.base import CommandError
+
+from bridge_project import daphne_command
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
+
+if daphne_command.is_running():
+    daphne_command.use_its_address()
+    try:
+        from bridge_project import startup
+        from bridge_project.conf import conf
+
+        startup.check_made(conf)  # before Django's settings make a part of it
+    except (ValueError, CommandError) as error:  # a wrong setting is a ValueError
+        sys.exit(str(error))
 
 import django
 
@@ -21,8 +40,8 @@ from bridge_project.conf import conf  # noqa: E402
 from bridge_project.database import readers  # noqa: E402
 from bridge_project.errors import BridgeError  # noqa: E402
 from bridge_project.handler import Handler  # noqa: E402
-from bridge_project.protocol import jsontext  # noqa: E402
-from bridge_project.rest_body import error_body, log_error, request_id  # noqa: E402
+from bridge_project.standalone import Standalone  # noqa: E402
+from bridge_project.transport_middleware import TransportMiddleware, send_error  # noqa: E402
 from devices_app import tokens  # noqa: E402
 from hooks_app.hot import HotPath  # noqa: E402
 from sessions_app.consumers import BridgeConsumer  # noqa: E402
@@ -46,13 +65,14 @@ class Gate:
             await self._check(scope, headers)
         except BridgeError as error:
             await receive()  # websocket.connect
-            await _deny(scope, headers, error, send)
+            await send_error(scope, send, error)
         else:
             await self.application(scope, receive, send)
 
     async def _check(self, scope: Scope, headers: dict[str, str]) -> None:
         """Raise the BridgeError that refuses the upgrade: address, host, rate, origin, token, in this order."""
-        names, client = rest.own_names() | {transport.normalise(scope["server"][0])}, scope["bridge"].client
+        accepted_on = str((scope.get("server") or ("",))[0])
+        names, client = rest.own_names() | {transport.normalise(accepted_on)}, scope["bridge"].client
         if scope["path"] != f"/{WEBSOCKET_PATH}":
             raise BridgeError("NOT_FOUND")
         if not transport.host_allowed(names, headers.get("host", "")):
@@ -76,21 +96,14 @@ async def _check_token(header: str, client: str) -> None:
         raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})
 
 
-async def _deny(scope: Scope, headers: dict[str, str], error: BridgeError, send: Send) -> None:
-    given = request_id(headers.get("x-request-id"))
-    status = error.row.status or 403
-    body = error_body(error.code, given, base_url=scope["bridge"].base_url, message=error.message, status=status, **error.fields)
-    path, client = scope["path"][:200], scope["bridge"].client
-    log_error(error.code, request_id=given, status=status, method="GET", path=path, client=client)
-    extra = {"Content-Type": "application/json", "X-Request-ID": given, **error.headers}
-    start_headers = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": start_headers})
-    await send({"type": "websocket.http.response.body", "body": jsontext.dumps(body).encode()})
-
-
-application = ProtocolTypeRouter(
+routes = ProtocolTypeRouter(
     {
         "http": HotPath(Handler()),
         "websocket": Gate(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
     }
 )
+_standalone = Standalone(routes)
+application = TransportMiddleware(_standalone)
+
+if daphne_command.is_running():
+    _standalone.start_with_daphne()

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from structlog.typing import EventDict, Processor
 
-from bridge_project import limits
+from bridge_project import daphne_command, limits
 from bridge_project.conf import Conf, conf, make_private_dir
 from bridge_project.protocol.constraints import SECRET_KEYS
 from bridge_project.transport import network_of
@@ -70,7 +70,7 @@ def configure(_config: Mapping[str, Any]) -> None:
             failure = error
     root = logging.getLogger()
     for handler in [*root.handlers]:
-        if isinstance(handler, (_Terminal, _LogFile)):
+        if isinstance(handler, (_Terminal, _LogFile)) or daphne_command.is_running():  # its own shows tokens
             root.removeHandler(handler)
             handler.close()
     for handler in handlers:
@@ -82,7 +82,7 @@ def configure(_config: Mapping[str, Any]) -> None:
 
 def is_serving() -> bool:
     """Whether this process is the server and not another command."""
-    return sys.argv[1:2] == ["serve"]
+    return sys.argv[1:2] == ["serve"] or daphne_command.is_running()
 
 
 def _set_levels() -> None:

@@ -21,12 +21,12 @@ from twisted.logger import LogLevel, globalLogBeginner
 from bridge_project import limits, logs, rest_body, tls
 from bridge_project.conf import Conf, ConfError
 from bridge_project.edge import http, websocket
-from bridge_project.edge.answers import Inbox, RefusedWebSocket
+from bridge_project.edge.answers import Inbox
 from bridge_project.edge.bodies import Bodies
 from bridge_project.edge.connection import Connection, Contexts, TLSConnection, TLSFactory, adopt
 from bridge_project.edge.listening import bind, cannot_listen
 from bridge_project.tls import Certificates
-from bridge_project.transport import ConnectionMode, Transport, accepts_on, resolve
+from bridge_project.transport import Transport, accepts_on, resolve
 
 log = logging.getLogger("bridge.server")
 access = logging.getLogger("bridge.access")
@@ -204,24 +204,17 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Inbox:
-        """Complete the scope (``bridge``, ``scheme``, ``client``, ``bridge.socket``) and start the application, or for a refused WebSocket its refusal."""
+        """Add what the edge knows to the scope (``bridge``, ``bridge.socket``) and start the application."""
         sockets = scope["type"] == "websocket"
         bridge = self.transport_of(protocol.transport, scope["headers"]) if sockets else protocol.bridge
         scope["bridge"] = bridge
-        scope["scheme"] = ("wss" if sockets else "https") if bridge.secure else ("ws" if sockets else "http")
-        scope["client"] = protocol.client_addr = [bridge.client, 0 if bridge.via_proxy else protocol.transport.getPeer().port]
-        scope["root_path"] = ""  # daphne takes it from a header that anybody may send
+        protocol.client_addr = [bridge.client, 0 if bridge.via_proxy else protocol.transport.getPeer().port]
         scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
-        application = self.application
         if sockets:
             scope["bridge.socket"] = protocol.socket
             scope["extensions"] = {"websocket.http.response": {}}
-            if not bridge.secure:
-                application = RefusedWebSocket("INSECURE_TRANSPORT")
-            elif bridge.mode is ConnectionMode.MISCONFIGURED:
-                application = RefusedWebSocket("MISCONFIGURED")
         inbox: Inbox = protocol.application_queue if sockets else Inbox()
-        task = self.loop.create_task(application(scope=scope, receive=inbox.get, send=partial(self.handle_reply, protocol)))
+        task = self.loop.create_task(self.application(scope=scope, receive=inbox.get, send=partial(self.handle_reply, protocol)))
         self.connections[protocol]["task"] = task
         task.add_done_callback(partial(self._application_done, protocol))
         if not sockets:

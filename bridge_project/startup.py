@@ -123,6 +123,36 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
         raise CommandError(f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path}).") from None
 
 
+def check_made(conf: Conf) -> None:
+    """Refuse a data directory that `serve` has never made, or whose database is missing.
+
+    Raises CommandError, one line.
+    """
+    if address.recorded(conf) is None:
+        raise CommandError(f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready. Run `python manage.py serve` once with it.")
+    make_database(conf)
+
+
+def check_migrated() -> None:
+    """Refuse a database for which migrations wait. Raises CommandError, one line."""
+    try:
+        _answers()
+        waiting = _pending()
+    except MaintenanceError as error:
+        raise CommandError(str(error)) from None
+    except OperationalError as error:
+        raise _unusable(error) from None
+    finally:
+        connection.close()
+    if waiting:
+        raise CommandError(f"The database waits for migrations ({len(waiting)}). Run `python manage.py serve` once: it copies the database first.")
+
+
+def _unusable(error: OperationalError) -> CommandError:
+    setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
+    return CommandError(f"{setting}: the database cannot be used ({' '.join(str(error).split())}).")
+
+
 def migrate(conf: Conf) -> None:
     """Bring the database's tables up to date. Nothing to do takes one query; of several processes that start together one does it.
 
@@ -142,14 +172,13 @@ def migrate(conf: Conf) -> None:
     except MaintenanceError as error:
         raise CommandError(str(error)) from None
     except OperationalError as error:
-        setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
-        raise CommandError(f"{setting}: the database cannot be used ({' '.join(str(error).split())}).") from None
+        raise _unusable(error) from None
     finally:
         connection.close()  # the server's threads open their own
 
 
 def _answers() -> None:
-    """Ask a database server once, with a time limit: the pool would try for long, and log every try."""
+    """Ask a database server once, with a time limit. Raises OperationalError of one line."""
     if connection.vendor == "postgresql":
         import psycopg
 

@@ -1,21 +1,17 @@
-"""What the edge itself says, without the application: error answers over HTTP and the ``connection_error`` of a refused WebSocket (D9, D19)."""
+"""Answer errors over HTTP at the edge, before the application runs (D9)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-from bridge_project import metrics
-from bridge_project.errors import ERRORS, documentation_path
-from bridge_project.protocol.types import now_text
+from bridge_project.errors import ERRORS
 from bridge_project.rest_body import error_body
 
 Message = dict[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 
 
 def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
@@ -35,28 +31,6 @@ def error_response(code: str, request_id: str, *, base_url: str, status: int | N
     body = error_body(code, request_id, base_url=base_url, status=status, message=message)
     headers = [(b"Content-Type", b"application/json"), (b"X-Request-ID", request_id.encode("ascii")), (b"Cache-Control", b"no-store")]
     return raw_response(status or ERRORS[code].status or 500, headers, json.dumps(body).encode())
-
-
-def connection_error(code: str, base_url: str) -> str:
-    """The text of a ``connection_error`` message."""
-    row = ERRORS[code]
-    metrics.socket_errors[code] += 1
-    payload = {"code": code, "message": row.message, "documentation_url": base_url + documentation_path(code), "remediation": row.remedy}
-    return json.dumps({"type": "connection_error", "id": str(uuid.uuid4()), "timestamp": now_text(), "payload": payload})
-
-
-class RefusedWebSocket:
-    """An ASGI application that accepts, says why not, and closes; it reads no message (D19, D20)."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-
-    async def __call__(self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Message]], send: Send) -> None:
-        if (await receive())["type"] != "websocket.connect":
-            return
-        await send({"type": "websocket.accept"})
-        await send({"type": "websocket.send", "text": connection_error(self.code, scope["bridge"].base_url)})
-        await send({"type": "websocket.close", "code": ERRORS[self.code].close})
 
 
 class Inbox(asyncio.Queue[Message]):

@@ -16,6 +16,7 @@ from typing import Any
 from bridge_project import limits, server, tls
 from bridge_project.conf import ConfError, load
 from bridge_project.edge import http as http_edge
+from bridge_project.transport_middleware import TransportMiddleware
 
 stats: dict[str, Any] = {"connected": 0, "disconnects": [], "received": 0, "started": 0, "stopped": 0, "drains": 0, "held": 0}
 sockets: list[Any] = []
@@ -179,7 +180,13 @@ def main() -> None:
     try:
         conf = load()
         server.run(
-            application, conf=conf, certificates=tls.ensure(conf), on_start=on_start, on_stop=on_stop, on_listening=on_listening, certificate_check_seconds=0.1
+            TransportMiddleware(application),
+            conf=conf,
+            certificates=tls.ensure(conf),
+            on_start=on_start,
+            on_stop=on_stop,
+            on_listening=on_listening,
+            certificate_check_seconds=0.1,
         )
     except ConfError as error:
         sys.exit(str(error))

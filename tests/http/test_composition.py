@@ -143,7 +143,15 @@ async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyP
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await Gate(never)({"path": "/api/v1/ws", "server": ["127.0.0.1", 8443], "headers": headers, "bridge": local}, connecting, send)
+    scope = {
+        "type": "websocket",
+        "path": "/api/v1/ws",
+        "server": ["127.0.0.1", 8443],
+        "headers": headers,
+        "bridge": local,
+        "extensions": {"websocket.http.response": {}},
+    }
+    await Gate(never)(scope, connecting, send)
     start, answer = sent
     assert start["status"] == 503 and dict(start["headers"])[b"retry-after"] == b"5"
     assert json.loads(answer["body"])["code"] == "STORAGE_UNAVAILABLE"

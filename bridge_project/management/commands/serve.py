@@ -46,10 +46,16 @@ class Command(BaseCommand):
 
     def _run(self) -> None:
         from bridge_project import server  # installs the reactor: only here, after everything that can be refused
-        from bridge_project.asgi import application
+        from bridge_project.asgi import routes
+        from bridge_project.transport_middleware import TransportMiddleware
 
         server.run(
-            application, conf=conf, certificates=self.certificates, on_start=background.start_all, on_stop=background.stop_all, on_listening=self._listening
+            TransportMiddleware(routes),
+            conf=conf,
+            certificates=self.certificates,
+            on_start=background.start_all,
+            on_stop=background.stop_all,
+            on_listening=self._listening,
         )
 
     async def _listening(self) -> None:

@@ -1,0 +1,91 @@
+"""What daphne's command line says, when it is `daphne` that runs this process (D61)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000  # daphne's, when one of the two is given
+EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address that daphne listens on. `interface` is empty when it is all of them."""
+
+    kind: str
+    port: str
+    interface: str
+
+
+@cache
+def arguments() -> argparse.Namespace | None:
+    """Return daphne's options, or None when another program runs this process."""
+    program = sys.argv[0].removesuffix(os.sep + "__main__.py")  # `python -m daphne`
+    if os.path.basename(program) != "daphne":
+        return None
+    from daphne.cli import CommandLineInterface  # anywhere else it would install its reactor
+
+    found: argparse.Namespace = CommandLineInterface().parser.parse_args(sys.argv[1:])
+    return found
+
+
+def is_running() -> bool:
+    """Tell whether daphne's own command runs this process."""
+    return arguments() is not None
+
+
+def tls_endpoints() -> list[Endpoint]:
+    """Return the endpoints of kind `ssl`: where daphne itself ends TLS."""
+    return [endpoint for endpoint in _endpoints() if endpoint.kind == "ssl"]
+
+
+def is_tls(server: Sequence[Any] | None) -> bool:
+    """Tell whether a connection that was accepted at `scope["server"]` is encrypted.
+
+    It is when each endpoint that it may have come by ends TLS. What is not known is plain.
+    """
+    if not server:
+        return False
+    host, port = str(server[0]), str(server[1])
+    kinds = {endpoint.kind for endpoint in _endpoints() if endpoint.port == port and endpoint.interface in (*EVERY_INTERFACE, host)}
+    return kinds == {"ssl"}
+
+
+def use_its_address() -> None:
+    """Make BRIDGE_PORT and BRIDGE_HOST what the TLS endpoint says, if there is just one.
+
+    Pairing codes, certificates and the commands go by these settings.
+    """
+    endpoints = tls_endpoints()
+    if len(endpoints) == 1:
+        os.environ["BRIDGE_PORT"] = endpoints[0].port
+        if endpoints[0].interface not in EVERY_INTERFACE:
+            os.environ["BRIDGE_HOST"] = endpoints[0].interface
+
+
+@cache
+def _endpoints() -> tuple[Endpoint, ...]:
+    given = arguments()
+    if given is None:
+        return ()
+    found = [_parse(description) for description in given.socket_strings]
+    if given.host or given.port is not None:
+        port = DEFAULT_PORT if given.port is None else given.port
+        found.append(Endpoint("tcp", str(port), given.host or DEFAULT_HOST))
+    return tuple(found)
+
+
+def _parse(description: str) -> Endpoint:
+    """Read twisted's `kind:port:option=value`; a backslash takes a character as it is."""
+    words = [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|[^:\\])+", description)]
+    options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    positional = [word for word in words[1:] if "=" not in word]
+    port = options.get("port") or next(iter(positional), "")
+    return Endpoint(words[0].lower() if words else "", port, options.get("interface", ""))

@@ -1,0 +1,226 @@
+"""daphne without `serve`: a bridge that refuses what `serve` refuses (number 12; D18 to D20, D61)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from bridge_project.transport_middleware import TransportMiddleware
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import Https, assert_error
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_session, prompt
+from tests.hooks.conftest import run_hook
+from tests.servers import free_port, stop_process
+
+PROXY = "127.0.0.2"  # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
+APPLICATION = "bridge_project.asgi:application"
+PROXIED = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9, 192.168.7.7"}
+SESSION_START = Path(__file__).parent.parent / "fixtures" / "hooks" / "SessionStart-startup.json"
+
+
+class Daphne(Bridge):
+    """`python -m daphne`: one endpoint with the bridge's certificate, one in the clear."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, BRIDGE_TRUSTED_PROXIES=PROXY, BRIDGE_MAX_MESSAGE_MB="1")
+        self.plain_port = free_port()
+
+    @property
+    def arguments(self) -> list[str]:
+        tls = self.data / "tls"
+        keys = f"privateKey={tls / 'server.key'}:certKey={tls / 'server.crt'}"
+        endpoint = f"ssl:{self.port}:interface=127.0.0.1:{keys}:extraCertChain={tls / 'ca.crt'}"
+        return ["-m", "daphne", "-e", endpoint, "-p", str(self.plain_port), APPLICATION]
+
+    def spawn(self) -> Daphne:
+        with self.log.open("ab") as log:
+            self.process = self.popen(self.arguments, log)
+        return self
+
+    def refused(self, *options: str) -> str:
+        """Run one more daphne on this data directory, which must end; what it says."""
+        arguments = ["-m", "daphne", *options, "-p", str(free_port()), APPLICATION]
+        done = self.run(arguments)
+        assert done.returncode == 1, done
+        return done.stderr.strip()
+
+    def plain(self, source: str | None = None) -> Https:
+        return Https(self.plain_port, plain=True, source=source)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that `serve` has made and left."""
+    bridge = Bridge(tmp_path_factory.mktemp("made")).start()
+    assert bridge.stop() == 0
+    return bridge.data
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Daphne]:
+    running = copied(made, tmp_path_factory.mktemp("daphne"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.hang_up()
+        if running.process is not None:
+            stop_process(running.process)
+
+
+def copied(made: Path, directory: Path) -> Daphne:
+    shutil.copytree(made, directory / "bridge data")
+    return Daphne(directory)
+
+
+LIES: list[tuple[dict[str, str], str | None]] = [
+    ({}, None),
+    (PROXIED, None),
+    ({"X-Forwarded-Proto": "http"}, PROXY),
+    ({}, PROXY),
+]
+
+
+@pytest.mark.parametrize(("headers", "source"), LIES, ids=str)
+def test_in_the_clear(bridge: Daphne, headers: dict[str, str], source: str | None) -> None:
+    """A hook event, a request and a socket are refused, twice each: the issue's first was taken."""
+    session_id = new_session()
+    for _ in range(2):
+        answer = bridge.plain(source).post(
+            "/api/v1/hooks/event",
+            token=bridge.hook_token,
+            json_body=prompt(session_id, 1),
+            headers=headers,
+        )
+        assert_error(answer, 403, "INSECURE_TRANSPORT")
+        assert_error(bridge.plain(source).get("/api/v1/health", headers=headers), 403)
+        phone = Phone(bridge.plain_port, "any", plain=True, source=source).connect(headers=headers)
+        error = phone.receive()
+        assert (error["type"], error["payload"]["code"]) == ("connection_error", "INSECURE_TRANSPORT")
+        assert phone.wait_closed() == 4403
+    assert not bridge.knows(session_id)
+
+
+def test_where_daphne_ends_tls(bridge: Daphne) -> None:
+    """Everything works by the pin and the address of the pairing, the agent's own hooks included."""
+    with bridge.phones() as [phone]:
+        session_id = new_session()
+        for number in range(3):
+            assert bridge.post_hook(prompt(session_id, number)).status == 200
+        phone.join(session_id)
+        phone.wait_numbers(session_id, [0, 1, 2])
+
+        spooled = new_session()
+        event = json.loads(SESSION_START.read_text()) | {"session_id": spooled}
+        done = run_hook(bridge.data / "spool", json.dumps(event).encode())
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        phone.expect("session_started", session_id=spooled)
+    pairing = bridge.mint()
+    assert pairing.url == f"wss://127.0.0.1:{bridge.port}/api/v1/ws"
+    assert bridge.phone(pairing).connect().auth()["payload"]["bridge_url"] == pairing.url
+
+
+def test_behind_a_trusted_proxy(bridge: Daphne) -> None:
+    """The client is the rightmost hop that is no trusted proxy: a private address, not 203.0.113.9."""
+    answer = bridge.plain(PROXY).post(
+        "/api/v1/hooks/event",
+        token=bridge.hook_token,
+        json_body=prompt(new_session(), 1),
+        headers=PROXIED,
+    )
+    assert answer.status == 200, answer
+    phone = Phone(bridge.plain_port, bridge.device_token(), plain=True, source=PROXY)
+    phone.connect(headers=PROXIED)
+    assert phone.auth()["payload"]["connection_mode"] == "private_network"
+    assert phone.health_check()["payload"]["ready"] is True
+    phone.close()
+
+
+def test_who_has_no_token(bridge: Daphne) -> None:
+    assert_error(bridge.get("/api/v1/sessions", "x" * 40), 401)
+    phone = Phone(bridge.port, "x" * 40).connect()
+    assert phone.auth()["payload"]["code"] == "AUTH_FAILED"
+    assert phone.wait_closed() == 4401
+    with pytest.raises(InvalidStatus) as refused:  # daphne knows no other status for an upgrade
+        phone.connect(headers={"Authorization": "Bearer " + "x" * 40})
+    assert refused.value.response.status_code == 403
+
+
+def test_a_body_over_the_limit(bridge: Daphne) -> None:
+    body = b'{"event": "' + b"x" * (1 << 20) + b'"}'
+    answer = bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=body)
+    assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
+
+
+def test_a_second_server_is_refused(bridge: Daphne) -> None:
+    for line in (bridge.refused(), bridge.manage("serve", check=False).stderr.strip()):
+        assert "Another bridge serves from" in line and str(bridge.process and bridge.process.pid) in line
+        assert "\n" not in line
+    assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
+
+
+def test_what_is_not_ready_ends_with_one_line(made: Path, tmp_path: Path) -> None:
+    never = Daphne(tmp_path / "never")
+    line = never.refused()
+    assert "was never made ready" in line and "manage.py serve" in line and "\n" not in line
+    assert not never.data.exists(), "nothing is made of what was not there"
+
+    behind = copied(made, tmp_path / "behind")
+    with sqlite3.connect(behind.data / "bridge.sqlite3") as database:
+        database.execute("DELETE FROM django_migrations WHERE app = 'hooks_app'")
+    line = behind.refused()
+    assert "waits for migrations" in line and "\n" not in line
+
+    wrong = copied(made, tmp_path / "wrong")
+    assert wrong.refused("--proxy-headers").startswith("--proxy-headers: ")
+    wrong.settings["BRIDGE_MAX_SESSIONS"] = "many"
+    line = wrong.refused()
+    assert line.startswith("BRIDGE_MAX_SESSIONS: ") and "\n" not in line
+
+
+def test_it_stops_in_order(made: Path, tmp_path: Path) -> None:
+    """SIGTERM, with a phone connected, gives its lease back, and the directory."""
+    daphne = copied(made, tmp_path / "stopped").start()
+    daphne.phone().ready()
+    daphne.terminate()
+    assert daphne.ended() == 0
+    with sqlite3.connect(daphne.data / "bridge.sqlite3") as database:
+        [(until,)] = database.execute("SELECT max(lease_until) FROM sessions_app_process")
+    assert datetime.fromisoformat(until + "+00:00") <= datetime.now(UTC)
+    again = Bridge.spawn(daphne).wait_ready()
+    assert again.stop() == 0
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_a_server_that_believes_a_header(kind: str) -> None:
+    """Uvicorn takes a scheme and a client from the headers of any peer on loopback: that is plain."""
+    sent: list[dict[str, Any]] = []
+
+    async def never(*_: Any) -> None:
+        raise AssertionError("it was let in")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": f"{kind}.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": kind,
+        "scheme": "https" if kind == "http" else "wss",
+        "path": "/api/v1/health",
+        "headers": [(b"x-forwarded-proto", b"https"), (b"x-forwarded-for", b"10.9.9.9")],
+        "client": ("10.9.9.9", 0),
+        "server": ("127.0.0.1", 8000),
+    }
+    await TransportMiddleware(never)(scope, receive, send)
+    assert "INSECURE_TRANSPORT" in str(sent)
