@@ -18,6 +18,10 @@ from bridge_project.errors import BridgeError
 from bridge_project.rest import client_address
 
 
+class SendBody(Exception):
+    """Not an error: the edge asked whether a large body may come, and this view wants it."""
+
+
 class AlwaysJSON(BaseContentNegotiation):
     """The API speaks JSON, whatever ``Accept`` says: an answer of 406 would help nobody."""
 
@@ -37,6 +41,7 @@ class BridgeAPIView(APIView):
     """
 
     rate_group: ClassVar[str]
+    takes_large_bodies: ClassVar[bool] = False  # over limits.SMALL_BODY_BYTES
     content_negotiation_class = AlwaysJSON
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -48,17 +53,29 @@ class BridgeAPIView(APIView):
         self.format_kwarg = None
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
         address = client_address(request)
+        scope = getattr(request._request, "scope", {})
         try:
             principal: Any = request.user
         except BridgeError:
             ratelimit.check(self.rate_group, None, address)
             raise
-        ratelimit.check(self.rate_group, principal, address)
+        if scope.get("bridge.body") != "admitted":  # it was counted when it asked
+            ratelimit.check(self.rate_group, principal, address)
         if principal is not None:
             structlog.contextvars.bind_contextvars(principal=principal.rate_key)
         self.check_permissions(request)
-        if refusal := getattr(request._request, "scope", {}).get("bridge.refusal"):
+        coding = request.headers.get("Content-Encoding", "").lower()
+        if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
+            raise BridgeError("UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken.")
+        if scope.get("bridge.body") == "awaited":
+            raise SendBody if self.takes_large_bodies else BridgeError("PAYLOAD_TOO_LARGE")
+        if refusal := scope.get("bridge.refusal"):
             raise refusal  # what an application in front of this one has found
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, SendBody):
+            return Response(status=100)
+        return super().handle_exception(exc)
 
     def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """Nothing but ``Allow``, which every answer has."""

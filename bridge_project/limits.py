@@ -135,11 +135,11 @@ CA_DAYS: Final = 3650
 
 # -- the server's edge (D9, D19, D30) --------------------------------------------------------------------------------------
 REQUEST_SECONDS: Final = 60  # a request that has not arrived whole by then is cut, as is a connection that sends none
-BODIES_IN_FLIGHT_BYTES: Final = (
-    2 * MAX_MESSAGE_SIZE_MB * MB
-)  # large bodies that arrive or are dealt with; parsed, one of small parts takes thirty times its size
-SMALL_BODY_BYTES: Final = 64 * 1024  # up to this a body never waits for larger ones: an ordinary hook event
-BODY_PATIENCE_SECONDS: Final = 10  # how long a body may be too slow while others wait for its place
+# Large bodies that arrive or are dealt with, once for hook events and once for what devices send.
+# Parsed, one of small parts takes thirty times its size.
+BODIES_IN_FLIGHT_BYTES: Final = 2 * MAX_MESSAGE_SIZE_MB * MB
+# A larger body is read after its token was looked at, and may wait; an ordinary hook event never does.
+SMALL_BODY_BYTES: Final = 64 * 1024
 DRAIN_SECONDS: Final = 30  # how long a client that was refused may go on sending, so that it can read why
 DRAIN_BYTES: Final = 1024 * MB  # and how much; what is drained is not kept
 LINGER_SECONDS: Final = 15  # a connection that is being closed and takes no byte for this long is reset

@@ -21,8 +21,7 @@ from twisted.logger import LogLevel, globalLogBeginner
 from bridge_project import limits, logs, rest_body, tls
 from bridge_project.conf import Conf, ConfError
 from bridge_project.edge import http, websocket
-from bridge_project.edge.answers import Inbox
-from bridge_project.edge.bodies import Bodies
+from bridge_project.edge.answers import Inbox, raw_response
 from bridge_project.edge.connection import Connection, Contexts, TLSConnection, TLSFactory, adopt
 from bridge_project.edge.listening import bind, cannot_listen
 from bridge_project.tls import Certificates
@@ -70,7 +69,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self.certificate_check_seconds = certificate_check_seconds
         self.connections: dict[Any, dict[str, Any]] = {}
         self.channels: set[http.Channel] = set()
-        self.bodies = Bodies(limits.BODIES_IN_FLIGHT_BYTES)
+        self.hook_bodies = http.LargeBodies(limits.BODIES_IN_FLIGHT_BYTES)
+        self.other_bodies = http.LargeBodies(limits.BODIES_IN_FLIGHT_BYTES)
         self.loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop  # type: ignore[attr-defined]
         self.stopping = False
         self._ports: list[Any] = []
@@ -190,7 +190,6 @@ class Server(daphne.server.Server):  # type: ignore[misc]
                 protocol.check_timeouts()
             for channel in list(self.channels):
                 channel.check_deadline()
-            self.bodies.hurry()
 
     # -- connections --
 
@@ -210,6 +209,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         scope["bridge"] = bridge
         protocol.client_addr = [bridge.client, 0 if bridge.via_proxy else protocol.transport.getPeer().port]
         scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
+        if not sockets and protocol.admitted:
+            scope["bridge.body"] = "admitted"
         if sockets:
             scope["bridge.socket"] = protocol.socket
             scope["extensions"] = {"websocket.http.response": {}}
@@ -220,6 +221,27 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         if not sockets:
             task.add_done_callback(lambda _: protocol.leave())
         return inbox
+
+    async def ask_for_body(self, head: dict[str, Any]) -> bytes | None:
+        """Ask the application whether it wants a large body, before the body is read.
+
+        ``head`` is the scope with ``bridge.body`` set to ``awaited``. The application answers 100,
+        and None is returned, or it answers what refuses the request: that response is returned.
+        """
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.application(scope=head, receive=receive, send=send)
+        start, *body = sent
+        if start["status"] == 100:
+            return None
+        content = b"" if head["method"] == "HEAD" else b"".join(one.get("body", b"") for one in body)
+        return raw_response(start["status"], start["headers"], content)
 
     def is_being_answered(self, protocol: Any) -> bool:
         """Whether the application runs for it; it does so to its end, whether or not the client is still there."""

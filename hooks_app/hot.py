@@ -52,7 +52,8 @@ class HotPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
-        if scope["path"] not in PATHS or scope["method"] != "POST" or not _is_plain(scope, headers):
+        asked = scope.get("bridge.body") == "awaited"  # only whether a large body may come
+        if asked or scope["path"] not in PATHS or scope["method"] != "POST" or not _is_plain(scope, headers):
             await self.application(scope, receive, send)
         elif (body := await _whole_body(receive)) is not None:  # None: the client is gone, and nothing was accepted
             await self._post(scope, headers, body, _again(body, receive), send)
@@ -83,7 +84,8 @@ class HotPath:
     async def _parse_and_store(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Receipt:
         now = datetime.now(UTC)
         event = parse_hook_body(body, now=now) if len(body) <= LARGE else await asyncio.to_thread(parse_hook_body, body, now=now)
-        await _count(scope["bridge"].client)
+        if scope.get("bridge.body") != "admitted":  # it was counted when it asked
+            await _count(scope["bridge"].client)
         return await self.writer.store(Posted(event, headers.get(b"x-hook-source", b"").decode("latin-1")))
 
     def _learning(self, send: Send) -> Send:
@@ -106,9 +108,9 @@ def _headers_of(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _is_plain(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Nothing about the request needs the view: no query, no page's Origin, JSON, the hook token, one of our names."""
+    """Nothing about the request needs the view: no query, no page's Origin, plain JSON, the hook token, one of our names."""
     bearer = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin-1"))
-    if bearer is None or not tokens.is_hook(bearer) or scope["query_string"] or b"origin" in headers:
+    if bearer is None or not tokens.is_hook(bearer) or scope["query_string"] or b"origin" in headers or b"content-encoding" in headers:
         return False
     try:
         check_media_type(headers.get(b"content-type", b"").decode("latin-1"))

@@ -31,6 +31,7 @@ class HookView(BridgeAPIView):
     """What both endpoints share: the hook token and D8's body for what is wrong."""
 
     permission_classes = [HookOnly]
+    takes_large_bodies = True
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, HookInvalid):

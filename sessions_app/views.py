@@ -91,6 +91,7 @@ class SessionEventsView(BridgeAPIView):
 
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
+    takes_large_bodies = True
 
     def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]  # as DRF calls it
         """The address of a session whose own id ends in ``/events`` is this one too: read, it is that session's."""

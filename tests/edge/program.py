@@ -50,6 +50,9 @@ def told(scope: dict[str, Any]) -> dict[str, Any]:
 
 async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
     size, path = 0, scope["path"]
+    if scope.get("bridge.body") == "awaited" and path != "/unwanted":
+        await send({"type": "http.response.start", "status": 100, "headers": []})
+        return
     while True:
         message = await receive()
         size += len(message.get("body", b""))
@@ -175,8 +178,6 @@ def main() -> None:
     if "hasty" in sys.argv:
         vars(limits).update(STOP_SECONDS=1, LINGER_SECONDS=1, PING_SECONDS=0.5, HANDSHAKE_SECONDS=1)
         http_edge.Factory.timeOut = 2
-    if "impatient" in sys.argv:
-        vars(limits).update(BODY_PATIENCE_SECONDS=1)
     try:
         conf = load()
         server.run(
