@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from bridge_project import ratelimit
 from bridge_project.errors import BridgeError
-from bridge_project.rest import client_address
+from bridge_project.rest import NO_LARGE_BODY, client_address
 
 
 class SendBody(Exception):
@@ -62,13 +62,15 @@ class BridgeAPIView(APIView):
         if scope.get("bridge.body") != "admitted":  # it was counted when it asked
             ratelimit.check(self.rate_group, principal, address)
         if principal is not None:
+            if "bridge.connection" in scope:
+                scope["bridge.connection"].authenticated = True
             structlog.contextvars.bind_contextvars(principal=principal.rate_key)
         self.check_permissions(request)
         coding = request.headers.get("Content-Encoding", "").lower()
         if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
             raise BridgeError("UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken.")
         if scope.get("bridge.body") == "awaited":
-            raise SendBody if self.takes_large_bodies else BridgeError("PAYLOAD_TOO_LARGE")
+            raise SendBody if self.takes_large_bodies else BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
         if refusal := scope.get("bridge.refusal"):
             raise refusal  # what an application in front of this one has found
 

@@ -148,6 +148,17 @@ CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
 STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
 PING_SECONDS: Final = 20  # between two protocol pings of the server
 INBOUND_BUFFER_BYTES: Final = MB  # received and not yet handled by the application: above it the socket is not read
+# Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
+# about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
+STRANGERS_PER_ADDRESS: Final = 128
+STRANGERS: Final = 512
+EARLY_BYTES: Final = 128 * 1024  # of one socket before `auth` has succeeded; an auth message has under 2 KB
+EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings
+# Frames of one socket, each of which costs 30 microseconds however empty it is. A queue of 1,000
+# messages is read at once; above the rate the socket is read more slowly, and nothing is lost.
+FRAMES_BURST: Final = 2000
+FRAMES_PER_SECOND: Final = 1000
+FRAMES_AT_ONCE: Final = 50  # before others have their turn
 CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the certificate names
 
 # -- the log file: what one client, and all of them, may write into it ----------------------------

@@ -32,6 +32,7 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 ADMIN_SITE: Final = "/admin/"  # Django's own pages; the API's is /api/v1/admin/
 API_PREFIXES: Final = ("/api/", "/hooks/")
+NO_LARGE_BODY: Final = "Only hook events and messages to a session may have a body this large."
 NAMES_SECONDS: Final = 30  # how long the machine's names are remembered: an interface may come up while the bridge runs
 
 # -- what a request is ---------------------------------------------------------------------------------------------------
@@ -87,7 +88,8 @@ class RequestMiddleware:
         structlog.contextvars.bind_contextvars(request_id=request_id_of(request))
         try:
             if _has_large_body_for_a_page(request):
-                response: HttpResponseBase = error_response(request, BridgeError("PAYLOAD_TOO_LARGE"))
+                too_large = BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
+                response: HttpResponseBase = error_response(request, too_large)
             else:
                 response = self._refuse_large_form(request) or self.get_response(request)
             if _is_foreign_error(response):

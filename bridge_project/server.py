@@ -22,7 +22,15 @@ from bridge_project import limits, logs, rest_body, tls
 from bridge_project.conf import Conf, ConfError
 from bridge_project.edge import http, websocket
 from bridge_project.edge.answers import Inbox, raw_response
-from bridge_project.edge.connection import Connection, Contexts, TLSConnection, TLSFactory, adopt
+from bridge_project.edge.connection import (
+    Connection,
+    Contexts,
+    Strangers,
+    TLSConnection,
+    TLSFactory,
+    adopt,
+    connection_of,
+)
 from bridge_project.edge.listening import bind, cannot_listen
 from bridge_project.tls import Certificates
 from bridge_project.transport import Transport, accepts_on, resolve
@@ -73,6 +81,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         self.other_bodies = http.LargeBodies(limits.BODIES_IN_FLIGHT_BYTES)
         self.loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop  # type: ignore[attr-defined]
         self.stopping = False
+        self.strangers = Strangers(conf)
         self._ports: list[Any] = []
 
     # -- life --
@@ -126,7 +135,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             for one in sockets:
                 host, port = one.getsockname()[:2]
                 try:
-                    self._ports.append(adopt(one, factory))
+                    self._ports.append(adopt(one, factory, self.strangers))
                 except OSError as error:
                     raise cannot_listen(setting, host, port, error) from None
                 log.info("Listening on %s port %d (%s).", host, port, "TLS" if factory is secure else "plain, for a proxy")
@@ -209,6 +218,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         scope["bridge"] = bridge
         protocol.client_addr = [bridge.client, 0 if bridge.via_proxy else protocol.transport.getPeer().port]
         scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
+        scope["bridge.connection"] = connection_of(protocol.transport)
         if not sockets and protocol.admitted:
             scope["bridge.body"] = "admitted"
         if sockets:

