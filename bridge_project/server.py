@@ -172,6 +172,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
 
     async def _cancel_applications(self) -> None:
         tasks = [entry["task"] for entry in self.connections.values() if "task" in entry]
+        tasks += [channel.asking for channel in self.channels if channel.asking is not None]
         for task in tasks:
             task.cancel()
         if tasks:

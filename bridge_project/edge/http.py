@@ -166,11 +166,12 @@ class Channel(http.HTTPChannel):
     requestFactory = Request
     server: Any
     timeOut: float | None
+    _path: bytes  # twisted's: the target of the request that arrives
     _bridge: Transport
     _deadline: float | None = None
     _forwarded: list[tuple[bytes, bytes]] | None = None
     _receiving = False
-    _asking: asyncio.Task[bytes | None] | None = None  # whether a large body may come
+    asking: asyncio.Task[bytes | None] | None = None  # whether a large body may come
     _held: list[bytes]  # of that body, what has come nevertheless
     _continue = False  # the client waits for 100 Continue
     _refused = False
@@ -221,8 +222,8 @@ class Channel(http.HTTPChannel):
     def _ask(self, request: Request) -> None:
         """Read no large body before its token was looked at and there is room; no clock runs."""
         self._held = []
-        self._asking = self.server.loop.create_task(self._may_come(request))
-        self._asking.add_done_callback(self._asked)
+        self.asking = self.server.loop.create_task(self._may_come(request))
+        self.asking.add_done_callback(self._asked)
         self.setTimeout(None)
         self.transport.pauseProducing()
 
@@ -241,9 +242,9 @@ class Channel(http.HTTPChannel):
         return refusal
 
     def _asked(self, task: asyncio.Task[bytes | None]) -> None:
-        if self._asking is not task:
-            return  # the connection is lost
-        self._asking = None
+        if self.asking is not task or task.cancelled():
+            return  # the connection is lost, or the server stops
+        self.asking = None
         error = task.exception()
         self.setTimeout(self.factory.timeOut)
         if error is not None:
@@ -271,7 +272,7 @@ class Channel(http.HTTPChannel):
     def resumeProducing(self) -> None:
         """twisted's: what was to be sent is sent. Reading may have another reason to pause."""
         super().resumeProducing()
-        if self._asking is not None:
+        if self.asking is not None:
             self.transport.pauseProducing()
 
     # -- refusing --
@@ -361,7 +362,7 @@ class Channel(http.HTTPChannel):
         return found or self.server.transport_of(self.transport, [])
 
     def rawDataReceived(self, data: bytes) -> None:
-        if self._asking is not None:
+        if self.asking is not None:
             self._held.append(data)
             return
         if self._refused:
@@ -400,9 +401,9 @@ class Channel(http.HTTPChannel):
 
     def connectionLost(self, reason: Failure) -> None:
         self.server.channels.discard(self)
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
+        if self.asking is not None:
+            self.asking.cancel()
+            self.asking = None
         for request in self.requests:
             if not self.server.is_being_answered(request):  # or it is in memory until then
                 request.leave()

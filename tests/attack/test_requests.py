@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from statistics import median
 
 import pytest
 
@@ -103,9 +104,7 @@ def is_open(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("token", [WRONG, None, "a device's"])
 @pytest.mark.parametrize("length", [f"Content-Length: {LARGE}", "Transfer-Encoding: chunked"])
-def test_a_large_body_without_the_hook_token_is_refused_unread(
-    bridge: Bridge, token: str | None, length: str
-) -> None:
+def test_a_large_body_without_the_hook_token_is_refused_unread(bridge: Bridge, token: str | None, length: str) -> None:
     given = bridge.device_token() if token == "a device's" else token
     data = head(bridge, length, token=given)
     if token is None:
@@ -113,9 +112,7 @@ def test_a_large_body_without_the_hook_token_is_refused_unread(
     refused = assert_error(ask(bridge, data), 401, "HOOK_AUTH_FAILED")
     small = bridge.https().post("/hooks/event", token=given, json_body={})
     expected = assert_error(small, 401, "HOOK_AUTH_FAILED")
-    assert {k: refused[k] for k in ("error", "message")} == {
-        k: expected[k] for k in ("error", "message")
-    }
+    assert {k: refused[k] for k in ("error", "message")} == {k: expected[k] for k in ("error", "message")}
 
 
 def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
@@ -134,9 +131,7 @@ def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
         ("/api/v1/nothing", 404, "NOT_FOUND"),
     ],
 )
-def test_nothing_else_reads_a_large_body_of_a_stranger(
-    bridge: Bridge, path: str, status: int, code: str
-) -> None:
+def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge, path: str, status: int, code: str) -> None:
     token = bridge.admin_token if path == "/api/v1/sessions" else WRONG
     data = head(bridge, f"Content-Length: {LARGE}", token=token, path=path)
     assert_error(ask(bridge, data), status, code)
@@ -178,9 +173,7 @@ def test_a_device_that_sends_slowly_keeps_no_event_out(bridge: Bridge, sid: str)
     path = f"/api/v1/sessions/{sid}/events"
     slow = [RawSocket(bridge.port) for _ in range(2)]
     for one in slow:
-        one.socket.sendall(
-            head(bridge, f"Content-Length: {LARGE}", token=bridge.device_token(), path=path)
-        )
+        one.socket.sendall(head(bridge, f"Content-Length: {LARGE}", token=bridge.device_token(), path=path))
     began = time.monotonic()
     bridge.accept(hook("Stop", sid, {"reason": "x" * limits.MB}))
     assert time.monotonic() - began < 10
@@ -314,9 +307,7 @@ def test_the_absolute_form_of_the_own_address_is_the_origin_form(bridge: Bridge)
     assert target(bridge, f"https://{own}", own).status == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:443", "x@{own}", "{own}@evil.example"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:443", "x@{own}", "{own}@evil.example"])
 def test_the_host_of_the_target_counts(bridge: Bridge, host: str) -> None:
     """Whatever `Host` says (RFC 9112 section 3.2.2)."""
     own = f"127.0.0.1:{bridge.port}"
@@ -384,18 +375,15 @@ def test_a_client_that_pings_and_waits_before_auth_gets_in(bridge: Bridge) -> No
     client.close()
 
 
-def slowest_health(bridge: Bridge, seconds: float) -> list[float]:
+def health_times(bridge: Bridge, seconds: float) -> list[float]:
     client, taken = bridge.https(), []
     connection, end = client.open(), time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.monotonic()
-        assert (
-            client.get("/api/v1/health", token=bridge.admin_token, connection=connection).status
-            == 200
-        )
+        assert client.get("/api/v1/health", token=bridge.admin_token, connection=connection).status == 200
         taken.append(time.monotonic() - began)
     connection.close()
-    return sorted(taken)
+    return taken
 
 
 @pytest.mark.parametrize("kind", ["strangers", "fragments", "pings"])
@@ -410,15 +398,16 @@ def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge, kind: str) -
         if kind != "pings":
             one.frame(b"", TEXT, final=False)
     frame = encoded(b"", PING) if kind == "pings" else EMPTY
+    quiet = median(health_times(bridge, 0.5))
     floods = [threading.Thread(target=pour, args=(one, frame * 10_000, 3)) for one in clients]
     for flood in floods:
         flood.start()
-    taken = slowest_health(bridge, 3)
+    taken = median(health_times(bridge, 3))
     for flood in floods:
         flood.join()
     for one in clients:
         one.close()
-    assert len(taken) > 10 and taken[len(taken) // 2] < 0.25, taken
+    assert taken < 0.1 + 5 * quiet
 
 
 HEALTH_CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]}
@@ -426,7 +415,8 @@ HEALTH_CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": 
 
 def alive(client: RawSocket) -> bool:
     """Whether a ready socket is answered."""
-    return client.read_until(client.send("health_check", HEALTH_CHECK))["type"] == "health_status"
+    answer = client.read_until(client.send("health_check", HEALTH_CHECK))
+    return bool(answer["type"] == "health_status")
 
 
 def test_a_client_with_many_frames_is_read_to_the_end(bridge: Bridge) -> None:
@@ -473,9 +463,7 @@ def test_idle_connections_of_an_address_have_a_bound(limited: Bridge) -> None:
 def test_connections_without_tls_go_first(limited: Bridge) -> None:
     """So that many of them do not end somebody who is about to send a request."""
     honest = connect(limited, "127.0.0.5")
-    idle = [
-        connect(limited, "127.0.0.5", tls=False) for _ in range(2 * limits.STRANGERS_PER_ADDRESS)
-    ]
+    idle = [connect(limited, "127.0.0.5", tls=False) for _ in range(2 * limits.STRANGERS_PER_ADDRESS)]
     try:
         wait_until(lambda: not is_open(idle[0]), 20, "the oldest is closed")
         assert is_open(honest)
@@ -487,14 +475,18 @@ def test_connections_without_tls_go_first(limited: Bridge) -> None:
 def test_sockets_before_auth_count_and_those_after_do_not(limited: Bridge) -> None:
     phone = RawSocket(limited.port, source="127.0.0.6").ready(limited.device_token())
     waiting = RawSocket(limited.port, source="127.0.0.6")
+    began = time.monotonic()
     assert waiting.upgrade().status == 101
     idle = [connect(limited, "127.0.0.6") for _ in range(limits.STRANGERS_PER_ADDRESS)]
     try:
-        with pytest.raises(CLOSED):
-            waiting.read()
+        code = closed_with(waiting)
+        in_time = time.monotonic() - began < limits.AUTH_WAIT_SECONDS
+        assert code is None or not in_time, "reset, unless the machine was slower than its patience"
         assert alive(phone)
     finally:
-        for one in (phone, waiting, *idle):
+        phone.close()
+        waiting.close()
+        for one in idle:
             one.close()
 
 
@@ -514,9 +506,7 @@ def test_all_idle_connections_have_a_bound(limited: Bridge) -> None:
 
 
 def test_a_trusted_proxy_is_not_one_address(limited: Bridge) -> None:
-    idle = [
-        connect(limited, PROXY, tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)
-    ]
+    idle = [connect(limited, PROXY, tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)]
     try:
         assert limited.https().get("/api/v1/health", token=limited.admin_token).status == 200
         assert all(map(is_open, idle))
@@ -526,9 +516,7 @@ def test_a_trusted_proxy_is_not_one_address(limited: Bridge) -> None:
 
 
 def test_without_limits_there_is_no_bound(bridge: Bridge) -> None:
-    idle = [
-        connect(bridge, "127.0.0.1", tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)
-    ]
+    idle = [connect(bridge, "127.0.0.1", tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)]
     try:
         assert bridge.get("/api/v1/health", token=bridge.admin_token).status == 200
         assert all(map(is_open, idle))

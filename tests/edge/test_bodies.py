@@ -18,6 +18,7 @@ from tests.edge.edge import Edge, read_response, wait_for
 
 MB = 2**20
 
+
 def request(path: str, length: int) -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
 
