@@ -112,7 +112,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     _resting: Any = None  # set while frames that came too fast wait
     _early_bytes = _early_frames = 0
     _frames_left = float(limits.FRAMES_BURST)
-    _broken = False
+    _broken = _refused = False
     _disconnect_sent = False
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
 
@@ -174,9 +174,10 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
                 self._refuse_stranger(POLICY_VIOLATION, "Too many frames before auth.")
 
     def _refuse_stranger(self, code: int, reason: str) -> None:
-        """Close, and parse nothing more of what comes."""
-        if not self._broken:
-            self._broken = True
+        """Close, and read nothing more; CLOSE_WAIT_SECONDS later the connection is reset."""
+        if not self._refused:
+            self._refused = self._broken = True
+            self._steer_reading()
             self.data = b""
             if self.state == self.STATE_OPEN:
                 self._fail_connection(code, reason)
@@ -203,7 +204,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def _steer_reading(self) -> None:
         """Read while the application keeps up and no frames wait."""
-        paused = self._inbox_full or self._resting is not None
+        paused = self._inbox_full or self._resting is not None or self._refused
         if paused == self.reading_paused:
             return
         self.reading_paused = paused
