@@ -143,3 +143,16 @@ def test_a_pipelined_body_waits_too(start: Callable[..., Edge], pool: ThreadPool
         assert reads_nothing(stream, 10 * MB)
         edge.get("/let-go")
         assert [one.result(20) for one in sizes] == [10 * MB] * 2
+
+
+def test_a_body_that_waits_does_not_outlive_the_server(start: Callable[..., Edge], pool: ThreadPoolExecutor) -> None:
+    edge = start("hasty")
+    for _ in range(2):
+        pool.submit(send, edge, "/hold", 10 * MB)
+    wait_for(partial(holds, edge, 2))
+    with edge.stream() as waiting:
+        waiting.sendall(request("/echo", 10 * MB))
+        assert reads_nothing(waiting, 10 * MB)
+        edge.terminate()
+        assert edge.ended() == 0
+    assert "Task was destroyed" not in edge.log and "Traceback" not in edge.log
