@@ -11,6 +11,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,11 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
     made.stop()
 
 
-def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: object) -> Response:
+def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: Any) -> Response:
     """Send the log-in form as a browser does."""
     fields = {"csrfmiddlewaretoken": CSRF, "username": name, "password": password}
     body = urllib.parse.urlencode(fields | {"next": "/admin/" + "x" * size}).encode()
     given = more.pop("headers", {})
-    assert isinstance(given, dict)
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Cookie": f"__Host-bridge-csrf={CSRF}",
@@ -55,7 +55,7 @@ def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: obj
     return https.post(LOG_IN, body=body, headers=headers | given, **more)
 
 
-def use_up(https: Https, **more: object) -> Response:
+def use_up(https: Https, **more: Any) -> Response:
     """Try until refused; without a name no password is checked, but the try counts."""
     for count in range(2 * RATE + 1):  # the minute may turn once
         answer = log_in(https, "", "x", **more)
@@ -99,7 +99,7 @@ def test_clients_behind_a_proxy_are_counted_by_their_own_address(bridge: ClockBr
     https = Https(int(bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
     host = f"127.0.0.1:{bridge.port}"
 
-    def by(address: str) -> dict[str, object]:
+    def by(address: str) -> dict[str, Any]:
         said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": address}
         return {"headers": said | {"Host": host, "Referer": f"https://{host}{LOG_IN}"}}
 
