@@ -43,6 +43,7 @@ from bridge_project.handler import Handler  # noqa: E402
 from bridge_project.standalone import Standalone  # noqa: E402
 from bridge_project.transport_middleware import TransportMiddleware, send_error  # noqa: E402
 from devices_app import tokens  # noqa: E402
+from files_app.work import FileRequests  # noqa: E402
 from hooks_app.hot import HotPath  # noqa: E402
 from sessions_app.consumers import BridgeConsumer  # noqa: E402
 
@@ -98,7 +99,7 @@ async def _check_token(header: str, client: str) -> None:
 
 routes = ProtocolTypeRouter(
     {
-        "http": HotPath(Handler()),
+        "http": HotPath(FileRequests(Handler())),
         "websocket": Gate(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
     }
 )

@@ -25,7 +25,8 @@ class Handler(ASGIHandler):
     """An ASGI application for HTTP. Middlewares and views are run synchronously, from the first to the last in the same thread.
 
     Django's own handler goes to a thread and back about seventeen times for each request. A client that goes away does not stop its request:
-    what was begun is finished, which is what an event that is being stored needs.
+    what was begun is finished, which is what an event that is being stored needs. An application in front may give other threads in
+    ``bridge.threads`` of the scope.
     """
 
     def __init__(self) -> None:
@@ -39,8 +40,12 @@ class Handler(ASGIHandler):
         except RequestAborted:
             return
         with body:
-            response = await self._threads.run(self._answer, scope, body)
-        await self.send_response(response, send)
+            threads: Threads = scope.get("bridge.threads", self._threads)
+            response = await threads.run(self._answer, scope, body)
+        try:
+            await self.send_response(response, send)
+        finally:
+            response.content = b""  # or it would be in memory until the garbage collector finds the response
 
     def _answer(self, scope: Message, body: Any) -> HttpResponse:
         set_script_prefix(get_script_prefix(scope))

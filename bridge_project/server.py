@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -40,6 +41,7 @@ access = logging.getLogger("bridge.access")
 
 Hook = Callable[[], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
+_M_MMAP_THRESHOLD = -3
 POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
 
 
@@ -58,6 +60,7 @@ def run(
     ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening`` when all listens, ``on_stop`` before a socket
     is closed. Raises ConfError, one line naming the setting, when it cannot listen; what ``on_start`` raises comes out of here too.
     """
+    _return_large_blocks()
     server = Server(application, conf=conf, certificates=certificates, certificate_check_seconds=certificate_check_seconds)
     server.on_start, server.on_stop, server.on_listening = on_start, on_stop, on_listening
     server.run()
@@ -263,6 +266,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         if entry is not None and "disconnected" not in entry:
             self.check_headers_type(message)
             protocol.handle_reply(message)
+            if message.get("more_body"):
+                await protocol.has_room()  # so that of a large answer only pieces wait in the transport
 
     def protocol_disconnected(self, protocol: Any) -> None:
         """Called once or several times, before or after its application ended, or without one ever having been started."""
@@ -342,6 +347,17 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             path=_printable(path)[:200],
             client=client,
         )
+
+
+def _return_large_blocks() -> None:
+    """Have glibc give what is larger than 1 MB back to the system as soon as it is freed.
+
+    By itself it raises that limit to 32 MB after the first such block: after 30 answers of 10 MB the
+    process kept 100 MB more.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # not musl, not macOS
+        mallopt(_M_MMAP_THRESHOLD, limits.MB)
 
 
 async def _call(hook: Hook | None) -> None:

@@ -1,9 +1,10 @@
-"""What is in a file: whole for HTTP (GET /files/content), in lines for the WebSocket (file_read, D11)."""
+"""Read files: whole for HTTP (GET /files/content), in lines for the WebSocket (file_read, D11)."""
 
 from __future__ import annotations
 
 import base64
 import codecs
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -14,35 +15,80 @@ from bridge_project import limits
 from bridge_project.conf import conf
 from bridge_project.errors import BridgeError
 from bridge_project.jail import Jail, Opened, answering, shown
+from bridge_project.protocol.jsontext import dumps_unicode
 
 _CHUNK: Final = 2**20
+_ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
+_SHORT_ESCAPES: Final = b'"\\\b\t\n\f\r'  # two bytes of JSON
+_LONG_ESCAPES: Final = bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # six bytes: \u0001
 ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2  # what an answer holds besides the content or the entries
 
 
-def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> dict[str, Any]:
-    """The body of GET /files/content: {path, content, size (bytes), encoding, modified_at}.
+def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
+    """Return the body of GET /files/content: {path, size, encoding, modified_at, content}, as JSON.
 
-    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL. Files over ``max_bytes`` (default
-    ``max_message_size_mb``) are FILE_TOO_LARGE; other errors are the jail's (D12).
+    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is the
+    file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE, and is
+    not built: in memory are the file and its JSON, each at most so long. Other errors are the jail's
+    (D12).
     """
     most = conf.max_message_bytes if max_bytes is None else max_bytes
-    with jail.open_file(path) as file:
-        if file.stat.st_size > most:
-            raise BridgeError("FILE_TOO_LARGE")
-        data = bytearray()
-        for chunk in _chunks(file):
-            data += chunk
-            if len(data) > most:  # it grew
+    data = bytearray()
+    try:
+        with jail.open_file(path) as file:
+            if file.stat.st_size > most:
                 raise BridgeError("FILE_TOO_LARGE")
-        text = _text(bytes(data))
-        return {
+            for chunk in _chunks(file):
+                data += chunk
+                if len(data) > most:  # it grew
+                    raise BridgeError("FILE_TOO_LARGE")
+        is_text = _is_text(data)
+        about = {
             "path": shown(file.path),
-            "content": _base64(data) if text is None else text,
             "size": len(data),
-            "encoding": "base64" if text is None else "utf-8",
+            "encoding": "utf-8" if is_text else "base64",
             # From before the reading: what is written during it shows as newer the next time.
             "modified_at": modified_at(file.stat),
         }
+        return _json(about, data, is_text, most)
+    finally:
+        data.clear()  # an error that is raised here would keep it until the garbage collector finds it
+
+
+def _json(about: dict[str, Any], data: bytearray, is_text: bool, most: int) -> bytes:
+    """Put ``data`` into ``about`` as ``content``, a piece at a time; FILE_TOO_LARGE over ``most`` bytes."""
+    start = dumps_unicode(about)[:-1].encode() + b',"content":"'
+    if len(start) + (_escaped_bytes(data) if is_text else 4 * -(-len(data) // 3)) + 2 > most:
+        raise BridgeError("FILE_TOO_LARGE")
+    body = io.BytesIO()
+    body.write(start)
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for at in range(0, len(data), _ENCODED):
+        piece = data[at : at + _ENCODED]
+        body.write(dumps_unicode(decoder.decode(piece)).encode()[1:-1] if is_text else base64.b64encode(piece))
+    body.write(b'"}')
+    return body.getvalue()
+
+
+def _is_text(data: bytearray) -> bool:
+    """Whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four times as long."""
+    if b"\0" in data:
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(data), _ENCODED):
+            decoder.decode(data[at : at + _ENCODED])
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _escaped_bytes(text: bytearray) -> int:
+    """How long a text is in JSON: control characters, quotes and backslashes are escaped."""
+    long = len(text) - len(text.translate(None, _LONG_ESCAPES))
+    short = len(text) - len(text.translate(None, _SHORT_ESCAPES))
+    return len(text) + short + 5 * long
 
 
 def read_lines(
@@ -145,14 +191,7 @@ def _chunks(file: Opened) -> Iterator[bytes]:
             yield chunk
 
 
-def _text(data: bytes) -> str | None:
-    try:
-        return None if b"\0" in data else data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _base64(data: bytes | bytearray) -> str:
+def _base64(data: bytearray) -> str:
     return base64.b64encode(data).decode("ascii")
 
 

@@ -20,22 +20,30 @@ from files_app.content import ENVELOPE_BYTES, modified_at
 Entry = dict[str, Any]
 
 _DEPTH = re.compile(r"[0-9]{1,4}")
-_ENTRY_BYTES = 64  # what an entry of a listing costs besides its name
+_ENTRY_BYTES = 110  # what an entry costs besides its name: its type, size and time, or its list of children
 _NOT_ENTERED = frozenset({".git"})  # thousands of objects that tell a reader nothing
 
 
-def tree(jail: Jail, path: object, depth: object = limits.FILE_TREE_DEPTH, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES) -> dict[str, Any]:
+def tree(
+    jail: Jail,
+    path: object,
+    depth: object = limits.FILE_TREE_DEPTH,
+    *,
+    max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
+    max_bytes: int | None = None,
+) -> dict[str, Any]:
     """The body of GET /files/tree: {path: real absolute path, entries: [{name, type, size, modified_at, children}]}.
 
     ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own entries. ``size`` in bytes and
     ``modified_at`` are of files; ``children`` of the directories that were looked into: not of those deeper, of ``.git``, of a
     link back to a directory on the way. Directories come first, then names. A link is shown as what it leads to inside the
-    roots, else left out, as is what is neither file nor directory. Levels are filled from the top, up to ``max_entries``;
-    what was cut is said with ``truncated: true``. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
+    roots, else left out, as is what is neither file nor directory. Levels are filled from the top, up to ``max_entries`` and
+    ``max_bytes`` of JSON (default ``max_message_size_mb``); what was cut is said with ``truncated: true``. Errors are the jail's
+    (D12), and FILE_INVALID_PATH for a bad depth.
     """
     levels = _levels(depth)
     with jail.open_dir(path) as top:
-        entries, truncated = _Tree(jail, top, levels, max_entries).grow()
+        entries, truncated = _Tree(jail, top, levels, max_entries, max_bytes).grow()
         answer: dict[str, Any] = {"path": shown(top.path), "entries": entries}
     return answer | {"truncated": True} if truncated else answer
 
@@ -49,15 +57,11 @@ def listing(
     ``max_message_size_mb``) is cut too.
     """
     with jail.open_dir(path, base=base) as top:
-        found, truncated = _Tree(jail, top, 1, max_entries).grow()
+        found, truncated = _Tree(jail, top, 1, max_entries, max_bytes).grow()
         answer: dict[str, Any] = {"path": shown(top.path), "entries": []}
-    room = (conf.max_message_bytes if max_bytes is None else max_bytes) - ENVELOPE_BYTES
     for entry in found:
-        room -= _ENTRY_BYTES + len(dumps_unicode(entry["name"]).encode())
-        if room < 0:
-            truncated = True
-            break
-        answer["entries"].append({k: v for k, v in entry.items() if k != "modified_at"})
+        entry.pop("modified_at", None)
+        answer["entries"].append(entry)
     return answer | {"truncated": True} if truncated else answer
 
 
@@ -88,11 +92,14 @@ class _Branch:
 class _Tree:
     """A breadth-first walk that holds two descriptors at a time: the top's and that of the directory it is in."""
 
-    def __init__(self, jail: Jail, top: Opened, levels: int, max_entries: int) -> None:
+    def __init__(
+        self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None
+    ) -> None:
         self.jail = jail
         self.top = top
         self.levels = levels
         self.room = max_entries
+        self.bytes = (conf.max_message_bytes if max_bytes is None else max_bytes) - ENVELOPE_BYTES
         self.looks = max(limits.FILE_SCAN_MAX_ENTRIES, max_entries)
         self.truncated = False
         self.forbidden = jail.forbidden_identities()
@@ -116,9 +123,10 @@ class _Tree:
 
     def _fill(self, branch: _Branch, directory: Opened, waiting: deque[_Branch]) -> None:
         found = sorted(self._look(directory), key=lambda one: one.order)
-        if len(found) > self.room:
+        fitting = self._fitting(found)
+        if fitting < len(found):
             self.truncated = True
-            del found[self.room :]
+            del found[fitting:]
         self.room -= len(found)
         if found or not self.truncated:  # a directory of which all was cut is not an empty one
             branch.entry["children"] = [one.entry for one in found]
@@ -128,6 +136,14 @@ class _Tree:
                 for one in found
                 if one.entry["type"] == "directory" and _NOT_ENTERED.isdisjoint((one.name, *one.names[-1:])) and one.identity not in branch.way
             )
+
+    def _fitting(self, found: list[_Found]) -> int:
+        """How many of them there is room for; takes what they need of the bytes."""
+        for count, one in enumerate(found):
+            self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
+            if self.bytes < 0 or count == self.room:
+                return count
+        return len(found)
 
     def _look(self, directory: Opened) -> list[_Found]:
         with answering(), os.scandir(directory.fd) as entries:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from bridge_project import limits
 from bridge_project.api import BridgeAPIView
 from bridge_project.jail import default_jail
 from bridge_project.protocol import http
+from bridge_project.protocol.jsontext import dumps_unicode
+from bridge_project.rest_json import JSON_TYPE
 from devices_app.authentication import DeviceOrAdmin
 from files_app.content import content
 from files_app.tree import tree
@@ -37,8 +39,10 @@ class TreeView(BridgeAPIView):
     permission_classes = [DeviceOrAdmin]
 
     @extend_schema(operation_id="file_tree", parameters=[_path("the first root", "."), DEPTH], responses=http.FileTree)
-    def get(self, request: Request) -> Response:
-        return Response(tree(default_jail(), request.query_params.get("path"), request.query_params.get("depth", limits.FILE_TREE_DEPTH)))
+    def get(self, request: Request) -> HttpResponse:
+        depth = request.query_params.get("depth", limits.FILE_TREE_DEPTH)
+        found = tree(default_jail(), request.query_params.get("path"), depth)
+        return HttpResponse(dumps_unicode(found).encode(), content_type=JSON_TYPE)
 
 
 class ContentView(BridgeAPIView):
@@ -48,5 +52,6 @@ class ContentView(BridgeAPIView):
     permission_classes = [DeviceOrAdmin]
 
     @extend_schema(operation_id="file_content", parameters=[_path("a file in the first root", "README.md")], responses=http.FileContent)
-    def get(self, request: Request) -> Response:
-        return Response(content(default_jail(), request.query_params.get("path")))
+    def get(self, request: Request) -> HttpResponse:
+        body = content(default_jail(), request.query_params.get("path"))
+        return HttpResponse(body, content_type=JSON_TYPE)

@@ -89,6 +89,10 @@ class Connection(Corked, Direct):
         """Bytes accepted and not yet handed to the kernel."""
         return int(len(self.dataBuffer) - self.offset + self._tempDataLen) + sum(map(len, self._held or ()))
 
+    def stalls(self) -> bool:
+        """Whether something waits to be sent and no byte was taken for SLOW_SOCKET_SECONDS."""
+        return bool(self.waiting()) and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
+
     def writeSomeData(self, data: bytes) -> int | BaseException:
         written: int | BaseException = super().writeSomeData(data)
         if isinstance(written, int) and written > 0:
@@ -220,6 +224,12 @@ class TLSConnection(Corked, TLSMemoryBIOProtocol):
     def waiting(self) -> int:
         """Bytes accepted and not yet handed to the kernel, in every layer that keeps some (TLS's own few bytes for each record aside)."""
         return sum(map(len, self._held or ())) + sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
+
+
+def connection_of(transport: Connection | TLSConnection) -> Connection:
+    """The TCP connection under a protocol's transport."""
+    found: Connection = transport.transport if isinstance(transport, TLSConnection) else transport
+    return found
 
 
 @implementer(IOpenSSLServerConnectionCreator)

@@ -130,6 +130,11 @@ class Request(WebRequest):  # type: ignore[misc]
         finally:
             transport.uncork()
 
+    async def has_room(self) -> None:
+        """Wait until the connection takes more of the answer, or is gone."""
+        if self.channel is not None:
+            await self.channel.room.wait()
+
     def handle_exception(self, exception: BaseException) -> None:
         """The application failed; half an answer is cut, so that nobody takes it for a whole one."""
         self.server.log_failure(exception, self.request_id())
@@ -191,6 +196,8 @@ class Channel(http.HTTPChannel):
         return any(not request.finished and not request.refused for request in self.requests)
 
     def connectionMade(self) -> None:
+        self.room = asyncio.Event()  # set while what is sent is handed to the kernel at once
+        self.room.set()
         self.server.channels.add(self)
         super().connectionMade()
 
@@ -210,6 +217,8 @@ class Channel(http.HTTPChannel):
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
             self.timeoutConnection()
+        elif not self.room.is_set() and connection_of(self.transport).stalls():
+            self.transport.abortConnection()
 
     def dataReceived(self, data: bytes) -> None:
         if not self._receiving and not self._handlingRequest:
@@ -269,8 +278,14 @@ class Channel(http.HTTPChannel):
         """Whether this body must ask before it is sent; one whose length is not said might be."""
         return self.length is None or self.length > limits.SMALL_BODY_BYTES
 
+    def pauseProducing(self) -> None:
+        """twisted's: the client takes less than is sent."""
+        self.room.clear()
+        super().pauseProducing()
+
     def resumeProducing(self) -> None:
         """twisted's: what was to be sent is sent. Reading may have another reason to pause."""
+        self.room.set()
         super().resumeProducing()
         if self.asking is not None:
             self.transport.pauseProducing()
@@ -404,6 +419,7 @@ class Channel(http.HTTPChannel):
         if self.asking is not None:
             self.asking.cancel()
             self.asking = None
+        self.room.set()
         for request in self.requests:
             if not self.server.is_being_answered(request):  # or it is in memory until then
                 request.leave()

@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bridge_project import limits
-from bridge_project.conf import conf
 from files_app import content as content_module
-from files_app.content import content, modified_at, read_lines
+from files_app.content import modified_at, read_lines
 from tests.files.conftest import House, no_leak, refused
 
 MB = limits.MB
+
+
+def content(*arguments: Any, **more: Any) -> dict[str, Any]:
+    """The body of GET /files/content."""
+    return dict(json.loads(content_module.content(*arguments, **more)))
 
 
 def put(house: House, data: bytes) -> str:
@@ -56,12 +60,19 @@ def test_an_empty_file(house: House) -> None:
     assert (answer["content"], answer["size"], answer["encoding"]) == ("", 0, "utf-8")
 
 
-def test_the_limit_is_the_settings(house: House) -> None:
-    path = put(house, b"x" * conf.max_message_bytes)
-    assert content(house.jail, path)["size"] == conf.max_message_bytes
-    os.truncate(path, conf.max_message_bytes + 1)
+@pytest.mark.parametrize(
+    "piece", [b"x", b"\n", b"\x01", b'"', "\u00e4".encode(), "\u2028".encode(), "\U0001f600".encode(), b"\0"]
+)
+def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
+    """Base64 and JSON's escapes are counted, and nothing is said to be longer than it is."""
+    whole = len(content_module.content(house.jail, put(house, piece * 3)))
+    longer = len(content_module.content(house.jail, put(house, piece * 6)))
+    count = 3 + 3 * ((100_000 - whole) // (longer - whole))
+    path = put(house, piece * count)
+    size = len(content_module.content(house.jail, path))
+    assert content(house.jail, path, max_bytes=size)["size"] == count * len(piece)
     with no_leak(), refused("FILE_TOO_LARGE"):
-        content(house.jail, path)
+        content(house.jail, path, max_bytes=size - 1)
 
 
 def test_a_huge_file_is_not_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

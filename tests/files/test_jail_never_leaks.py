@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
@@ -118,7 +119,7 @@ def swapping(place: Path, other: Path) -> Iterator[Callable[[], int]]:
 
 
 def _file(jail: Jail) -> str:
-    return str(content(jail, "d/deep/f")["content"])
+    return str(json.loads(content(jail, "d/deep/f"))["content"])
 
 
 def _lines(jail: Jail) -> str:

@@ -1,0 +1,141 @@
+"""Number 5 of docs/security.md: many large answers at once, and clients that do not read them."""
+
+from __future__ import annotations
+
+import http.client
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_error
+from tests.servers import wait_until
+
+MB = 2**20
+AT_ONCE = 30  # reads of one device that the limits allow in a minute: 60
+MORE_AT_MOST = 400 * MB  # than before; it was 1,050 MB, and 1,600 MB for the file of control characters
+KEPT_AT_MOST = 150 * MB  # afterwards; it was 960 MB
+STALLED = 12  # more than are answered at once
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    bridge = Bridge(tmp_path_factory.mktemp("large-files")).start()
+    (bridge.root / "binary").write_bytes(os.urandom(7 * MB))
+    (bridge.root / "text").write_bytes(b"a line of text\n" * (9 * MB // 16))
+    yield bridge
+    bridge.stop()
+
+
+def path_of(bridge: Bridge, what: str) -> str:
+    return f"/proc/{bridge.process.pid if bridge.process else 0}/{what}"
+
+
+def peak(bridge: Bridge) -> int:
+    """The most that the server has had in memory since `forget_peak`."""
+    lines = Path(path_of(bridge, "status")).read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def forget_peak(bridge: Bridge) -> None:
+    Path(path_of(bridge, "clear_refs")).write_text("5")
+
+
+def read(bridge: Bridge, name: str) -> tuple[int, int]:
+    """Status and size of GET /files/content, without keeping the body."""
+    connection = bridge.https(timeout=120).open()
+    try:
+        answer = begin(bridge, connection, name)
+        size = 0
+        while piece := answer.read(MB):
+            size += len(piece)
+        return answer.status, size
+    finally:
+        connection.close()
+
+
+def begin(bridge: Bridge, connection: http.client.HTTPConnection, name: str) -> http.client.HTTPResponse:
+    authorization = {"Authorization": f"Bearer {bridge.admin_token}"}
+    connection.request("GET", f"/api/v1/files/content?path={name}", headers=authorization)
+    return connection.getresponse()
+
+
+@contextmanager
+def bounded_memory(bridge: Bridge) -> Iterator[None]:
+    """The server's memory rises by no more than MORE_AT_MOST meanwhile."""
+    forget_peak(bridge)
+    before = bridge.memory()
+    yield
+    assert peak(bridge) - before < MORE_AT_MOST, f"{(peak(bridge) - before) // MB} MB more"
+
+
+@pytest.mark.parametrize(("name", "size"), [("binary", 7 * MB * 4 // 3), ("text", 8 * MB)])
+def test_many_large_answers_at_once(bridge: Bridge, name: str, size: int) -> None:
+    read(bridge, name)
+    before = bridge.memory()
+    with bounded_memory(bridge), ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = list(pool.map(lambda _: read(bridge, name), range(AT_ONCE)))
+    assert {status for status, _ in answers} == {200} and min(got for _, got in answers) >= size
+    wait_until(lambda: bridge.memory() - before < KEPT_AT_MOST, 30, "the memory is given back")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [os.urandom(8 * MB), b"\x01" * (2 * MB), b'"' * (6 * MB), b"\n" * (6 * MB)],
+    ids=["base64", "control", "quotes", "lines"],
+)
+def test_what_is_sent_counts(bridge: Bridge, data: bytes) -> None:
+    """Each of these files is under 10 MB, and its JSON is over it."""
+    (bridge.root / "grows").write_bytes(data)
+    with bounded_memory(bridge), ThreadPoolExecutor(8) as pool:
+        ask = lambda _: bridge.get("/api/v1/files/content?path=grows", bridge.admin_token)  # noqa: E731
+        for answer in pool.map(ask, range(16)):
+            assert_error(answer, 413, "FILE_TOO_LARGE")
+
+
+def test_a_text_is_not_longer_than_it_is(bridge: Bridge) -> None:
+    """Letters that are not ASCII are sent as they are: 9 MB of them fit into an answer."""
+    (bridge.root / "letters").write_text("яблоко " * (9 * MB // 13))
+    status, size = read(bridge, "letters")
+    assert status == 200 and size < 10 * MB
+
+
+def test_clients_that_do_not_read(bridge: Bridge) -> None:
+    """What waits for them is bounded; when they go, their places are free."""
+    with bounded_memory(bridge):
+        connections = [bridge.https().open() for _ in range(STALLED)]
+        headers = {"Authorization": f"Bearer {bridge.admin_token}"}
+        for connection in connections:
+            connection.request("GET", "/api/v1/files/content?path=text", headers=headers)
+        first = connections[0].getresponse()  # its header: the body is being sent
+        assert first.status == 200 and bridge.get("/api/v1/health", bridge.hook_token).status == 200
+        for connection in connections:
+            connection.close()
+    assert read(bridge, "text")[0] == 200
+
+
+@pytest.mark.timeout(300)
+def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
+    """16 clients ask for a tree of 20,000 files, the most that one shows; /health is answered before half of them are."""
+    for directory in range(200):
+        place = bridge.root / "tree" / f"{directory:03}"
+        place.mkdir(parents=True)
+        for number in range(100):
+            (place / f"{number:02}").touch()
+    done: list[int] = []
+
+    def tree(_: int) -> int:
+        answer = bridge.https(timeout=200).get("/api/v1/files/tree?path=tree&depth=20", token=bridge.admin_token)
+        done.append(answer.status)
+        return answer.status
+
+    with bounded_memory(bridge), ThreadPoolExecutor(16) as pool:
+        asked = pool.map(tree, range(16))
+        wait_until(lambda: len(done) >= 1, 120, "the first tree")
+        assert bridge.https(timeout=120).get("/api/v1/health", token=bridge.hook_token).status == 200
+        assert len(done) < 8, "behind the trees"
+        assert set(asked) == {200}
