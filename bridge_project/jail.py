@@ -1,28 +1,36 @@
 """From a path that a client sent to an open descriptor inside an allowed root, or a BridgeError (D12, D45).
 
 The data directory and the other places that hold the bridge's secrets are never inside, whatever the roots and whatever they
-are called: they are known by their path and by what they are on the disk. How a path is walked is in ``walk``.
+are called: they and everything in them are known by their path and by what they are on the disk (device and inode), so that a
+bind mount or a hard link of a part of them is refused too. How a path is walked is in ``walk``.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat as st
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from bridge_project import limits
 from bridge_project.conf import conf
 from bridge_project.database import sqlite_file
 from bridge_project.errors import BridgeError
-from bridge_project.walk import Identity, Names, Opened, Walk, Want, answering, identity, join, split
+from bridge_project.walk import Identity, Names, Opened, Walk, Want, answering, identity, split
 
-__all__ = ["Identity", "Jail", "Names", "Opened", "answering", "default_jail", "identity", "shown"]
+__all__ = ["Identity", "Jail", "Names", "Opened", "answering", "default_jail", "identity", "mount_points", "shown", "split"]
 
+_STEADY_NS: Final = 2 * 10**9  # a directory that changed since may change again without a newer time
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Jail:
     """What may be seen: the directories of ``roots`` without what lies under ``forbidden`` (directories or files).
+
+    ``hidden`` is refused by its path only.
 
     A relative path begins in the first root unless a ``base`` is given: an absolute path, held to the same rules. A link may
     lead from one root to another. None of the places has to exist when the jail is made.
@@ -32,14 +40,17 @@ class Jail:
     not to be read, and for what is neither file nor directory; FILE_NOT_FOUND.
     """
 
-    def __init__(self, roots: Sequence[str], forbidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, roots: Sequence[str], forbidden: Sequence[str] = (), hidden: Sequence[str] = ()
+    ) -> None:
         if not roots:
             raise ValueError("a jail needs a root")
         real = [_names(os.path.realpath(root)) for root in roots]
         self.first: Names = real[0]
         self.roots = frozenset(real)
         self.above = frozenset(root[:depth] for root in self.roots for depth in range(len(root)))
-        self._forbidden = tuple(_names(os.path.realpath(path)) for path in forbidden)
+        self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
+        self._hidden = tuple(_names(path) for path in (*self._forbidden, *hidden))
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
         """A directory, open for listing."""
@@ -64,31 +75,14 @@ class Jail:
 
     def hides(self, names: Names) -> bool:
         """Whether a real path is a forbidden place or under one."""
-        return any(_inside(names, forbidden) for forbidden in self._forbidden)
+        return any(_inside(names, hidden) for hidden in self._hidden)
 
     def forbidden_identities(self) -> frozenset[Identity]:
-        """What the forbidden places are on the disk now: under other names (another case, a bind mount) they are forbidden too."""
-        found = set()
-        for names in self._forbidden:
-            try:
-                found.add(identity(os.stat(join(names))))
-            except OSError:
-                continue  # not there (yet), so nothing can be an alias of it
-        return frozenset(found)
+        """What the forbidden places, and all files and directories in them, are on the disk now.
 
-    def is_linked_secret(self, stat: os.stat_result) -> bool:
-        """Whether a file with several names (hard links) has one of them under a forbidden place."""
-        if stat.st_nlink < 2:
-            return False
-        for names in self._forbidden:
-            path = join(names)
-            try:
-                same_disk = os.stat(path).st_dev == stat.st_dev
-            except OSError:
-                continue  # not there
-            if same_disk and stat.st_ino in _inodes(path):
-                return True
-        return False
+        Under other names (another case, a bind mount, a hard link) they are forbidden too.
+        """
+        return frozenset().union(*(found for path in self._forbidden for found in _identities(path)))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
         asked = _asked(path)
@@ -105,11 +99,23 @@ def default_jail() -> Jail:
     """The jail of the settings: ``BRIDGE_ALLOWED_ROOTS`` without what holds the bridge's secrets (D45).
 
     Those are the data directory, the files of secrets that settings name, and an SQLite database that lies elsewhere with its journals.
-    /proc is closed because it shows the bridge's environment and memory when a root is as wide as /.
+    /proc is closed because it shows the bridge's environment and memory when a root is as wide as /; the walk refuses any other
+    procfs.
     """
     database = sqlite_file(conf) if conf.database_url else None
     journals = [] if database is None else [os.path.realpath(database) + suffix for suffix in ("", "-wal", "-shm", "-journal")]
-    return Jail(conf.allowed_roots, [str(conf.bridge_data_dir), "/proc", *map(str, conf.secret_files), *journals])
+    forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files), *journals]
+    return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
+
+
+def mount_points() -> list[str]:
+    """The paths at which something is mounted, as this process sees them; none where the system has no such list."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            found = [line.split(b" ", 5)[4] for line in file]
+    except OSError:  # not Linux
+        return []
+    return [os.fsdecode(_OCTAL.sub(lambda octal: bytes([int(octal[1], 8)]), path)) for path in found]
 
 
 def shown(text: str) -> str:
@@ -131,17 +137,53 @@ def _asked(path: object) -> str:
     return path
 
 
-def _inodes(directory: str) -> Iterator[int]:
-    """The inodes of the files under a directory; what vanishes or cannot be read meanwhile is left out."""
+class _Listed(NamedTuple):
+    """What a forbidden directory holds, and its ``version`` when it was looked at."""
+
+    version: tuple[int, ...]
+    found: frozenset[Identity]  # with the directory itself
+    directories: tuple[str, ...]
+
+
+_listed: dict[str, _Listed] = {}  # of directories that have not changed for a while
+
+
+def _identities(path: str) -> Iterator[frozenset[Identity]]:
+    """The identities of a place and of everything in it; nothing where nothing is (yet)."""
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _inodes(entry.path)
-                else:
-                    yield entry.inode()
+        stat = os.stat(path)
     except OSError:
+        _listed.pop(path, None)
         return
+    if not st.S_ISDIR(stat.st_mode):
+        yield frozenset({identity(stat)})
+        return
+    version = (*identity(stat), stat.st_mtime_ns, stat.st_ctime_ns)
+    listed = _listed.get(path)
+    if listed is None or listed.version != version:
+        listed = _list(path, version)
+        if time.time_ns() - stat.st_ctime_ns > _STEADY_NS:
+            _listed[path] = listed
+    yield listed.found
+    for directory in listed.directories:
+        yield from _identities(directory)
+
+
+def _list(path: str, version: tuple[int, ...]) -> _Listed:
+    """Look into a directory; what vanishes meanwhile or cannot be read is left out."""
+    found, directories = {(version[0], version[1])}, []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    found.add(identity(entry.stat(follow_symlinks=False)))
+                except OSError:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.path)
+    except OSError:
+        pass
+    return _Listed(version, frozenset(found), tuple(directories))
 
 
 def _names(path: str) -> Names:

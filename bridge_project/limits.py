@@ -32,6 +32,7 @@ FILE_ANSWERS: Final = 8  # over HTTP that are being made or sent at once: each m
 FILE_ANSWER_SECONDS: Final = 60.0  # to send one while others wait; after that it is cut
 GIT_PROCESSES: Final = 4  # git requests worked on at once; the others wait
 GIT_READ_SECONDS: Final = 30.0  # for one call of git that reads; after that a person has given up
+GIT_CHECK_SECONDS: Final = 1.0  # after that the work tree is searched for what git may wait for; most calls take less
 GIT_COMMIT_SECONDS: Final = 120.0  # for a commit with its hooks, which may lint and test
 GIT_LOCK_SECONDS: Final = 5.0  # to wait for another git that writes the same index
 GIT_END_SECONDS: Final = 2.0  # between asking git to end and ending it

@@ -8,9 +8,11 @@ answer cannot tell whether something exists there.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat as st
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +29,11 @@ _NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 # O_PATH lets the walk pass through directories that may be entered but not listed; without it (not Linux) they are refused.
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NOFOLLOW
 _LIST = os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW
+_LOOK = os.O_PATH | _NOFOLLOW if hasattr(os, "O_PATH") else None  # a file, without opening it
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW  # a FIFO swapped in meanwhile must not hold the bridge up
+
+_PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
+_fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" else None
 
 # What a failed open says when the name became something else after it was looked at: look again.
 _SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
@@ -84,7 +90,6 @@ class Rules(Protocol):
 
     def hides(self, names: Names) -> bool: ...
     def forbidden_identities(self) -> frozenset[Identity]: ...
-    def is_linked_secret(self, stat: os.stat_result) -> bool: ...
 
 
 class Walk:
@@ -99,6 +104,7 @@ class Walk:
         self.pending = deque(pending)
         self.names: list[str] = list(at.names) if at else []
         self.fd = os.dup(at.fd) if at else -1
+        self.device = at.stat.st_dev if at else -1  # that was found to be no procfs
         self.forbidden = rules.forbidden_identities()
         self.links = 0
         self.end: tuple[int, os.stat_result] | None = None  # the file that the path ends in
@@ -201,13 +207,18 @@ class Walk:
     def _take(self, name: str, stat: os.stat_result) -> None:
         fd = -1
         try:
-            if self.want == "file" and st.S_ISREG(stat.st_mode):
-                fd = os.open(name, _READ, dir_fd=self.fd)
+            flags = _READ if self.want == "file" else _LOOK
+            if flags is not None and st.S_ISREG(stat.st_mode):
+                fd = os.open(name, flags, dir_fd=self.fd)
                 stat = os.fstat(fd)
-            if not st.S_ISREG(stat.st_mode) or identity(stat) in self.forbidden or (fd >= 0 and self.rules.is_linked_secret(stat)):
+            if not st.S_ISREG(stat.st_mode):
                 raise BridgeError("FILE_ACCESS_DENIED")
+            self._admit(fd, stat)
             self.names.append(name)
-            self.end, fd = (fd, stat), -1
+            if self.want == "file":
+                self.end, fd = (fd, stat), -1
+            else:
+                self.end = (-1, stat)
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -215,8 +226,16 @@ class Walk:
     def _enter(self, fd: int) -> None:
         self._leave()
         self.fd = fd
-        if identity(os.fstat(fd)) in self.forbidden:
+        self._admit(fd, os.fstat(fd))
+
+    def _admit(self, fd: int, stat: os.stat_result) -> None:
+        """Refuse what is secret, by what it is and whatever it is called, and every procfs."""
+        if identity(stat) in self.forbidden:
             raise BridgeError("FILE_ACCESS_DENIED")
+        if stat.st_dev != self.device:
+            if fd >= 0 and _is_procfs(fd):
+                raise BridgeError("FILE_ACCESS_DENIED")
+            self.device = stat.st_dev
 
     def _leave(self) -> None:
         if self.fd >= 0:
@@ -239,6 +258,16 @@ def answering() -> Iterator[None]:
         if code is None:
             raise
         raise BridgeError(code) from None
+
+
+def _is_procfs(fd: int) -> bool:
+    """Whether a descriptor is in a procfs, wherever that is mounted: it shows the environment and memory of processes."""
+    if _fstatfs is None:  # not Linux
+        return False
+    found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
+    if _fstatfs(fd, found):
+        raise OSError(ctypes.get_errno(), "fstatfs")
+    return ctypes.c_uint32.from_buffer(found).value == _PROC_SUPER_MAGIC
 
 
 def identity(stat: os.stat_result) -> Identity:

@@ -6,12 +6,13 @@ import os
 import pwd
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
 from bridge_project.jail import Jail
-from files_app.git import run
+from files_app.git import run, special_files
 from files_app.git.reason import reason
 from files_app.git.run import Done
 from sessions_app.workdir import Place
@@ -99,6 +100,7 @@ class Git:
             stdin=stdin,
             seconds=limits.GIT_READ_SECONDS if seconds is None else seconds,
             max_bytes=limits.GIT_LIST_MAX_BYTES if max_bytes is None else max_bytes,
+            check=partial(special_files.check, self.place.top),
         )
         if not done.cut and done.code not in good:
             raise BridgeError("GIT_ERROR", self.reason(done))

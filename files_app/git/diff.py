@@ -52,7 +52,7 @@ def diff(place: Place, jail: Jail, session_id: str, files: list[str] | None, *, 
     names = Names(place, jail)
     chosen = None if files is None else Selection(names, files)
     with mirror.reading(place, jail) as git:
-        changes = [change for change in _listed(git, cached) if not names.hidden(change.name) and not _reads_outside(git, change, cached)]
+        changes = [change for change in _listed(git, cached) if not names.secret(change.name) and not _reads_outside(git, change, cached)]
         new = untracked.listed(git) if chosen is not None and not cached else []
         if chosen is not None:
             changes, new = _chosen(git, chosen, changes, new)

@@ -1,4 +1,4 @@
-"""Links in a git directory: git follows them wherever they lead, so they are looked at first, and one that leads out of the roots refuses the repository."""
+"""Look for what git must not meet in a git directory: links out of the roots, and FIFOs, which it would wait for."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from collections.abc import Collection
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail, answering
+from bridge_project.jail import Jail, answering, shown
 from files_app.git.quoting import unquoted
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> None:
-    """Raise BridgeError FILE_ACCESS_DENIED when a link that lies directly in ``directory``, and is not named in ``but``, leads out of the roots."""
+    """Raise BridgeError FILE_ACCESS_DENIED when a link that lies directly in ``directory``, and is not named in ``but``, leads out of the roots.
+
+    GIT_ERROR for what is no file, directory or link.
+    """
+    links = []
     with answering(), os.scandir(directory) as entries:
-        links = [entry.path for entry in entries if entry.is_symlink() and entry.name not in but]
+        for entry in entries:
+            if entry.is_symlink() and entry.name not in but:
+                links.append(entry.path)
+            _check_kind(entry)
     for path in links:
         _target(path, jail)
 
@@ -42,10 +49,18 @@ def _inside(directory: str, jail: Jail) -> list[str]:
                     links.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     found.append(entry.path)
+                else:
+                    _check_kind(entry)
     except BridgeError as error:
         if error.code != "FILE_NOT_FOUND":
             raise
     return found + [real for real in (_target(link, jail) for link in links) if real and os.path.isdir(real)]
+
+
+def _check_kind(entry: os.DirEntry[str]) -> None:
+    known = entry.is_symlink() or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    if not known and os.path.lexists(entry.path):  # it has not just vanished
+        raise BridgeError("GIT_ERROR", f"The git directory holds {shown(entry.name)}, which is no file.")
 
 
 def _alternates(directory: str, jail: Jail) -> list[str]:

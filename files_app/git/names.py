@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail, shown
+from bridge_project.jail import Jail, identity, shown
 from sessions_app.workdir import Place
 
 REPLACED = "\ufffd"  # what stands for a byte that is no text
@@ -19,6 +19,7 @@ class Names:
     def __init__(self, place: Place, jail: Jail) -> None:
         self.place = place
         self.jail = jail
+        self.forbidden = jail.forbidden_identities()
         inner = "" if place.directory == place.top else place.directory.removeprefix(place.top.rstrip("/")).lstrip("/") + "/"
         self.inner = inner  # the working directory, below the top
 
@@ -53,6 +54,15 @@ class Names:
     def hidden(self, name: str) -> bool:
         """Whether it is one of the bridge's own places, which nothing shows."""
         return self.jail.hides(_parts(f"{self.place.top}/{name}"))
+
+    def secret(self, name: str) -> bool:
+        """Whether it is in one of the bridge's own places, or is a hard link to what is."""
+        if self.hidden(name):
+            return True
+        try:
+            return identity(os.lstat(f"{self.place.top}/{name}")) in self.forbidden
+        except OSError:
+            return False
 
 
 class Selection:

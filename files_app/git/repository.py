@@ -6,7 +6,7 @@ import os
 
 from bridge_project import limits
 from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail, answering, default_jail
+from bridge_project.jail import Jail, answering, default_jail, mount_points, split
 from files_app.git import call, config, run
 from sessions_app.workdir import Place, place_of
 
@@ -26,6 +26,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Pla
     if f"{place.directory}/".startswith(f"{place.git_dir}/"):
         raise BridgeError("GIT_ERROR", "Not a work tree: the session's working directory is inside the git directory.")
     _check_owner(place)
+    _check_mounts(place, jail)
     return place, jail
 
 
@@ -35,6 +36,18 @@ def _check_owner(place: Place) -> None:
         foreign = [path for path in (place.top, place.git_dir, place.common_dir) if os.stat(path).st_uid != os.geteuid()]
     if foreign and not {"*", place.top}.intersection(_safe_directories()):
         raise BridgeError("GIT_ERROR", f"The repository belongs to another user. To trust it: git config --global --add safe.directory {place.top}")
+
+
+def _check_mounts(place: Place, jail: Jail) -> None:
+    """Refuse a repository into which something is mounted that is not to be seen: git would read it."""
+    for point in mount_points():
+        below = any(point.startswith(f"{path.rstrip('/')}/") for path in (place.top, place.git_dir, place.common_dir))
+        if below and not jail.hides(split(point)):  # what is hidden by its path is left out of what git says
+            try:
+                jail.resolve(point)
+            except BridgeError as error:
+                if error.code == "FILE_ACCESS_DENIED":
+                    raise BridgeError(error.code, "Something is mounted into the repository that is not to be seen.") from None
 
 
 def _safe_directories() -> list[str]:

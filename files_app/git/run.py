@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,14 +38,24 @@ class Done:
     cut: bool = False
 
 
-def run(arguments: Sequence[str], *, cwd: str, environment: Mapping[str, str], stdin: bytes = b"", seconds: float, max_bytes: int) -> Done:
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    seconds: float,
+    max_bytes: int,
+    check: Callable[[], None] | None = None,
+) -> Done:
     """Run ``git ARGUMENTS`` and wait for it.
 
     Of its output at most ``max_bytes`` are read; then it is ended, and the answer is ``cut``. After ``seconds`` it is ended, and that is a GIT_ERROR,
     as is a machine without git. Whatever git started in its own group is ended with it, also when git has ended well.
+    ``check`` is called when git has run for GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends git.
     """
     process = _start([executable(), *arguments], cwd, environment)
-    exchange = _Exchange(process, stdin, max_bytes)
+    exchange = _Exchange(process, stdin, max_bytes, check)
     try:
         in_time = exchange.go(time.monotonic() + seconds)
     finally:
@@ -135,11 +145,14 @@ def _exited(process: subprocess.Popen[bytes]) -> bool:
 class _Exchange:
     """What goes in and out of a process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, max_bytes: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], stdin: bytes, max_bytes: int, check: Callable[[], None] | None
+    ) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self.process = process
         self.left = memoryview(stdin)
         self.max_bytes = max_bytes
+        self.check = check
         self.out, self.err = bytearray(), bytearray()
         self.cut = False
         self.streams = (process.stdin, process.stdout, process.stderr)
@@ -156,9 +169,15 @@ class _Exchange:
     def go(self, deadline: float) -> bool:
         """Until the process has ended, or has said too much; False when the deadline came first."""
         exited = False
+        wait = limits.GIT_CHECK_SECONDS
+        check_at = time.monotonic() + wait
         while self.selector.get_map() and not self.cut:
             if not exited and _exited(self.process):
                 exited, deadline = True, min(deadline, time.monotonic() + _LAST_WORDS_SECONDS)
+            elif self.check is not None and time.monotonic() > check_at:
+                self.check()
+                wait *= 3
+                check_at = time.monotonic() + wait
             ready = self.selector.select(0 if exited else _LOOK_SECONDS)
             for key, _ in ready:
                 key.data()

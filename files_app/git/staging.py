@@ -71,6 +71,8 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[str], known: d
         raise BridgeError("GIT_ERROR", f"In conflict: {_list(names, conflicts)}.")
     if inner := [name for name in meant if name.endswith("/") and name.rstrip("/") in chosen.given]:
         raise BridgeError("GIT_ERROR", f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}.")
+    if any(names.secret(name) for name in meant):
+        raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")
     if any(known[name] == _SUBMODULE and leads_out(git.place, git.jail, name) for name in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside what may be seen.")
 

@@ -52,7 +52,7 @@ def status(place: Place, jail: Jail, session_id: str, commit: GitCommitSummary |
         state = read(git)
         state.entries |= {name: Entry(name, "modified") for name in submodules.dirty(git, state.entries)}
         names = Names(place, jail)
-        entries = [entry for entry in state.entries.values() if not names.hidden(entry.name)]
+        entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
         counts = _counts(git, state) if any(entry.status != "untracked" for entry in entries) else {}
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts |= untracked.count(git, new)

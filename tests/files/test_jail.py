@@ -144,7 +144,7 @@ def test_outside_is_never_looked_at(house: House, monkeypatch: pytest.MonkeyPatc
     for path in ("out", "../outside/secret.txt", f"{house.outside}/secret.txt"):
         with refused("FILE_ACCESS_DENIED"):
             house.jail.open_file(path)
-    assert set(named) == {"out", str(house.root), str(house.data)}
+    assert {name for name in named if not name.startswith(str(house.data))} == {"out", str(house.root)}
 
 
 # -- links -----------------------------------------------------------------------------------------------------------------
