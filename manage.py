@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def main() -> int:
@@ -28,9 +31,15 @@ def main() -> int:
         print(f"Settings: {error}", file=sys.stderr)
         return 1
     except OperationalError as error:
-        if not isinstance(error.__cause__, NotInPlace):
+        if isinstance(error.__cause__, NotInPlace):
+            print(f"{error}. `make run` makes the first one.", file=sys.stderr)
+        else:
+            print(f"The database cannot be used: {error}".strip().splitlines()[0], file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
             raise
-        print(f"{error}. `make run` makes the first one.", file=sys.stderr)
+        print(f"{error.filename or 'A file'} cannot be written: {error.strerror}.", file=sys.stderr)
         return 1
     return 0
 

@@ -257,11 +257,24 @@ def _commands(text: str) -> dict[str, list[str]]:
 _TAKEN_NAMES = frozenset({"demo", "claude-code", "primary-agent"})
 
 
-def make_private_dir(path: Path) -> Path:
-    """The directory, made with mode 0700 if it is not there, and brought back to it if it is (D45)."""
+def make_private_dir(path: Path, *below: str) -> Path:
+    """Make a directory, and those below it, with mode 0700, or bring them back to it; return the last (D45).
+
+    ``path`` may be a link, for a data directory may lie on another disk. What is below may not: its
+    target would become private, and hold what is secret. Raises OSError.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
+    for name in below:
+        path = path / name
+        path.mkdir(mode=0o700, exist_ok=True)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(directory).st_mode & 0o077:
+                os.fchmod(directory, 0o700)
+        finally:
+            os.close(directory)
     return path
 
 
@@ -277,8 +290,7 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 
 def _stored_secret(data_dir: Path, name: str) -> str:
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # every command passes here first, and parents made on the way to "secrets" would be open
-    path = make_private_dir(data_dir / "secrets") / name
+    path = make_private_dir(data_dir, "secrets") / name
     try:
         return path.read_text().strip()
     except FileNotFoundError:

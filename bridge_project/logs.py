@@ -136,7 +136,7 @@ def terminal(*, serving: bool) -> logging.Handler:
 
 def log_file(conf: Conf) -> logging.Handler:
     """``<data dir>/logs/bridge.log``, 0600, kept under 60 MB. Raises OSError when it cannot be written."""
-    directory = make_private_dir(make_private_dir(conf.bridge_data_dir) / "logs")
+    directory = make_private_dir(conf.bridge_data_dir, "logs")
     handler = _LogFile(directory / "bridge.log", maxBytes=FILE_BYTES, backupCount=FILE_COUNT, encoding="utf-8")
     json_lines = structlog.processors.JSONRenderer(serializer=_one_line)
     handler.setFormatter(_Redacting(processors=[_drop_meta, structlog.processors.format_exc_info, json_lines]))

@@ -124,7 +124,7 @@ def before_migrations(conf: Conf, names: list[str]) -> Path | None:
     if source is None:
         return None
     try:
-        directory = make_private_dir(conf.bridge_data_dir / "backups")
+        directory = make_private_dir(conf.bridge_data_dir, "backups")
         for left in directory.glob(".before-*"):  # by a start that was killed while it copied
             left.unlink()
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # exact: no copy may replace another

@@ -59,7 +59,7 @@ def ensure(conf: Conf) -> Certificates:
     if conf.bridge_tls_cert and conf.bridge_tls_key:
         return _given(conf.bridge_tls_cert, conf.bridge_tls_key)
     try:
-        directory = make_private_dir(make_private_dir(conf.bridge_data_dir) / "tls")
+        directory = make_private_dir(conf.bridge_data_dir, "tls")
         with _locked(directory / "lock"):
             return _own(conf, directory)
     except OSError as error:

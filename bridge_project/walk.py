@@ -44,6 +44,7 @@ _CODES = {
     errno.EACCES: "FILE_ACCESS_DENIED",
     errno.EPERM: "FILE_ACCESS_DENIED",
     errno.ENODEV: "FILE_ACCESS_DENIED",
+    errno.ESRCH: "FILE_ACCESS_DENIED",  # procfs, of a process that has ended
     errno.EAGAIN: "FILE_ACCESS_DENIED",
     errno.ENAMETOOLONG: "FILE_INVALID_PATH",
     errno.EINVAL: "FILE_INVALID_PATH",
@@ -208,6 +209,9 @@ class Walk:
         fd = -1
         try:
             flags = _READ if self.want == "file" else _LOOK
+            # Not even opened: closing the database file would drop SQLite's locks on it.
+            if identity(stat) in self.forbidden:
+                raise BridgeError("FILE_ACCESS_DENIED")
             if flags is not None and st.S_ISREG(stat.st_mode):
                 fd = os.open(name, flags, dir_fd=self.fd)
                 stat = os.fstat(fd)

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import Metric
 
 from bridge_project import address, metrics, transport
-from bridge_project.conf import conf, make_private_dir
+from bridge_project.conf import conf
 from bridge_project.transport import ConnectionMode, Transport
 from hooks_app import producer
 from hooks_app.producer import Answer, Forwarder, HttpsTransport, Unreachable
@@ -100,7 +100,6 @@ class ApplicationTransport:
 
 
 async def start() -> None:
-    make_private_dir(spool())
     send: producer.Transport
     if _application is not None:
         send = ApplicationTransport(_application, asyncio.get_running_loop())

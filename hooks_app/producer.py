@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import email.utils
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -341,6 +342,7 @@ class File(NamedTuple):
     name: str
     size: int
     mode: int
+    uid: int
 
 
 class Item(NamedTuple):
@@ -370,6 +372,29 @@ def _no_constant(name: str) -> Any:
 _JSON = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_no_constant, strict=False)
 
 
+def own_directory(path: Path) -> None:
+    """Make a directory with mode 0700, or bring it back to that. Raises OSError for a link, or for another user's."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+        if status.st_mode & 0o077:
+            os.fchmod(directory, 0o700)
+    finally:
+        os.close(directory)
+
+
+def _read_own(path: Path, most: int = 2**16) -> bytes:
+    """The beginning of a file that is no link; a FIFO is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        return opened.read(most) or b""
+
+
 class Spool:
     """The directory between the hook command and the forwarder; nothing here raises for what one file does."""
 
@@ -384,14 +409,10 @@ class Spool:
     def make(self) -> None:
         """The directories, 0700, for the forwarder that holds the lock. A data directory that was removed does not come back. Raises OSError."""
         for path in (self.path, self.rejected):
-            try:
-                path.mkdir(mode=0o700)
-            except FileExistsError:
-                if path.stat().st_mode & 0o077:
-                    path.chmod(0o700)
+            own_directory(path)
         identity = self.path / "id"
         try:
-            self._id = identity.read_text().strip()
+            self._id = _read_own(identity).decode().strip()
         except FileNotFoundError:
             self._id = uuid.uuid4().hex
             self._write(identity, self._id.encode())
@@ -412,7 +433,8 @@ class Spool:
                     continue
                 pid = re.match(r"\d{1,10}", entry.name)
                 size = max(status.st_size, status.st_blocks * 512)
-                found.append(File(status.st_mtime_ns, int(pid.group()) if pid else 0, entry.name, size, status.st_mode))
+                number = int(pid.group()) if pid else 0
+                found.append(File(status.st_mtime_ns, number, entry.name, size, status.st_mode, status.st_uid))
         found.sort()
         return found
 
@@ -421,6 +443,8 @@ class Spool:
         """Why a file is not even opened, else an empty string: no hook wrote it."""
         if not stat.S_ISREG(file.mode):
             return "not a regular file"
+        if file.uid != os.geteuid():
+            return "it belongs to another user"
         return f"over {FILE_MAX_BYTES} bytes" if file.size > FILE_MAX_BYTES else ""
 
     def event_id(self, file: File) -> str:
@@ -429,8 +453,7 @@ class Spool:
 
     def read(self, file: File) -> Item:
         """Reads a file that is not ``strange``. Raises Refused when it can never be an event, ValueError when it is not (or not yet) one, OSError."""
-        with open(os.open(self.path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            text = opened.read(FILE_MAX_BYTES + 1).decode("utf-8-sig", "replace")
+        text = _read_own(self.path / file.name, FILE_MAX_BYTES + 1).decode("utf-8-sig", "replace")
         try:
             raw = _JSON.decode(text)
         except RecursionError:
@@ -482,8 +505,7 @@ class Spool:
     def session_of(self, file: File) -> str:
         """The session id near the beginning of a file that need not parse, else NOBODY."""
         try:
-            with open(os.open(self.path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-                found = re.search(rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', opened.read(4096))
+            found = re.search(rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', _read_own(self.path / file.name, 4096))
         except OSError:
             return NOBODY
         return found.group(1).decode() if found else NOBODY
@@ -566,7 +588,7 @@ def spool_status(spool: Path) -> dict[str, Any]:
         files = []
     try:
         why = sorted((spool / "rejected").glob("*.why"), key=lambda p: p.lstat().st_mtime_ns)
-        reasons = [json.loads(path.read_text()) for path in why[-5:]]
+        reasons = [json.loads(_read_own(path)) for path in why[-5:]]
     except (OSError, ValueError):
         why, reasons = [], []
     oldest = max(0.0, time.time() - files[0].mtime_ns / 1e9) if files else None
@@ -820,6 +842,7 @@ class Forwarder:
     def _locked(self) -> bool:
         """True when this forwarder owns the spool. A lock file that was replaced (a new spool at the same place) is taken anew."""
         path = self.spool.path / "lock"
+        own_directory(self.spool.path)
         if self._lock is not None:
             try:
                 if os.fstat(self._lock).st_ino == path.stat().st_ino:
@@ -827,11 +850,7 @@ class Forwarder:
             except FileNotFoundError:
                 pass
             self.close()
-        try:
-            self.spool.path.mkdir(mode=0o700)
-        except FileExistsError:
-            pass
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -226,12 +226,6 @@ class TLSConnection(Corked, TLSMemoryBIOProtocol):
         return sum(map(len, self._held or ())) + sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
 
 
-def connection_of(transport: Connection | TLSConnection) -> Connection:
-    """The TCP connection under a protocol's transport."""
-    found: Connection = transport.transport if isinstance(transport, TLSConnection) else transport
-    return found
-
-
 @implementer(IOpenSSLServerConnectionCreator)
 class Contexts:
     """The TLS context of the newest certificate: what is connected keeps its own, what connects gets the newest (D19)."""

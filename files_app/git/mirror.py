@@ -77,7 +77,7 @@ def forget_leftovers() -> None:
 
 @contextmanager
 def _directory() -> Iterator[str]:
-    directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir / "git"))
+    directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:
         yield directory
     finally:

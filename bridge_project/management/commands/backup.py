@@ -42,6 +42,6 @@ class Command(BaseCommand):
 def _target(given: Path | None) -> Path:
     name = f"bridge-{now_name()}.tar.gz"
     if given is None:
-        return make_private_dir(make_private_dir(conf.bridge_data_dir) / "backups") / name
+        return make_private_dir(conf.bridge_data_dir, "backups") / name
     target = given.expanduser().absolute()
     return target / name if target.is_dir() else target

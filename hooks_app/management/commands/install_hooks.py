@@ -113,8 +113,10 @@ def _make_spool(directory: Path) -> None:
     except UnicodeEncodeError:
         raise CommandError(f"{os.fsencode(directory)!r} is not UTF-8, so JSON cannot name it. Choose another directory.") from None
     try:
-        make_private_dir(directory.parent if directory.parent == conf.bridge_data_dir else directory)
-        make_private_dir(directory)
+        if directory.parent == conf.bridge_data_dir:
+            make_private_dir(directory.parent, directory.name)
+        else:
+            make_private_dir(directory)
     except OSError as error:
         raise CommandError(f"{directory} cannot be made: {error.strerror}.") from None
 

@@ -1,0 +1,164 @@
+"""Number 13 of docs/security.md: parts of the data directory, and procfs, mounted or linked into an allowed root."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_error
+from tests.conformance.repositories import Repository, diff, session_in, status
+from tests.servers import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bind mounts and procfs are Linux's")
+
+OWN = ("unshare", "--mount", "--propagation", "private")
+ENTER = ("nsenter", "--mount")
+WAYS = ((OWN, ENTER), ((*OWN, "--user", "--map-root-user"), (*ENTER, "--user", "--preserve-credentials")))
+
+
+def way_to_mount(tmp: Path) -> tuple[list[str], list[str]]:
+    """Commands to run something with a table of mounts of its own, and to mount there; skips where nobody may."""
+    one, other = tmp / "one", tmp / "other"
+    one.mkdir()
+    other.mkdir()
+    for own, enter in WAYS:
+        done = subprocess.run([*own, "mount", "--bind", str(one), str(other)], capture_output=True, check=False)
+        if done.returncode == 0:
+            return list(own), list(enter)
+    pytest.skip("this machine lets us make no mount namespace")
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """Parts of its data directory, and a procfs, are mounted into its root while it runs."""
+    tmp = tmp_path_factory.mktemp("mounts")
+    own, enter = way_to_mount(tmp)
+    bridge = Bridge(tmp / "bridge")
+    bridge.enter = own
+    bridge.start()
+    assert bridge.process is not None
+    wait_until((bridge.data / "spool" / "rejected").is_dir, 20, "the forwarder has its spool")
+    harmless = tmp / "harmless"
+    harmless.mkdir()
+    (harmless / "file").write_text("harmless")
+    repository = Repository(bridge.root / "mounted repository")
+    repository.commit_files({"a.txt": "1\n", "inner/django_secret": "no secret\n"})
+    repository.write("a.txt", "2\n")
+    binds = {
+        bridge.root / "secrets": bridge.data / "secrets",
+        bridge.root / "certificates": bridge.data / "tls",
+        bridge.root / "deep" / "rejected": bridge.data / "spool" / "rejected",
+        bridge.root / "harmless": harmless,
+        repository.path / "inner": bridge.data / "secrets",
+        bridge.root / "a secret": bridge.data / "secrets" / "django_secret",
+        bridge.root / "a database": bridge.data / "bridge.sqlite3",
+        bridge.root / "parent": bridge.directory,
+    }
+    mounts = []
+    for target, source in binds.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            target.mkdir(exist_ok=True)
+        else:
+            target.touch()
+        mounts.append(f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}")
+    processes, environment = bridge.root / "processes", bridge.root / "an environment"
+    processes.mkdir()
+    environment.touch()
+    proc = shlex.quote(str(processes))
+    mounts.append(f"{{ mount -t proc proc {proc} || mount --rbind /proc {proc}; }}")
+    mounts.append(f"mount --bind /proc/{bridge.process.pid}/environ {shlex.quote(str(environment))}")
+    command = [*enter, "--target", str(bridge.process.pid), "/bin/sh", "-c", " && ".join(mounts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    yield bridge
+    bridge.stop()
+
+
+DIRECTORIES = ("secrets", "certificates", "deep/rejected", "parent/bridge data", "parent/bridge data/secrets", "processes", "processes/self")
+FILES = (
+    "secrets/django_secret",
+    "certificates/ca.key",
+    "parent/bridge data/secrets/django_secret",
+    "parent/bridge data/bridge.sqlite3",
+    "a secret",
+    "a database",
+    "an environment",
+    "processes/self/environ",
+    "processes/1/status",
+    "parent/allowed root/secrets/django_secret",
+)
+
+
+@pytest.mark.parametrize("path", DIRECTORIES)
+def test_directories_over_http(bridge: Bridge, path: str) -> None:
+    assert_error(bridge.get(f"/api/v1/files/tree?path={quote(path)}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_files_over_http(bridge: Bridge, path: str) -> None:
+    assert_error(bridge.get(f"/api/v1/files/content?path={quote(path)}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+
+
+def test_what_is_harmless_is_served(bridge: Bridge) -> None:
+    """A mount by itself is nothing bad: roots in containers are mounts."""
+    assert bridge.get("/api/v1/files/content?path=harmless/file", bridge.admin_token).json()["content"] == "harmless"
+    tree = bridge.get("/api/v1/files/tree?path=.&depth=5", bridge.admin_token)
+    assert tree.status == 200
+    secret = (bridge.data / "secrets" / "django_secret").read_text().strip()
+    for name in ("django_secret", "ca.key", "environ", "bridge.sqlite3", secret):
+        assert f'"{name}"' not in tree.body.decode()
+
+
+def test_over_the_socket(bridge: Bridge) -> None:
+    """A session that works in the repository, and sessions that would work in what is mounted."""
+    with bridge.phones() as [phone]:
+        session = session_in(bridge, phone, bridge.root)
+        for path in FILES:
+            payload = {"session_id": session, "path": path, "offset": 0, "limit": 10}
+            assert phone.request("file_read", payload)["payload"]["code"] == "FILE_ACCESS_DENIED", path
+        for path in DIRECTORIES:
+            answer = phone.request("file_list", {"session_id": session, "path": path})
+            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", path
+            start = {"agent": "demo", "session_id": None, "working_directory": str(bridge.root / path), "resume": False}
+            assert phone.request("session_start", start)["payload"]["code"] == "FILE_ACCESS_DENIED", path
+
+
+def test_git_does_not_read_it(bridge: Bridge) -> None:
+    """A tracked file over which a secret is mounted: its diff would show the secret, a commit would take it in."""
+    with bridge.phones() as [phone]:
+        session = session_in(bridge, phone, bridge.root / "mounted repository")
+        for type_, more in (
+            ("git_status_request", {}),
+            ("git_diff", {"files": None, "cached": False}),
+            ("git_commit", {"message": "m", "files": ["inner/django_secret"]}),
+        ):
+            answer = phone.request(type_, {"session_id": session} | more)
+            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
+
+
+def test_hard_links(bridge: Bridge) -> None:
+    """One inode, another name: refused as a file, and left out of what git says."""
+    secret = bridge.data / "secrets" / "django_secret"
+    repository = Repository(bridge.root / "linked repository")
+    repository.commit_files({"a.txt": "1\n", "tracked": "no secret\n"})
+    repository.write("a.txt", "2\n")
+    (repository.path / "tracked").unlink()
+    os.link(secret, repository.path / "tracked")
+    os.link(secret, repository.path / "untracked")
+    for name in ("tracked", "untracked"):
+        assert_error(bridge.get(f"/api/v1/files/content?path=linked%20repository/{name}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+    with bridge.phones() as [phone]:
+        session = session_in(bridge, phone, repository.path)
+        assert [change["path"] for change in status(phone, session)["changes"]] == ["a.txt"]
+        assert [file["path"] for file in diff(phone, session)] == ["a.txt"]
+        answer = phone.request("git_commit", {"session_id": session, "message": "m", "files": ["tracked"]})
+        assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
