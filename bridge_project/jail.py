@@ -40,9 +40,7 @@ class Jail:
     not to be read, and for what is neither file nor directory; FILE_NOT_FOUND.
     """
 
-    def __init__(
-        self, roots: Sequence[str], forbidden: Sequence[str] = (), hidden: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, roots: Sequence[str], forbidden: Sequence[str] = (), hidden: Sequence[str] = ()) -> None:
         if not roots:
             raise ValueError("a jail needs a root")
         real = [_names(os.path.realpath(root)) for root in roots]

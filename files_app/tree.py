@@ -92,9 +92,7 @@ class _Branch:
 class _Tree:
     """A breadth-first walk that holds two descriptors at a time: the top's and that of the directory it is in."""
 
-    def __init__(
-        self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None
-    ) -> None:
+    def __init__(self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None) -> None:
         self.jail = jail
         self.top = top
         self.levels = levels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from bridge_project import database, limits
@@ -26,7 +27,7 @@ class Threads(database.Threads):
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``function`` in one of the threads and return its result."""
-        return await super().run(contextvars.copy_context().run, function, *args, **kwargs)
+        return await super().run(contextvars.copy_context().run, partial(function, *args, **kwargs))
 
 
 class FileRequests:

@@ -1014,7 +1014,8 @@ class Forwarder:
         self.refused += 1
         session = item.raw.get("session_id") if item else None
         if not isinstance(session, str) or not 0 < len(session) <= 256:
-            session = self.spool.session_of(file) if stat.S_ISREG(file.mode) else NOBODY
+            ours = stat.S_ISREG(file.mode) and file.uid == os.geteuid()
+            session = self.spool.session_of(file) if ours else NOBODY
         self.spool.set_aside(file, reason)
         log.warning("set aside %s: %s", file.name, reason)
         if not file.name.startswith("notice-"):  # a notice about a notice would never end

@@ -145,9 +145,7 @@ def _exited(process: subprocess.Popen[bytes]) -> bool:
 class _Exchange:
     """What goes in and out of a process."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], stdin: bytes, max_bytes: int, check: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, max_bytes: int, check: Callable[[], None] | None) -> None:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self.process = process
         self.left = memoryview(stdin)

@@ -238,3 +238,33 @@ def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
     phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said", 20)
     phone.close()
     assert_sound(disk)
+
+
+WRITING = {
+    "mint_pairing_qr": ["--name", "new"],
+    "revoke_device": ["known"],
+    "make_admin": ["--username", "admin"],
+    "backup": [],
+    "install_hooks": ["--settings", "SETTINGS"],
+    "watch": ["--plain"],
+}
+READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
+
+
+@pytest.mark.timeout(300)
+def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
+    """What must be written is refused in one line with exit code 1, and nothing is half done; nothing ends in a traceback."""
+    disk, bridge = small_disk, small_disk.bridge
+    bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
+    bridge.mint("--name", "known")
+    before = bridge.manage("list_devices", "--json").stdout
+    disk.fill()
+    within(REFUSED_WITHIN, lambda: full_for(disk), "full")
+    for command, arguments in (WRITING | READING).items():
+        given = [word.replace("SETTINGS", str(bridge.data / "settings.json")) for word in arguments]
+        done = bridge.run(["manage.py", command, *given])
+        assert "Traceback" not in done.stderr and done.returncode in (0, 1), (command, done.stderr)
+        if command in WRITING:
+            assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, (command, done)
+    disk.free()
+    assert bridge.manage("list_devices", "--json").stdout == before

@@ -60,9 +60,7 @@ def test_an_empty_file(house: House) -> None:
     assert (answer["content"], answer["size"], answer["encoding"]) == ("", 0, "utf-8")
 
 
-@pytest.mark.parametrize(
-    "piece", [b"x", b"\n", b"\x01", b'"', "\u00e4".encode(), "\u2028".encode(), "\U0001f600".encode(), b"\0"]
-)
+@pytest.mark.parametrize("piece", [b"x", b"\n", b"\x01", b'"', "\u00e4".encode(), "\u2028".encode(), "\U0001f600".encode(), b"\0"])
 def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
     """Base64 and JSON's escapes are counted, and nothing is said to be longer than it is."""
     whole = len(content_module.content(house.jail, put(house, piece * 3)))

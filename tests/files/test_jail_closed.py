@@ -180,7 +180,7 @@ def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
         os.utime(directory, (old, old))
     with refused("FILE_ACCESS_DENIED"):
         house.jail.open_file("var/secrets/hook_token")
-    (house.data / "secrets" / "later").write_text(SECRET)
+    (house.data / "secrets" / "later").write_bytes(SECRET)
     os.link(house.data / "secrets" / "later", house.root / "harmless")
     with no_leak(), refused("FILE_ACCESS_DENIED"):
         house.jail.open_file("harmless")
