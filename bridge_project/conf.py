@@ -11,13 +11,15 @@ import os
 import re
 import secrets
 import shlex
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bridge_project import limits
 from bridge_project.limits import MIN_TOKEN_CHARS
@@ -45,12 +47,29 @@ SemVerText = Annotated[str, Field(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
+class InCapitals(PydanticBaseSettingsSource):
+    """The variables of another source, each under the name of its setting in capitals and under no other."""
+
+    def __init__(self, settings_cls: type[BaseSettings], source: PydanticBaseSettingsSource) -> None:
+        super().__init__(settings_cls)
+        assert isinstance(source, EnvSettingsSource)
+        self.variables = source.env_vars
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self.variables.get(field_name.upper()), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        found = {name: self.get_field_value(field, name)[0] for name, field in self.settings_cls.model_fields.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+
 class Conf(BaseSettings):
     """All settings. Field names are the environment variables' names in lower case."""
 
-    model_config = SettingsConfigDict(extra="ignore", hide_input_in_errors=True, env_ignore_empty=True, frozen=True)
+    model_config = SettingsConfigDict(extra="ignore", hide_input_in_errors=True, env_ignore_empty=True, case_sensitive=True, frozen=True)
 
     _named_files: tuple[Path, ...] = PrivateAttr(())
+    _unread: tuple[tuple[str, str], ...] = PrivateAttr(())
 
     bridge_data_dir: Path = Field(Path("var"), description="Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700.")
     bridge_host: str = Field(
@@ -118,7 +137,7 @@ class Conf(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, dotenv_settings
+        return init_settings, InCapitals(settings_cls, env_settings), InCapitals(settings_cls, dotenv_settings)
 
     @field_validator("bridge_data_dir", "bridge_hooks_config", "bridge_tls_cert", "bridge_tls_key")
     @classmethod
@@ -221,6 +240,11 @@ class Conf(BaseSettings):
         return self.bridge_rate_limits == "on"
 
     @property
+    def unread(self) -> tuple[tuple[str, str], ...]:
+        """Names that would be settings if they were in capitals, and are not read, each with the place where it is."""
+        return self._unread
+
+    @property
     def secret_files(self) -> tuple[Path, ...]:
         """Files that settings name and that hold secrets: the private key and what an `X_FILE` points to, whether it was read or not (D45)."""
         return self._named_files if self.bridge_tls_key is None else (*self._named_files, self.bridge_tls_key)
@@ -309,12 +333,19 @@ def _stored_secret(data_dir: Path, name: str) -> str:
 def _files_named(environ: dict[str, str]) -> dict[str, Path]:
     """The files that hold the values of secret settings: `X_FILE` for the setting X (D44)."""
     named: dict[str, Path] = {}
-    for name, field in Conf.model_fields.items():
-        extra = field.json_schema_extra
-        path = environ.get(f"{name.upper()}_FILE")
-        if path and isinstance(extra, dict) and extra.get("secret"):
+    for name in _secret_fields():
+        if path := environ.get(f"{name.upper()}_FILE"):
             named[name] = Path(os.path.abspath(os.path.expanduser(path)))
     return named
+
+
+def _secret_fields() -> list[str]:
+    return [name for name, field in Conf.model_fields.items() if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("secret")]
+
+
+def _unread_names(environ: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
+    known = {name.upper() for name in Conf.model_fields} | {f"{name.upper()}_FILE" for name in _secret_fields()}
+    return [(name, place) for name in environ if name not in known and name.upper() in known]
 
 
 def _read_secret(name: str, path: Path) -> str:
@@ -335,11 +366,13 @@ def load() -> Conf:
     """
     data_dir = os.path.abspath(os.path.expanduser(os.environ.get("BRIDGE_DATA_DIR") or "var"))
     env_file = os.path.join(data_dir, ".env")
-    merged = dict(os.environ)
+    merged, unread = dict(os.environ), _unread_names(os.environ, "the environment")
     if os.path.isfile(env_file):
         from dotenv import dotenv_values
 
-        merged = {k: v for k, v in dotenv_values(env_file).items() if v is not None} | merged
+        lines = dotenv_values(env_file)
+        merged = {k: v for k, v in lines.items() if v is not None} | merged
+        unread += _unread_names(lines, env_file)
     named = _files_named(merged)
     given: dict[str, Any] = {name: _read_secret(name, path) for name, path in named.items() if not merged.get(name.upper())}
     try:
@@ -348,7 +381,7 @@ def load() -> Conf:
         raise ConfError(_one_line(error)) from None
     except OSError as error:
         raise ConfError(f"BRIDGE_DATA_DIR: {data_dir} cannot be used ({error.strerror})") from None
-    loaded._named_files = tuple(named.values())
+    loaded._named_files, loaded._unread = tuple(named.values()), tuple(unread)
     return loaded
 
 

@@ -73,6 +73,7 @@ def settings_markdown() -> str:
             "",
             "Every setting comes from the environment or from `.env` in the data directory; the environment wins. A bad value stops the start with one line that",
             f"names the setting. Secrets can be read from a file instead: {secrets}.",
+            "Names are in capitals: one in other letters is not read, and named at the start and by `doctor`.",
             "",
             *_table(("Setting", "Default", "Meaning"), rows),
             "",

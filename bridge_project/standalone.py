@@ -54,7 +54,7 @@ class Standalone:
             startup.check_made(conf)
             held.enter_context(startup.only_server(conf))
             certificates = tls.ensure(conf)
-            startup.check_system()
+            startup.check_system(conf)
             startup.check_migrated()
             address.record(conf, startup.here(conf, certificates))
             startup.register(conf)

@@ -20,7 +20,7 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
-from bridge_project import address, background, data_files, health, interfaces, limits, maintenance, tls, transport
+from bridge_project import address, background, child_environment, data_files, health, interfaces, limits, maintenance, tls, transport
 from bridge_project.address import Address
 from bridge_project.bootstrap import Progress
 from bridge_project.conf import PROJECT_DIR, Conf, make_private_dir
@@ -50,11 +50,12 @@ def only_server(conf: Conf) -> Iterator[None]:
     Raises CommandError, one line, when another process serves from it.
     """
     os.umask(0o077)  # whatever this process writes from here on is for its owner alone: the database, the logs, the spool
+    child_environment.hide_process()
     root = make_private_dir(conf.bridge_data_dir)
     path = root / "serve.lock"
     with contextlib.ExitStack() as opened:
         file = opened.enter_context(open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"))
-        secrets, data = (_opened_directory(one, opened) for one in (make_private_dir(root / "secrets"), root))
+        secrets, data = (_opened_directory(one, opened) for one in (make_private_dir(root, "secrets"), root))
         try:
             for lock in (file.fileno(), secrets):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,8 +81,10 @@ def _opened_directory(path: Path, opened: contextlib.ExitStack) -> int:
     return descriptor
 
 
-def check_system() -> None:
+def check_system(conf: Conf) -> None:
     """Django's and our own system checks. Raises CommandError that lists what must be mended first; warnings go to the log."""
+    for name, place in conf.unread:  # named as it should be: the log takes `bridge_hook_…` for a token
+        log.warning("a setting is not read, since its name there is not in capitals", setting=name.upper(), place=place)
     found = checks.run_checks()
     serious = [message for message in found if message.is_serious() and not message.is_silenced()]
     for message in found:

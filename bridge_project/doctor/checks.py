@@ -32,6 +32,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("redis", storage.redis_server),
     ("disk", machine.disk),
     ("files", machine.files),
+    ("settings", machine.settings),
     ("file limit", machine.file_limit),
     ("spool", machine.spool),
     ("hooks", machine.hooks),

@@ -72,6 +72,17 @@ def files(seen: Look) -> list[Finding]:
     return found or [ok("files", f"{root} is private, the tokens are there.")]
 
 
+def settings(seen: Look) -> list[Finding]:
+    """Variables that are meant as settings, and are not read since they are not in capitals."""
+    found = []
+    for name, place in seen.conf.unread:
+        mend = f"unset {name}   # and set {name.upper()}"
+        if os.path.isabs(place):
+            mend = f"sed -i 's/^{name}=/{name.upper()}=/' {shlex.quote(place)}"
+        found.append(warning("settings", f"{name} in {place} is not read: names of settings are in capitals.", mend))
+    return found or [ok("settings", "Every name that could be a setting is read.")]
+
+
 def disk(seen: Look) -> list[Finding]:
     """Room where the database is and where the spool is (D48)."""
     conf = seen.conf
@@ -97,8 +108,8 @@ def _existing(path: Path) -> Path:
 
 def file_limit(seen: Look) -> list[Finding]:
     """How many files and sockets the bridge may open: the running process's own limit, else that of this shell."""
-    limit, used = _limit_of(seen.holder), _open_of(seen.holder)
-    whose = "The bridge" if seen.holder and used else "A process started here"
+    bridges, used = _limit_of(seen.holder), _open_of(seen.holder)
+    whose, limit = ("The bridge", bridges) if bridges else ("A process started here", _bounded(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
     more = f"ulimit -n 4096 && {run(seen.conf)}"
     text = f"{whose} may open {limit} files{f', {used} are open' if used else ''}."
     if limit < FILES_MIN or used > limit * 9 // 10:
@@ -114,14 +125,18 @@ def _limit_of(process: str) -> int:
     except OSError:
         lines = []
     told = next((line.split()[3] for line in lines if line.startswith("Max open files")), "")
-    limit = int(told) if told.isdigit() else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _bounded(int(told)) if told.isdigit() else 0
+
+
+def _bounded(limit: int) -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def _open_of(process: str) -> int:
+    """How many are open, 0 when only root can know: a bridge lets nobody look into it."""
     try:
         return len(os.listdir(f"/proc/{process}/fd")) if process.isdigit() else 0
-    except OSError:  # another system, or another user's process
+    except OSError:
         return 0
 
 

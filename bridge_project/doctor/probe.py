@@ -16,6 +16,7 @@ from django.db import Error as DatabaseError
 from django.db import connection, connections
 from django.utils import timezone
 
+from bridge_project import child_environment
 from bridge_project.conf import Conf
 from bridge_project.doctor.bridge import log_tail, run
 from bridge_project.doctor.findings import Finding, broken, ok, warning
@@ -162,7 +163,11 @@ class _Way:
         """Run the very command that the agent runs. Raises Stopped when it does not do what it must: end at once, with 0, in silence."""
         said = json.dumps({"session_id": self.session, "cwd": NAME, "source": NAME} | fields).encode()
         process = await asyncio.create_subprocess_exec(
-            SHELL, "-c", hook_command(str(self.spool)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *[SHELL, "-c", hook_command(str(self.spool))],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=child_environment.scrubbed(),
         )
         try:
             async with asyncio.timeout(HOOK_SECONDS):

@@ -96,7 +96,7 @@ class ApprovalResponse(ClientPayload):
 
 
 class SessionInterrupt(ClientPayload):
-    """Stops the running turn (D40)."""
+    """Stops the running turn, and ends what the session's commands have left running (D40)."""
 
     type: ClassVar[str] = "session_interrupt"
     session_id: SessionId

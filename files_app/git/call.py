@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge_project import limits
+from bridge_project import child_environment, limits
 from bridge_project.errors import BridgeError
 from bridge_project.jail import Jail
 from files_app.git import run, special_files
@@ -34,7 +34,6 @@ _FIXED: Final = {
     "GIT_ADVICE": "0",
     "LC_ALL": "C",
 }
-_SECRET: Final = ("BRIDGE_", "DJANGO_", "DATABASE_URL", "REDIS_URL")
 _FOREIGN: Final = ("GIT_", "PYTHON")  # what was meant for another git, or for the bridge's own Python
 
 
@@ -45,7 +44,7 @@ def home() -> str:
 
 def user_environment() -> dict[str, str]:
     """The bridge's environment without its secrets and settings: what the user's own programs may see."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith((*_SECRET, *_FOREIGN))}
+    kept = {name: value for name, value in child_environment.scrubbed().items() if not name.startswith(_FOREIGN)}
     return kept | {"PATH": run.search_path(), "HOME": home()}
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from sessions_app.agents import environment
+from bridge_project import child_environment
 from sessions_app.agents.base import Driver
 from sessions_app.agents.drivers import Kind
 
@@ -81,7 +81,13 @@ def _said_version(found: Path, changed: int) -> str:
     """What ``claude --version`` prints, such as ``2.1.330 (Claude Code)``; asked once for each file that was there."""
     try:
         done = subprocess.run(
-            [found, "--version"], env=environment.scrubbed(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False
+            [found, "--version"],
+            env=child_environment.scrubbed(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

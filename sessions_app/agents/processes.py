@@ -23,8 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from bridge_project import limits
-from sessions_app.agents import environment
+from bridge_project import child_environment, limits
 
 AGENT_OF = "BRIDGE_AGENT_OF"
 AGENT_RUN = "BRIDGE_AGENT_RUN"
@@ -89,7 +88,7 @@ async def start(
     PermissionError, or another OSError when it cannot be started at all.
     """
     run = uuid.uuid4().hex
-    environ = environment.scrubbed(**{**(more or {}), **marks(run)})
+    environ = child_environment.scrubbed(**{**(more or {}), **marks(run)})
     transport, protocol = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Protocol(line_bytes),
         *launched([_program(command[0], directory, environ), *command[1:]]),

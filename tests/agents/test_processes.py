@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bridge_project import child_environment
 from bridge_project.conf import PROJECT_DIR
-from sessions_app.agents import environment, processes
+from sessions_app.agents import processes
 from tests.agents.drive import carrying, eventually, within
 
 # One that runs, one in its group, one in a session of its own, and one there whose parent has gone.
@@ -262,7 +263,7 @@ async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: p
     assert seen["ANTHROPIC_API_KEY"] == "the user's"
     assert not {"MY_COPY", "DATABASE_URL", "PGPASSWORD", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "CREDENTIALS_DIRECTORY"} & set(seen)
     assert all(token not in value for value in seen.values())
-    assert environment.scrubbed(A="b")["A"] == "b"
+    assert child_environment.scrubbed(A="b")["A"] == "b"
 
 
 async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Command(BaseCommand):
             for name in ("hook_token", "admin_token"):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
             self.certificates = tls.ensure(conf)
-            startup.check_system()
+            startup.check_system(conf)
             startup.migrate(conf)
             self.here = startup.here(conf, self.certificates)
             address.record(conf, self.here)

@@ -1,0 +1,190 @@
+"""What the bridge starts looks for its secrets: in its own environment, and in the bridge's (number 3).
+
+The bridge is given secrets in every way in which a machine holds them: its settings, one of them in
+small letters, copies under other names, and what its database, Redis and service manager use. Hooks
+and filters of a commit, agents, their commands and their terminals then say what they see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agents import begin, end, say, tool
+from tests.conformance.approvals import decide
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.repositories import Repository, commit, committed, session_in
+from tests.conformance.samples import prompt
+
+HOOK, ADMIN, SMALL, PASSWORD = (secrets.token_urlsafe(32) for _ in range(4))
+HIDDEN = {
+    "bridge_hook_token": SMALL,  # not the one in force, but it looks like it
+    "Bridge_Admin_Token_File": "/nowhere",
+    "Database_Url": "sqlite:////nowhere/at/all",
+    "MY_COPY": f"Bearer {ADMIN}",
+    "django_secret_key": "the old one",
+    "PGPASSWORD": PASSWORD,
+    "BACKUP_LINE": f"pg_dump postgres://me:{PASSWORD}@localhost/it",
+    "pgpassfile": "/nowhere",
+    "REDISCLI_AUTH": "sesame",
+    "CREDENTIALS_DIRECTORY": "/run/credentials/bridge.service",
+    "INVOCATION_ID": "00112233445566778899aabbccddeeff",
+}
+OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost"}
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"), "plain")
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
+    place = tmp_path_factory.mktemp("environments")
+    (place / "bridge data").mkdir(mode=0o700)
+    (place / "bridge data/.env").write_text(f"bridge_port=1\nBRIDGE_HOOK_TOKEN={HOOK}\n")
+    (place / ".gitconfig").write_text('[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n')
+    tokens = {"BRIDGE_HOOK_TOKEN": HOOK, "BRIDGE_ADMIN_TOKEN": ADMIN}
+    with quick_bridge(place, script, BRIDGE_DEMO_SHELL="1", HOME=str(place), **tokens, **HIDDEN, **OWN) as found:
+        yield found
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (found,):
+        yield found
+
+
+def assert_scrubbed(said: str) -> None:
+    """What `env` printed has what is the user's, and nothing that is the bridge's but the marks of an agent's processes."""
+    seen = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    assert {name: seen.get(name) for name in OWN} == OWN
+    assert not {name for name in seen if name.upper().startswith(("BRIDGE_", "DJANGO_")) and name not in ("BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN")}
+    assert not set(seen) & set(HIDDEN)
+    assert not [name for name, value in seen.items() if any(secret in value for secret in (HOOK, ADMIN, SMALL, PASSWORD))]
+
+
+def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
+    """What is not in capitals is not used, and said: at the start and by `doctor`, by name and without its value."""
+    body = prompt("environments", "hello")
+    https = bridge.https()
+    assert https.post("/api/v1/hooks/event", token=SMALL, json_body=body).status == 401
+    assert https.post("/api/v1/hooks/event", token=HOOK, json_body=body).status == 200
+    log, doctor = bridge.tail(), bridge.manage("doctor", check=False).stdout
+    told = [line for line in log.splitlines() if "not in capitals" in line]
+    here, file = "the environment", str(bridge.data / ".env")
+    for name, place in {"bridge_hook_token": here, "Bridge_Admin_Token_File": here, "Database_Url": here, "bridge_port": file}.items():
+        assert [line for line in told if f"={name.upper()}" in line and place in line], log
+        assert f"{name} in {place} is not read" in doctor
+    assert len(told) == 4 and SMALL not in log + doctor
+
+
+def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:
+    repository = Repository(bridge.root / "repository")
+    repository.commit_files({".gitattributes": "*.txt filter=looks\n"})
+    hook = repository.path / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nenv > '{bridge.directory}/hook'\n")
+    hook.chmod(0o755)
+    repository.write("a.txt", "1\n")
+    session = session_in(bridge, phone, repository.path)
+    committed(commit(phone, session, "Look around", ["a.txt"]), session)
+    for who in ("hook", "filter"):
+        assert_scrubbed((bridge.directory / who).read_text())
+
+
+def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script) -> None:
+    session = begin(bridge, phone, agent="plain")
+    (pid,) = script.processes()
+    assert_scrubbed(Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n"))
+    for way in ("run", "terminal"):
+        say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
+        decide(phone, session, phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"], "approved")
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        assert_scrubbed((bridge.root / way).read_text())
+    end(phone, session)
+    assert_scrubbed(run(bridge, phone, "env"))
+
+
+def run(bridge: Bridge, phone: Phone, command: str) -> str:
+    """What a command prints that `demo` runs, in a session of its own."""
+    session = begin(bridge, phone)
+    decide(phone, session, tool(phone, session, "Bash", command=command)["tool_call_id"], "approved")
+    printed = phone.expect("tool_result", session_id=session)["payload"]["result"]["content"]
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    end(phone, session)
+    return str(printed)
+
+
+# -- the bridge's own environment ------------------------------------------------------------------
+
+NOBODY = 65534
+BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
+# Some other Python of the same version in place of ours, which may lie where nobody else gets at it; it has our packages.
+OTHER = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+PACKAGES = f"PYTHONPATH={sysconfig.get_path('purelib')}"
+PROBE = "import subprocess, sys, django, pydantic; subprocess.run([sys.executable, '-c', ''], check=True)"
+# Whether a process can be looked into: each way prints what it got, or why not.
+LOOK = """
+for name in environ mem maps fd/0; do (exec < /proc/$1/$name) 2>/dev/null && echo "$name is open"; done
+ls /proc/$1/fd >/dev/null 2>&1 && echo fd is open
+python3 -c 'import ctypes, sys; ctypes.CDLL(None).ptrace(16, int(sys.argv[1]), 0, 0) or print("traced")' "$1"
+"""
+
+
+@pytest.fixture(scope="module")
+def as_user() -> list[str]:
+    """The command that runs what follows as an ordinary user."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux can hide a process from its own user")
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("these tests run as root, and there is no setpriv to become another user")
+    for words in ([], ["sh", "-c", f'shift; {PACKAGES} exec {OTHER} "$@"', "sh"]):
+        if subprocess.run([*BECOME, *words, sys.executable, "-c", PROBE], cwd=REPOSITORY, capture_output=True).returncode == 0:
+            return [*BECOME, *words]
+    pytest.skip(f"these tests run as root, and no other user can run {sys.executable} or {OTHER}")
+
+
+def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
+    """Its files in /proc are root's, its children's are not; it works all the same."""
+    with tempfile.TemporaryDirectory(prefix="bridge-environments-") as directory:
+        bridge = Bridge(Path(directory), BRIDGE_DEMO_SHELL="1", HOME=directory)
+        bridge.enter = as_user
+        (Path(directory) / "look").write_text(LOOK)
+        repository = Repository(bridge.root / "repository")
+        repository.write("a.txt", "1\n")
+        if as_user:
+            for path in (Path(directory), *Path(directory).rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        bridge.start()
+        assert bridge.process is not None
+        try:
+            with bridge.phones(1) as (phone,):
+                look = f"sh {directory}/look"
+                assert run(bridge, phone, f"id -u; {look} {bridge.process.pid}").split("\n", 1)[1] == ""
+                seen = run(bridge, phone, f"sleep 1000 & {look} $!; kill $!")
+                assert "environ is open" in seen and "fd is open" in seen, "so the way to look works"
+                session = session_in(bridge, phone, repository.path)
+                committed(commit(phone, session, "It works", ["a.txt"]), session)
+            metrics = bridge.get("/metrics", bridge.admin_token).body
+            assert b"process_open_fds" in metrics and b"process_resident_memory_bytes" in metrics
+            assert json.loads(bridge.get("/api/v1/health", bridge.admin_token).body)["status"]
+            if as_user in ([], BECOME):  # a Python of another patch level may lack a package
+                doctor = bridge.manage("doctor", check=False).stdout
+                assert "The bridge may open" in doctor and "could not be found out" not in doctor
+        finally:
+            assert bridge.stop() == 0
