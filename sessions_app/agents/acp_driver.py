@@ -224,6 +224,10 @@ class Acp(Driver):
         with contextlib.suppress(ConnectionError):  # gone: the watch says so
             await self._conn.cancel(session_id=self._session_id)
 
+    async def end_background(self) -> None:
+        if self._group is not None:
+            await asyncio.gather(processes.end_background(self._group), self._host.terminals.end_background())
+
     async def close(self) -> None:
         self._closing = True
         for task in (self._turn, self._watch):

@@ -37,7 +37,7 @@ def of_terminal(terminal: Terminal) -> Fault:
     """What the table says of a command that has ended; nothing of one that ended well, or when it was told to."""
     if terminal.timed_out:
         return Fault("TOOL_TIMEOUT")
-    code = terminal.group.process.returncode
+    code = terminal.group.returncode
     return Fault(retries=shell.retries_of(code, terminal.output.text)) if code and not terminal.unwanted else UNKNOWN
 
 

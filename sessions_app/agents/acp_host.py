@@ -215,7 +215,7 @@ def outcome_of(call: Call, terminal: Terminal) -> Event:
     if code == 0 and not terminal.timed_out:
         return Done(call, ToolOutcome(success=True, content=terminal.text, metadata={"exit_code": 0}, duration_ms=terminal.took_ms))
     took_too_long = f"took longer than {terminal.seconds:g} seconds and was ended"
-    message = f"The command {took_too_long if terminal.timed_out else shell.ending(terminal.group.process.returncode)}."
+    message = f"The command {took_too_long if terminal.timed_out else shell.ending(terminal.group.returncode)}."
     details = ToolErrorDetails(exit_code=None if terminal.timed_out else code, stdout=terminal.text, execution_time_ms=terminal.took_ms)
     fault = acp_faults.of_terminal(terminal)
     return Failed(call, message, fault.code, details, fault.retries)

@@ -1,4 +1,4 @@
-"""Commands that an ACP agent has the bridge run: each in a group of its own, with the spec's time limit and bounded output (SPEC Limits)."""
+"""Commands that an ACP agent has the bridge run, with the spec's time limit and bounded output (SPEC Limits)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def status(self) -> schema.TerminalExitStatus | None:
-        code = self.group.process.returncode
+        code = self.group.returncode
         if code is None:
             return None
         if code < 0:
@@ -53,14 +53,10 @@ class Terminal:
         return schema.TerminalExitStatus(exit_code=code)
 
     async def run(self) -> None:
-        """Until the command has ended, or is ended for it took too long; then nothing of it is left."""
-        reading = asyncio.gather(self.output.read(self.group.stdout), self.output.read(self.group.stderr))
-        try:
-            self.timed_out = not await finished(self.group, self.seconds)
-        finally:
-            await asyncio.shield(processes.end_group(self.group, patience=0))
-            await asyncio.shield(reading)
-            self.took_ms = round((time.monotonic() - self.began) * 1000)
+        """Until the command has ended, or is ended with all it started for it took too long."""
+        in_time = await finished(self.group, self.seconds, self.output.read(self.group.stdout), self.output.read(self.group.stderr))
+        self.timed_out = not in_time
+        self.took_ms = round((time.monotonic() - self.began) * 1000)
 
 
 class Terminals:
@@ -70,6 +66,7 @@ class Terminals:
         self._directory = directory
         self._seconds = seconds
         self._terminals: dict[str, Terminal] = {}
+        self._groups = processes.Groups()  # those of released terminals too, whose commands may have left something running
 
     async def create(self, command: str, arguments: Sequence[str], cwd: str | None, more: Mapping[str, str], limit: int | None) -> str:
         """Start a command and return its terminal's id. One without arguments may be a line for the shell.
@@ -86,6 +83,7 @@ class Terminals:
         )
         output = Output(min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES), tail=True)
         terminal = Terminal(group, output, self._seconds)
+        self._groups.add(group)
         terminal.work = asyncio.create_task(terminal.run())
         terminal_id = f"terminal-{uuid.uuid4()}"
         self._terminals[terminal_id] = terminal
@@ -115,22 +113,33 @@ class Terminals:
 
     async def kill(self, terminal_id: str) -> None:
         terminal = self.get(terminal_id)
-        terminal.unwanted = terminal.group.process.returncode is None
+        terminal.unwanted = terminal.group.returncode is None
         await processes.end_group(terminal.group)
 
     async def release(self, terminal_id: str) -> None:
+        """Forget a terminal; a command that still runs is ended, what one has left running goes on."""
         terminal = self.get(terminal_id)
-        await self._end(terminal)
+        if not terminal.group.exited.is_set():
+            await self._end(terminal)
+        elif terminal.work is not None:
+            await asyncio.wait({terminal.work})
         self._terminals.pop(terminal_id, None)
+
+    async def end_background(self) -> None:
+        """End every command, and what commands have left running; their terminals can still be asked."""
+        for terminal in self._terminals.values():
+            terminal.unwanted = terminal.unwanted or terminal.group.returncode is None
+        await self._groups.end()
 
     async def close(self) -> None:
         """End all of them at once: what will not end when told takes as long as one."""
         terminals = list(self._terminals.values())
         self._terminals.clear()
         await asyncio.gather(*map(self._end, terminals))
+        await self._groups.end()
 
     async def _end(self, terminal: Terminal) -> None:
-        terminal.unwanted = terminal.unwanted or terminal.group.process.returncode is None
+        terminal.unwanted = terminal.unwanted or terminal.group.returncode is None
         await processes.end_group(terminal.group)
         if terminal.work is not None:
             await asyncio.wait({terminal.work})

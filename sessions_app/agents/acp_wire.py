@@ -76,7 +76,7 @@ class Wire:
         if self.group.exited.is_set():
             await asyncio.wait({self._reading}, timeout=_LAST_WORDS_SECONDS)
         said = _TERMINAL_CODES.sub("", self._stderr.text).strip()[-limits.AGENT_STDERR_CHARS :]
-        how = self.fault or (f"it {ending(self.group.process.returncode)}" if self.group.exited.is_set() else "it closed its output")
+        how = self.fault or (f"it {ending(self.group.returncode)}" if self.group.exited.is_set() else "it closed its output")
         return f"{how}: {said}" if said else how
 
     def stop(self) -> None:

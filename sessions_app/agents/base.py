@@ -155,6 +155,10 @@ class Driver(ABC):
         """Ask the running turn to stop: an Ended follows soon, or the runtime closes the driver."""
 
     @abstractmethod
+    async def end_background(self) -> None:
+        """End what commands have left running, after an interrupt; the agent itself goes on."""
+
+    @abstractmethod
     async def close(self) -> None:
         """End the agent and everything it started; may be called at any time, also twice."""
 

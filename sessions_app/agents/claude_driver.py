@@ -101,6 +101,10 @@ class Claude(Driver):
         except Exception as error:  # as above; an agent that goes on is closed by the runtime, one that has ended says so itself
             log.warning("interrupt_failed", agent=claude.NAME, exc_info=error)
 
+    async def end_background(self) -> None:
+        if self._cli is not None:
+            await self._cli.end_background()
+
     async def close(self) -> None:
         self._closing = True
         if self._client is not None:

@@ -51,7 +51,7 @@ class Cli(Transport):
 
     @property
     def pid(self) -> int | None:
-        return self._group.process.pid if self._group is not None else None
+        return self._group.pid if self._group is not None else None
 
     @property
     def last_words(self) -> str:
@@ -86,6 +86,11 @@ class Cli(Transport):
                 self._open = False
                 raise CLIConnectionError("The agent takes no more input.") from error
 
+    async def end_background(self) -> None:
+        """End what its commands have left running."""
+        if self._group is not None:
+            await processes.end_background(self._group)
+
     async def end_input(self) -> None:
         """Nothing more is said to it. It then finishes what it does, and ends."""
         self._open = False
@@ -107,7 +112,7 @@ class Cli(Transport):
         if self._errors is not None:
             await asyncio.wait([self._errors], timeout=limits.AGENT_END_SECONDS)  # longer only if something that it started has it open
         if not self._closing:
-            raise ProcessError("It ended by itself.", self._group.process.returncode, self.last_words or None)
+            raise ProcessError("It ended by itself.", self._group.returncode, self.last_words or None)
 
     async def _line(self, stream: asyncio.StreamReader) -> bytes:
         try:

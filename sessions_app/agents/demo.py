@@ -13,7 +13,7 @@ from typing import Any
 from bridge_project import __version__, limits
 from bridge_project.conf import conf
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
-from sessions_app.agents import shell
+from sessions_app.agents import processes, shell
 from sessions_app.agents.base import Asked, CannotResume, Chunk, Done, Driver, Ended, Event, Events, Failed, Identified, Start, Verdict, Withdrawn
 from sessions_app.agents.drivers import Kind
 from sessions_app.agents.risk import risk_of
@@ -35,6 +35,7 @@ class Demo(Driver):
         self._waiting: dict[str, asyncio.Future[Verdict]] = {}
         self._running: Call | None = None
         self._stopping = False
+        self._groups = processes.Groups()
 
     async def start(self, start: Start) -> None:
         if start.resume_id is not None and not start.resume_id.startswith("demo-"):
@@ -62,11 +63,15 @@ class Demo(Driver):
             self._stopping = True
             self._turn.cancel()
 
+    async def end_background(self) -> None:
+        await self._groups.end()
+
     async def close(self) -> None:
         self._events.close()  # first: a turn that waits for a reader who is gone could not say its last words
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.wait({self._turn})
+        await self._groups.end()
 
     # -- a turn ------------------------------------------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class Demo(Driver):
         started = time.monotonic()
         command = params.get("command")
         if call.tool == "Bash" and conf.bridge_demo_shell and isinstance(command, str):
-            ran = await shell.run(command, self._directory)
+            ran = await shell.run(command, self._directory, self._groups)
             took = round((time.monotonic() - started) * 1000)
             if ran.failure:
                 details = ToolErrorDetails(exit_code=ran.exit_code, stderr=ran.stderr, stdout=ran.stdout, execution_time_ms=took)

@@ -1,47 +1,234 @@
-"""Becomes an agent's process: a session of its own that dies with the bridge. Run as ``python -I -S launch.py PARENT COMMAND …``, standard library only.
+"""Runs an agent's command and stays until all that the command started has ended.
 
-It stands between fork and exec because there nothing but a new program may safely do this: code that runs in a fork of a process with
-threads can wait for ever for a lock that another thread held.
+Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of every
+agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
+
+- It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
+  take it for the command: the number of words, a line feed, and the words, a NUL after each. The
+  first two are the marks of ``processes.py``.
+- It says, in lines: ``started PID``, ``exited CODE`` (of the command; negative: the signal that
+  ended it), ``cleared`` when it has done what ``o`` asks for, ``ended`` when nothing is left.
+- It is told, in single bytes: ``t``: ask the command to end (SIGTERM); ``o``: end what the command
+  has left running, but not the command. When the socket closes, as it also does when the bridge is
+  killed, everything is ended.
+
+On Linux it is a *child subreaper*: what a process below it leaves behind becomes its child, whatever
+session that moved to and whatever it did to its environment and descriptors. So to end everything
+is to kill the children until there are none. Two such processes stand one behind the other: the
+guard, which talks to the bridge and is the command's parent, and the first one, its parent. When
+the guard is killed, its children become the first one's, which ends them; when the first one is
+killed, the kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which can end no
+more than the command's process group.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
+import time
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+AGENT_OF, AGENT_RUN = "BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN"
+LINUX = sys.platform == "linux"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 NOT_FOUND, NOT_ALLOWED = 127, 126  # as a shell says it
+LOOK_SECONDS = 0.002  # between two looks at children that are being killed
+CLEAN_LOOKS = 2  # a list of children can lack one while another ends
 
 
 def main(arguments: list[str]) -> None:
-    """``PARENT`` is the process with which this one dies, 0 for none."""
-    parent, command = int(arguments[0]), arguments[1:]
-    if os.getsid(0) != os.getpid():
-        os.setsid()
-    if parent:
-        die_with(parent)
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so in the program that follows
+    """Become the guard of a command, or the process behind it."""
+    control = int(arguments[0])
+    os.set_inheritable(control, False)
+    given = told(control)
+    if not given:
+        return
+    instance, run, *command = given
+    os.environ.update({AGENT_OF: instance, AGENT_RUN: run})
+    first = os.getpid()
+    if LINUX:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if guard := os.fork():
+            drop_streams()
+            os.waitpid(guard, 0)
+            Parent().end_children()
+            return
+    Guard(control).watch(command, first)
+
+
+def told(control: int) -> list[str]:
+    """The words that the bridge says first, none when it is gone."""
+    said = b""
+    while True:
+        data = os.read(control, 65536)
+        if not data:
+            return []
+        said += data
+        count, line, words = said.partition(b"\n")
+        if line and words.count(b"\0") == int(count):
+            return [os.fsdecode(word) for word in words.split(b"\0")[:-1]]
+
+
+class Parent:
+    """The parent of processes of which nothing is to be left."""
+
+    command = 0  # the process of the command, 0 when there is none or it has been waited for
+
+    def reap(self) -> bool:
+        """Wait for those that have ended; whether there are others."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.command:
+                self.command = 0
+                self.say(f"exited {os.waitstatus_to_exitcode(status)}")
+
+    def end_children(self, but: int = 0) -> None:
+        """Kill the children, and what become children by that, until there are none but one.
+
+        What belongs to another user by now (``sudo``) cannot be killed, and is left.
+        """
+        clean = 0
+        while clean < CLEAN_LOOKS and self.reap():
+            killed = [pid for pid in children() if pid != but and kill(pid)]
+            clean = 0 if killed else clean + 1
+            time.sleep(LOOK_SECONDS)
+
+    def say(self, line: str) -> None:
+        """Tell the bridge, where there is a socket to it."""
+
+
+class Guard(Parent):
+    """The parent of a command, and of what the command leaves behind."""
+
+    def __init__(self, control: int) -> None:
+        self.control = control
+        self.woken, wake = os.pipe()  # a byte for each signal that has come
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+
+    def watch(self, command: list[str], first: int) -> None:
+        """Run ``command`` and do what the bridge asks for, until nothing is left or all is to end.
+
+        ``first``: the process behind this one. Nothing is run where it, or the bridge, has died
+        before.
+        """
+        if LINUX:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != first:
+                return
+        if select.select([self.control], [], [], 0)[0]:  # the bridge is gone already
+            return
+        self.command = start(command)
+        drop_streams()
+        self.say(f"started {self.command}")
+        while self.reap():
+            ready, _, _ = select.select([self.control, self.woken], [], [])
+            signals = os.read(self.woken, 1024) if self.woken in ready else b""
+            asked = self.heard() if self.control in ready else None
+            if asked == b"" or signal.SIGTERM in signals:
+                self.end()
+                break
+            if asked == b"t" and self.command:
+                signal_group(self.command, signal.SIGTERM)
+            elif asked == b"o":
+                if LINUX:
+                    self.end_children(but=self.command)
+                self.say("cleared")
+        if LINUX and not self.reap():
+            self.say("ended")
+
+    def end(self) -> None:
+        if LINUX:
+            self.end_children()
+        elif self.command:
+            signal_group(self.command, signal.SIGKILL)
+            while self.reap():
+                time.sleep(LOOK_SECONDS)
+
+    def heard(self) -> bytes:
+        """What the bridge asks for; empty when it is gone."""
+        try:
+            return os.read(self.control, 1)
+        except OSError:
+            return b""
+
+    def say(self, line: str) -> None:
+        try:
+            os.write(self.control, f"{line}\n".encode())
+        except OSError:
+            pass  # the bridge is gone, which ``heard`` says
+
+
+def start(command: list[str]) -> int:
+    """Run ``command`` as the leader of a session of its own, with the usual signals; its pid."""
+    if pid := os.fork():
+        return pid
+    signal.set_wakeup_fd(-1)
+    for name in ("SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ"):  # what is ignored stays so in what follows
         if number := getattr(signal, name, None):
             signal.signal(number, signal.SIG_DFL)
+    os.setsid()
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201  (the bridge reads it)
-        sys.exit(NOT_ALLOWED if isinstance(error, PermissionError) else NOT_FOUND)
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())  # the bridge reads it
+        os._exit(NOT_ALLOWED if isinstance(error, PermissionError) else NOT_FOUND)
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel end this process when the thread that started it ends, where there is such a kernel.
+def children() -> list[int]:
+    """The pids of this process's children."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == os.getpid()]
 
-    A parent that died before the call would never be noticed, so it is looked for once more after it.
-    """
-    if sys.platform == "linux":
-        import ctypes
 
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)
+def parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return False
+    return True
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal a group whose leader has not been waited for: its number is nobody else's."""
+    try:
+        os.killpg(leader, number)
+    except OSError:
+        pass  # it has not become a leader yet, or macOS says so of a group of zombies
+
+
+def drop_streams() -> None:
+    """Hold nothing open that is the command's: who reads its output waits for the end of it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    os.close(nothing)
+
+
+def prctl(option: int, value: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3)
 
 
 if __name__ == "__main__":

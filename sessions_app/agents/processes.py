@@ -1,8 +1,12 @@
-"""The processes of agents: each a group of its own that ends with all it started, dies with the bridge, and is found again if it did not (D35, D40).
+"""The processes of agents and of their commands, which end with all they started (D35, D40).
 
-Every process carries two marks in its environment, which all that it starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data
-directory's id) and the run (``BRIDGE_AGENT_RUN``). By them is found what left the group (``setsid``) or was left over by its parent. Only processes of our
-own user that carry the mark are ever ended, and never this process or one that it descends from: a bridge can have been started by an agent.
+Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
+the bridge is gone. Besides, every process carries two marks in its environment, which all that it
+starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data directory's id) and the run
+(``BRIDGE_AGENT_RUN``). By them is found what a launcher did not end: where a launcher was killed, and
+on systems where it can end no more than a group. Only processes of our own user that carry the mark
+are ever ended so, and never this process or one that it descends from: a bridge can have been
+started by an agent.
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import sys
-import threading
 import time
 import uuid
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
@@ -24,9 +28,8 @@ from pathlib import Path
 import psutil
 
 from bridge_project import child_environment, limits
+from sessions_app.agents.launch import AGENT_OF, AGENT_RUN
 
-AGENT_OF = "BRIDGE_AGENT_OF"
-AGENT_RUN = "BRIDGE_AGENT_RUN"
 LAUNCHER = Path(__file__).with_name("launch.py")
 _UMASK = 0o022  # the bridge's own is 077, for its data; what an agent writes is the user's
 _SWEEPS = 20  # what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
@@ -37,15 +40,26 @@ _GONE_SECONDS = 0.5  # between SIGKILL and the next look
 _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
-    """A started process. ``exited`` is set as soon as it has ended, even while something that it started holds its output open; ``over`` when that is closed too."""
+    """A command below a launcher, and what it has started. ``pid`` is the command's process."""
 
-    process: Process
-    exited: asyncio.Event
-    over: asyncio.Event
+    pid: int
+    process: Process  # the launcher's, with the command's streams
+    control: _Control = field(repr=False)
     run: str = field(repr=False)
+    over: asyncio.Event  # the launcher has ended, and the command's output is closed
     transport: asyncio.SubprocessTransport = field(repr=False)
+
+    @property
+    def exited(self) -> asyncio.Event:
+        """Set when the command has ended, though something that it started may go on."""
+        return self.control.exited
+
+    @property
+    def returncode(self) -> int | None:
+        """Of the command, negative for a signal; None while it runs."""
+        return self.control.returncode
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
@@ -63,16 +77,96 @@ class Group:
         return self.process.stderr
 
 
+class Groups:
+    """The commands of one session that the bridge runs itself, for as long as anything of them does."""
+
+    def __init__(self) -> None:
+        self._ending: dict[Group, asyncio.Task[None]] = {}
+
+    def add(self, group: Group) -> None:
+        self._ending[group] = asyncio.create_task(self._forget(group))
+
+    async def _forget(self, group: Group) -> None:
+        await group.control.closed.wait()
+        del self._ending[group]
+
+    async def end(self) -> None:
+        """End all of them at once."""
+        await asyncio.gather(*(end_group(group, patience=0) for group in tuple(self._ending)))
+
+
+class _Control(asyncio.Protocol):
+    """The bridge's end of the socket to a launcher (``launch.py`` has its words)."""
+
+    def __init__(self) -> None:
+        self.started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.exited = asyncio.Event()
+        self.returncode: int | None = None
+        self.closed = asyncio.Event()  # the launcher is gone
+        self.nothing_left = False
+        self._cleared: list[asyncio.Future[None]] = []
+        self._said = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._said = (self._said + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.decode().partition(" ")
+            if word == "started":
+                self.started.set_result(int(number))
+            elif word == "exited":
+                self._exit(int(number))
+            elif word == "cleared" and self._cleared:
+                self._cleared.pop(0).set_result(None)
+            elif word == "ended":
+                self.nothing_left = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.started.done():
+            self.started.set_exception(OSError("its launcher ended at once"))
+        if not self.exited.is_set():
+            self._exit(-signal.SIGKILL)
+        for waiting in self._cleared:
+            waiting.set_result(None)
+        self._cleared.clear()
+        self.closed.set()
+
+    def _exit(self, code: int) -> None:
+        self.returncode = code
+        self.exited.set()
+
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        self.tell(b"t")
+
+    async def clear(self) -> None:
+        """Have ended what the command has left running; returns when it has."""
+        if not self.closed.is_set():
+            waiting = asyncio.get_running_loop().create_future()
+            self._cleared.append(waiting)
+            self.tell(b"o")
+            await asyncio.shield(waiting)  # the answers come in the order of the questions
+
+    def end(self) -> None:
+        """Have everything ended; the launcher goes when that is done."""
+        if self._transport is not None and not self.closed.is_set():
+            self._transport.write_eof()
+
+    def tell(self, word: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(word)
+
+
 class _Protocol(SubprocessStreamProtocol):
-    """Says when the process has ended: ``Process.wait`` of Python 3.11 waits for the end of its output too."""
+    """Says when the process has ended and its output is closed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit=limit, loop=asyncio.get_running_loop())
-        self.exited, self.over = asyncio.Event(), asyncio.Event()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self.exited.set()
+        self.over = asyncio.Event()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -88,34 +182,38 @@ async def start(
     PermissionError, or another OSError when it cannot be started at all.
     """
     run = uuid.uuid4().hex
-    environ = child_environment.scrubbed(**{**(more or {}), **marks(run)})
-    transport, protocol = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Protocol(line_bytes),
-        *launched([_program(command[0], directory, environ), *command[1:]]),
-        stdin=PIPE if stdin else DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=directory,
-        env=environ,
-        start_new_session=True,
-        umask=_UMASK,
-    )
-    return Group(Process(transport, protocol, asyncio.get_running_loop()), protocol.exited, protocol.over, run, transport)
-
-
-def marks(run: str) -> dict[str, str]:
-    """The variables by which what is started with them is found again."""
-    return {AGENT_OF: _instance, AGENT_RUN: run}
-
-
-def launched(command: Sequence[str]) -> list[str]:
-    """``command`` by way of the launcher.
-
-    The kernel's signal goes by the thread that started a process, not by the process: where that is not the main thread, which lives as long as
-    the bridge, the process is not tied to it, and ``reap`` has to find it.
-    """
-    parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
-    return [sys.executable, "-I", "-S", str(LAUNCHER), str(parent), *command]
+    loop = asyncio.get_running_loop()
+    environ = child_environment.scrubbed(**(more or {}))
+    words = [os.fsencode(word) + b"\0" for word in (_instance, run, _program(command[0], directory, environ), *command[1:])]
+    if any(b"\0" in word[:-1] for word in words):
+        raise ValueError("a command holds no NUL")
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            transport, protocol = await loop.subprocess_exec(
+                lambda: _Protocol(line_bytes),
+                *[sys.executable, "-I", "-S", str(LAUNCHER), str(theirs.fileno())],
+                stdin=PIPE if stdin else DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                cwd=directory,
+                env=environ,
+                start_new_session=True,
+                umask=_UMASK,
+                pass_fds=[theirs.fileno()],
+            )
+        _, control = await loop.create_connection(_Control, sock=ours)
+    except BaseException:
+        ours.close()  # which ends what there is by now
+        raise
+    control.tell(b"%d\n" % len(words) + b"".join(words))
+    try:
+        pid = await control.started
+    except BaseException:
+        control.end()
+        transport.close()
+        raise
+    return Group(pid, Process(transport, protocol, loop), control, run, protocol.over, transport)
 
 
 def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
@@ -135,23 +233,32 @@ def search_path(environ: Mapping[str, str] = os.environ) -> str:
 
 
 async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:
-    """End the process and everything that it started: asked first (SIGTERM), after ``patience`` seconds made to (SIGKILL)."""
+    """End the command and everything that it started: asked first (SIGTERM), after ``patience`` seconds made to (SIGKILL)."""
     try:
-        family = await asyncio.to_thread(_family, group.process.pid) if not group.exited.is_set() else []
         if patience and not group.exited.is_set():
-            _signal_group(group, signal.SIGTERM)
+            group.control.terminate()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(group.exited.wait(), patience)
     finally:
-        _signal_group(group, signal.SIGKILL)  # also when whoever waits for this gives up: there is no other who would do it
-    await asyncio.to_thread(_end, family)
-    await asyncio.to_thread(end_run, group.run)
-    await group.exited.wait()
+        group.control.end()  # also when whoever waits for this gives up: there is no other who would do it
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(group.control.closed.wait(), limits.AGENT_END_SECONDS)
+    if not group.control.nothing_left:
+        await asyncio.to_thread(end_run, group.run)
     if group.process.stdin is not None:
         group.process.stdin.close()
     with contextlib.suppress(TimeoutError):  # what it had printed is read by whoever reads; what nobody reads would keep the pipe open for ever
         await asyncio.wait_for(group.over.wait(), _GONE_SECONDS)
     group.transport.close()
+
+
+async def end_background(group: Group) -> None:
+    """End what the command has left running: processes whose parent has gone, with all they started.
+
+    The command goes on, and so do its own children: of an agent those are the helpers that it needs.
+    """
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(group.control.clear(), limits.AGENT_END_SECONDS)
 
 
 def end_run(run: str) -> int:
@@ -167,21 +274,6 @@ def reap(instance: str) -> int:
     global _instance
     _instance = instance
     return _sweep(AGENT_OF, instance)
-
-
-def _signal_group(group: Group, number: signal.Signals) -> None:
-    """Only while its leader has not been waited for is the group's number surely its own."""
-    if not group.exited.is_set():
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS says so of a group of zombies
-            os.killpg(group.process.pid, number)
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    """What descends from a process: found even if it has taken the marks out of its environment."""
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
 
 
 def _sweep(name: str, value: str) -> int:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 INTERRUPTED = "The turn was interrupted before this decision came."
 LAST_WORDS_SECONDS = 1.0  # to read what an agent that has ended had said
+# After an interrupt an agent ends its own commands in its own time, and nobody is told what they leave then: it is looked for.
+BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 threads = Threads("db-agents", 1)  # one: with SQLite a second one would only wait for the first, and not in turn
 
@@ -74,6 +76,7 @@ class Running:
         self._stopping = False
         self.died = False  # the agent has, by itself; the log may have it already and whoever looks find the session nobody's
         self._watchdog: asyncio.Task[None] | None = None
+        self._clearing: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
 
     @property
@@ -94,7 +97,7 @@ class Running:
     async def stop(self) -> None:
         """End the agent; what it had said is in the log when this returns, if it ended in time."""
         self._stopping = True
-        for task in (self._commander, self._watchdog):
+        for task in (self._commander, self._watchdog, self._clearing):
             if task is not None:
                 task.cancel()
         await close(self._driver, self.session_id)
@@ -151,6 +154,8 @@ class Running:
             if batch:
                 if not self._stopping and any(isinstance(event, Died) for event in batch):
                     self.died = True
+                if self._interrupted and any(isinstance(event, Ended) for event in batch):
+                    await self._driver.end_background()  # whoever sees the end of the turn finds it done
                 await stored(self._transcript.write, coalesce(batch))
                 written = self.used_at = time.monotonic()
                 self._chars -= sum(len(event.content) for event in batch if isinstance(event, Chunk))
@@ -178,6 +183,8 @@ class Running:
 
     def _after(self, batch: Sequence[Event]) -> None:
         if any(isinstance(event, Ended | Died) for event in batch):
+            if self._interrupted:
+                self._end_background()
             self._interrupted = False
             self._quiet.set()
             self.wake()
@@ -203,6 +210,9 @@ class Running:
 
     async def _tell(self, kind: Kind, payload: dict[str, Any]) -> None:
         if kind == Kind.PROMPT:
+            if self._clearing is not None and not self._clearing.done():
+                self._clearing.cancel()
+                await self._driver.end_background()  # what is started from now on is not to be ended
             self._quiet.clear()
             await self._driver.prompt(payload["content"])
         elif kind == Kind.DECIDE:
@@ -214,6 +224,19 @@ class Running:
             self._interrupted = True
             self._watch()
             await self._driver.interrupt()
+        elif kind == Kind.INTERRUPT:
+            self._end_background()
+
+    def _end_background(self) -> None:
+        """End what the session's commands have left running, and for a while what they come to leave."""
+        if self._clearing is None or self._clearing.done():
+            self._clearing = asyncio.create_task(self._keep_ending_background())
+            self._clearing.add_done_callback(self._ended)
+
+    async def _keep_ending_background(self) -> None:
+        for _ in range(BACKGROUND_LOOKS):
+            await self._driver.end_background()
+            await asyncio.sleep(BACKGROUND_SECONDS)
 
     def _watch(self) -> None:
         """An agent that does not yield is ended (D40)."""
@@ -229,7 +252,7 @@ class Running:
 
 
 async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver, for which it has limits.AGENT_CLOSE_SECONDS; what it leaves running is reaped at the next start."""
+    """Close a driver, for which it has limits.AGENT_CLOSE_SECONDS; what is left then ends with the bridge."""
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

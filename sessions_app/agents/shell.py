@@ -1,4 +1,4 @@
-"""Runs a command that an agent wants run by the bridge: in a group of its own, with a time limit and bounded output (SPEC Limits, Tool retry policy).
+"""Runs a command that an agent wants run by the bridge, with a time limit and bounded output (SPEC Limits, Tool retry policy).
 
 The bridge itself never runs a failed command again: half of it may have happened. What the retry table says goes to the client in ``tool_error``.
 """
@@ -10,9 +10,10 @@ import contextlib
 import errno
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bridge_project import limits
 from bridge_project.errors import TOOL_RETRIES
@@ -37,6 +38,7 @@ _BY_WORDS = (
     ("file_not_found", re.compile(r"no such file or directory|not found", re.IGNORECASE)),
 )
 _TAIL_CHARS = 2000
+_LAST_WORDS_SECONDS = 0.5  # for what a command has printed when it has ended; what it left running may print for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,11 @@ class Output:
         return f"{self.text}\n[cut: {self.total} bytes in all]" if self.cut else self.text
 
 
-async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS) -> Ran:
-    """Run ``command`` with ``sh`` in ``directory``.
+async def run(command: str, directory: Path, groups: processes.Groups, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS) -> Ran:
+    """Run ``command`` with ``sh`` in ``directory``, as one of ``groups``.
 
-    It and all it started are ended after ``seconds``, when this is cancelled, and when it has ended itself. What could not be started is a
-    failure too, not an exception.
+    It and all it started are ended after ``seconds``, and when this is cancelled. What it leaves running when it has ended by itself goes on until
+    ``groups`` are ended. What could not be started is a failure too, not an exception.
     """
     try:
         group = await processes.start(["/bin/sh", "-c", command], directory)
@@ -91,13 +93,10 @@ async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIM
         return Ran("", "", None, f"The command could not be started: {error.strerror or error}.", retries=retries_of_error(error))
     except ValueError:  # a NUL, or half of a character
         return Ran("", "", None, "The command could not be started: it holds what no command can.")
+    groups.add(group)
     stdout, stderr = Output(), Output()
-    reading = asyncio.gather(stdout.read(group.stdout), stderr.read(group.stderr))
-    try:
-        in_time = await finished(group, seconds)
-    finally:
-        await asyncio.shield(_clear(group, reading))
-    code = group.process.returncode
+    in_time = await finished(group, seconds, stdout.read(group.stdout), stderr.read(group.stderr))
+    code = group.returncode
     if not in_time:
         return Ran(str(stdout), str(stderr), None, f"The command took longer than {seconds:g} seconds and was ended.", "TOOL_TIMEOUT")
     if code == 0:
@@ -105,16 +104,23 @@ async def run(command: str, directory: Path, *, seconds: float = limits.TOOL_TIM
     return Ran(str(stdout), str(stderr), code, f"The command {ending(code)}.", retries=retries_of(code, stderr.text))
 
 
-async def finished(group: processes.Group, seconds: float) -> bool:
-    """Whether a process ends within ``seconds``."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(group.exited.wait(), seconds)
-    return group.exited.is_set()
+async def finished(group: processes.Group, seconds: float, *reading: Coroutine[Any, Any, None]) -> bool:
+    """Wait until a command has ended and what it printed is read; False when it took longer than ``seconds``.
 
-
-async def _clear(group: processes.Group, reading: asyncio.Future[tuple[None, None]]) -> None:
-    await processes.end_group(group, patience=0)  # also what it left running in the background
-    await reading
+    In that case, and when this is cancelled, it is ended with all it started. Else what it has left running goes on, and its output is read on.
+    """
+    readers = asyncio.gather(*reading)
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(group.exited.wait(), seconds)
+        in_time = group.exited.is_set()
+    except asyncio.CancelledError:
+        await asyncio.shield(processes.end_group(group, patience=0))
+        raise
+    if not in_time:
+        await asyncio.shield(processes.end_group(group, patience=0))
+    await asyncio.wait({readers}, timeout=_LAST_WORDS_SECONDS)
+    return in_time
 
 
 def retries_of(code: int | None, stderr: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
-import threading
 import uuid
 from pathlib import Path
 
@@ -64,7 +64,7 @@ async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> 
 async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: str) -> None:
     group = await processes.start(["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path)
     await within(10, group.exited.wait())
-    assert group.process.returncode == 3
+    assert group.returncode == 3
     await eventually(lambda: len(sleeping(number)) == 2)
     await within(10, processes.end_group(group))
     assert sleeping(number) == []
@@ -75,7 +75,7 @@ async def test_what_does_not_want_to_end_is_made_to(tmp_path: Path, number: str)
     group = await processes.start(["sh", "-c", script], tmp_path)
     await within(10, group.stdout.readline())
     await within(10, processes.end_group(group, patience=0.3))
-    assert group.process.returncode == -signal.SIGKILL
+    assert group.returncode == -signal.SIGKILL
     assert sleeping(number) == []
 
 
@@ -83,7 +83,7 @@ async def test_it_is_asked_first(tmp_path: Path) -> None:
     group = await processes.start(["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"], tmp_path)
     assert await within(10, group.stdout.readline()) == b"ready\n"
     await within(10, processes.end_group(group))
-    assert group.process.returncode == 0
+    assert group.returncode == 0
     assert await within(10, group.stdout.read()) == b"bye\n"
 
 
@@ -102,7 +102,7 @@ async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -
     await eventually(lambda: len(sleeping(number)) == 6)
     try:
         await within(10, processes.end_group(group))
-        assert sorted(sleeping(number)) == sorted([other.process.pid, stranger.pid])
+        assert sorted(sleeping(number)) == sorted([other.pid, stranger.pid])
     finally:
         stranger.kill()
         stranger.wait()
@@ -186,24 +186,65 @@ async def test_an_agent_dies_with_the_bridge(tmp_path: Path, number: str) -> Non
     await eventually(lambda: sleeping(number) == [])
 
 
+def launchers(group: processes.Group) -> list[psutil.Process]:
+    """The first of its two, and its guard."""
+    guard = psutil.Process(group.pid).parent()
+    assert guard is not None
+    first = guard.parent()
+    assert first is not None and first.pid == group.process.pid
+    return [first, guard]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is only the guard")
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "guard"])
+async def test_a_launcher_that_is_killed_leaves_nothing(tmp_path: Path, number: str, which: int) -> None:
+    """Either of its two processes ends what the other leaves, also what has no mark."""
+    group = await processes.start(["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path)
+    await eventually(lambda: len(sleeping(number)) == 5)
+    both = launchers(group)
+    both[which].kill()
+    await eventually(lambda: sleeping(number) == [] and not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in both))
+    await within(10, group.exited.wait())
+    assert group.returncode == -signal.SIGKILL
+    await within(10, processes.end_group(group))
+
+
 async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Path, number: str, instance: str) -> None:
-    """D35: grandchildren and those in a session of their own outlive a `kill -9`; the next start ends them, and only them."""
+    """D35: what outlives the bridge and its launchers, all killed at once, is ended by the next start, and only that."""
     mine, another = uuid.uuid4().hex, uuid.uuid4().hex
     bridge = start_bridge(mine, family(number), tmp_path)
     other = await processes.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
     await eventually(lambda: len(sleeping(number)) == 5)
-    bridge.kill()
+    theirs = [process for process in psutil.Process(bridge.pid).children(recursive=True) if str(processes.LAUNCHER) in process.cmdline()]
+    assert len(theirs) == 2
+    for process in theirs:
+        process.suspend()
+    for process in [bridge, *theirs]:
+        process.kill()
     bridge.wait()
-    await eventually(lambda: len(sleeping(number)) <= 4)  # the agent itself has died with it
+    psutil.wait_procs(theirs, 10)
     survived = len(sleeping(number)) - 1
     assert survived >= 3
     try:
         assert await asyncio.to_thread(processes.reap, another) == 0
         assert await asyncio.to_thread(processes.reap, mine) == survived
-        assert sleeping(number) == [other.process.pid]
+        assert sleeping(number) == [other.pid]
         assert await asyncio.to_thread(processes.reap, mine) == 0
     finally:
         await processes.end_group(other)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the bridge's own children can be told from others")
+async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(tmp_path: Path, number: str) -> None:
+    """An agent's helpers are its children, wherever they moved; what a command of it left in the background is nobody's."""
+    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    await eventually(lambda: len(sleeping(number)) == 4)
+    await within(10, processes.end_background(group))
+    assert len(sleeping(number)) == 3 and not group.exited.is_set()
+    await within(10, processes.end_background(group))
+    await within(10, processes.end_group(group))
+    await within(10, processes.end_background(group))
+    assert sleeping(number) == []
 
 
 async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
@@ -215,27 +256,13 @@ async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path
     assert done.stdout == "0\nstill here\n", done.stderr
 
 
-async def test_from_another_thread_a_process_outlives_the_thread(tmp_path: Path) -> None:
-    """The kernel ends a process with the thread that started it; one that was started off the main thread is therefore not tied to any."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start() -> None:
-        started.append(subprocess.Popen(processes.launched(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-    [process] = started
-    out, _ = process.communicate(b"alive")  # cat has seen all this and its end, after the thread was gone
-    assert (out, process.returncode) == (b"alive", 0)
-
-
-async def test_a_launcher_whose_parent_has_gone_runs_nothing(tmp_path: Path) -> None:
-    """The parent may die before the kernel has been asked to watch it: then its death would go unnoticed."""
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    command = [sys.executable, "-I", "-S", str(processes.LAUNCHER), str(gone.pid), "touch", str(tmp_path / "ran")]
-    assert subprocess.run(command, start_new_session=True).returncode == 0
+async def test_a_launcher_whose_bridge_has_gone_runs_nothing(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    ours.sendall(b"4\nit\0it\0touch\0%s\0" % os.fsencode(tmp_path / "ran"))
+    ours.close()
+    command = [sys.executable, "-I", "-S", str(processes.LAUNCHER), str(theirs.fileno())]
+    with theirs:
+        assert subprocess.run(command, start_new_session=True, pass_fds=[theirs.fileno()]).returncode == 0
     assert not (tmp_path / "ran").exists()
 
 

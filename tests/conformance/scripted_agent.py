@@ -117,6 +117,8 @@ class Scripted:
             "/exit": self.exit,
             "/spawn": self.spawn,
             "/deaf": self.deaf,
+            "/run": self.run,
+            "/terminal": self.terminal,
         }
         if word in commands:
             commands[word](rest)
@@ -145,24 +147,47 @@ class Scripted:
             self.say(f"{label}-{number} ")
         journal("said", label=label, seconds=time.monotonic() - began)
 
-    def ask(self, command: str, dies: bool = False) -> None:
-        """Asks for a command, and says which option was chosen."""
+    def request(self, method: str, *, dies: bool = False, **params: Any) -> dict[str, Any]:
+        """What the bridge answers; empty for an error."""
         number = next(self.numbers)
-        call = {"toolCallId": f"call-{os.getpid()}-{number}", "title": command, "kind": "execute", "status": "pending", "rawInput": {"command": command}}
-        self.send(id=number, method="session/request_permission", params={"sessionId": self.session, "toolCall": call, "options": OPTIONS})
+        self.send(id=number, method=method, params={"sessionId": self.session, **params})
         if dies:
             self.exit("3")
         with self.answered:
             self.answered.wait_for(lambda: number in self.waiting)
-        outcome = self.waiting[number].get("result", {}).get("outcome", {})
+        return self.waiting[number].get("result") or {}
+
+    def ask(self, command: str, dies: bool = False, runs: bool = False) -> None:
+        """Asks for a command, and says which option was chosen."""
+        call = {
+            "toolCallId": f"call-{os.getpid()}-{next(self.numbers)}",
+            "title": command,
+            "kind": "execute",
+            "status": "pending",
+            "rawInput": {"command": command},
+        }
+        outcome = self.request("session/request_permission", toolCall=call, options=OPTIONS, dies=dies).get("outcome", {})
         journal("decided", outcome=outcome)
         if outcome.get("optionId") == "allow_once":
+            if runs:
+                subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
             text = {"type": "content", "content": {"type": "text", "text": f"ran {command}"}}
             self.update(sessionUpdate="tool_call_update", toolCallId=call["toolCallId"], status="completed", content=[text])
         self.say(str(outcome.get("optionId", outcome.get("outcome"))))
 
     def ask_and_die(self, command: str) -> None:
         self.ask(command, dies=True)
+
+    def run(self, command: str) -> None:
+        """Asks for a command, and runs it itself."""
+        self.ask(command, runs=True)
+
+    def terminal(self, command: str) -> None:
+        """Has the bridge run a command."""
+        if made := self.request("terminal/create", command=command):
+            self.request("terminal/wait_for_exit", terminalId=made["terminalId"])
+            self.request("terminal/release", terminalId=made["terminalId"])
+        self.say("released" if made else "refused")
 
     def exit(self, code: str) -> None:
         self.say("so far ")

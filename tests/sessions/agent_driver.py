@@ -51,6 +51,9 @@ class Scripted(Driver):
         self.told.append((call_id, verdict))
         return True
 
+    async def end_background(self) -> None:
+        """It runs no commands."""
+
     async def interrupt(self) -> None:
         self.told.append("interrupt")
         await self.on_interrupt()

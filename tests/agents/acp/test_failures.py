@@ -31,7 +31,7 @@ async def test_an_agent_that_exits_in_a_turn_is_dead(root: Path, tmp_path: Path)
 
 async def test_an_agent_that_is_killed_between_turns_is_dead(root: Path, tmp_path: Path) -> None:
     drive = await scripted(tmp_path / "journal").start(root)
-    os.kill(drive.driver._group.process.pid, 9)  # type: ignore[attr-defined]
+    os.kill(drive.driver._group.pid, 9)  # type: ignore[attr-defined]
     await drive.until(lambda: bool(drive.of(Died)))
     assert "signal 9" in drive.of(Died)[0].reason
     await drive.close()

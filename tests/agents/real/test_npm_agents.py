@@ -116,7 +116,7 @@ async def test_a_killed_agent_is_dead(drive: Drive) -> None:
     assert isinstance(drive.driver, Acp) and drive.driver._group is not None
     turn = asyncio.create_task(drive.turn("do: count 2000"))
     await drive.until(lambda: bool(drive.of(Chunk)))
-    leader = psutil.Process(drive.driver._group.process.pid)
+    leader = psutil.Process(drive.driver._group.pid)
     for process in [*leader.children(recursive=True), leader]:
         with contextlib.suppress(psutil.NoSuchProcess):  # one has ended with another
             process.kill()

@@ -1,0 +1,135 @@
+"""A command that was approved tries to outlive its turn, its session and the bridge (number 2).
+
+It leaves its group, its session, its parent, its environment, its descriptors and its signals, in
+three ways of being run: by `demo`, in a terminal that an agent has the bridge open, and by an agent
+itself. Nothing of it is left after an interrupt, after the end of its session and after the end of
+the bridge, also by `kill -9` and without a restart. The end of a turn leaves it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agents import ask, begin, end, say, words
+from tests.conformance.approvals import decide
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.phone import Phone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere what left its group is found by its environment only")
+
+WAYS = {"demo": "demo", "terminal": "plain", "run": "plain"}  # how a command is run → by which agent
+LONG = {"demo": "/sleep 1000", "terminal": "/rate a 100000 20", "run": "/rate a 100000 20"}
+# Each leaves two processes: the issue's, and one below a shell that closes everything and ignores what it can.
+DEAF = "trap '' TERM HUP INT; exec 0<&- 1>&- 2>&-; (exec env -i setsid sh -c 'sleep {n}; :') &"
+COMMAND = "(setsid sh -c 'exec env -i nohup sleep {n}' >/dev/null 2>&1 &); (setsid sh -c \"" + DEAF + '" &)'
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    script = Script(tmp_path_factory.mktemp("script"), "plain")
+    with quick_bridge(tmp_path_factory.mktemp("processes"), script, BRIDGE_DEMO_SHELL="1") as found:
+        yield found
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (found,):
+        yield found
+
+
+class Left:
+    """What a command has left running in a session: `sleep NUMBER`, with a number of its own."""
+
+    def __init__(self, bridge: Bridge, phone: Phone, way: str) -> None:
+        self.phone, self.way, self.number = phone, way, str(random.SystemRandom().randrange(10**8, 10**9))
+        self.session = begin(bridge, phone, agent=WAYS[way])
+        self.command = COMMAND.replace("{n}", self.number)
+        self.run(self.command)
+        self.finish()
+        eventually(lambda: len(self.processes()) == 2)
+
+    def run(self, command: str) -> None:
+        """Have the agent run a command, and approve it."""
+        asked = f"/tool Bash {json.dumps({'command': command})}" if self.way == "demo" else f"/{self.way} {command}"
+        say(self.phone, self.session, asked)
+        call = self.phone.expect("approval_required", session_id=self.session)["payload"]["tool_call_id"]
+        decide(self.phone, self.session, call, "approved")
+
+    def finish(self) -> None:
+        """Wait for the end of the turn."""
+        ours = {"session_id": self.session, "finish_reason": "stop"}
+        self.phone.expect("stream_end", **ours)
+
+    def processes(self) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    line = (entry / "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue  # it has just ended
+                if os.path.basename(line[0]) == b"sleep" and line[1:2] == [self.number.encode()]:
+                    found.append(int(entry.name))
+        return found
+
+    def assert_goes_on(self) -> None:
+        assert words(ask(self.phone, self.session, "and now?")), "the agent answers"
+        assert len(self.processes()) == 2
+
+    def assert_ended(self) -> None:
+        eventually(lambda: not self.processes())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_interrupt_ends_it_and_the_end_of_a_turn_does_not(bridge: Bridge, phone: Phone, way: str) -> None:
+    left = Left(bridge, phone, way)
+    left.assert_goes_on()
+    say(phone, left.session, LONG[way])
+    phone.expect("stream_chunk", session_id=left.session)
+    phone.send("session_interrupt", {"session_id": left.session})
+    left.finish()
+    left.assert_ended()
+    assert words(ask(phone, left.session, "still there?")), "the agent itself goes on"
+    end(phone, left.session)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone, way: str) -> None:
+    left = Left(bridge, phone, way)
+    phone.send("session_interrupt", {"session_id": left.session})
+    left.assert_ended()
+    left.run(left.command)
+    left.finish()
+    eventually(lambda: len(left.processes()) == 2)
+    left.assert_goes_on()
+    end(phone, left.session)
+    left.assert_ended()
+
+
+def test_an_interrupt_ends_a_command_with_what_it_has_just_left(bridge: Bridge, phone: Phone) -> None:
+    left = Left(bridge, phone, "demo")
+    left.run(f"{left.command}; sleep {left.number}")
+    eventually(lambda: len(left.processes()) == 5)
+    phone.send("session_interrupt", {"session_id": left.session})
+    left.finish()
+    left.assert_ended()
+    end(phone, left.session)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_end_of_the_bridge_ends_it(bridge: Bridge, phone: Phone, how: str) -> None:
+    """By SIGTERM and by SIGKILL; nothing has to be started again for it."""
+    all_left = [Left(bridge, phone, way) for way in WAYS]
+    bridge.hang_up()
+    bridge.stop() if how == "stop" else bridge.kill()
+    for left in all_left:
+        left.assert_ended()
+    bridge.start()
