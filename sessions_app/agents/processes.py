@@ -48,7 +48,8 @@ class Group:
     process: Process  # the launcher's, with the command's streams
     control: _Control = field(repr=False)
     run: str = field(repr=False)
-    over: asyncio.Event  # the launcher has ended, and the command's output is closed
+    gone: asyncio.Event  # the launcher has ended
+    over: asyncio.Event  # and the command's output is closed
     transport: asyncio.SubprocessTransport = field(repr=False)
 
     @property
@@ -162,11 +163,15 @@ class _Control(asyncio.Protocol):
 
 
 class _Protocol(SubprocessStreamProtocol):
-    """Says when the process has ended and its output is closed."""
+    """Says when the process has ended, and when its output is closed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit=limit, loop=asyncio.get_running_loop())
-        self.over = asyncio.Event()
+        self.gone, self.over = asyncio.Event(), asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.gone.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -213,7 +218,7 @@ async def start(
         control.end()
         transport.close()
         raise
-    return Group(pid, Process(transport, protocol, loop), control, run, protocol.over, transport)
+    return Group(pid, Process(transport, protocol, loop), control, run, protocol.gone, protocol.over, transport)
 
 
 def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
@@ -242,7 +247,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
     finally:
         group.control.end()  # also when whoever waits for this gives up: there is no other who would do it
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(group.control.closed.wait(), limits.AGENT_END_SECONDS)
+        await asyncio.wait_for(asyncio.gather(group.control.closed.wait(), group.gone.wait()), limits.AGENT_END_SECONDS)
     if not group.control.nothing_left:
         await asyncio.to_thread(end_run, group.run)
     if group.process.stdin is not None:

@@ -17,6 +17,7 @@ import pytest
 from bridge_project import child_environment
 from bridge_project.conf import PROJECT_DIR
 from sessions_app.agents import processes
+from sessions_app.agents.launch import AGENT_OF, AGENT_RUN
 from tests.agents.drive import carrying, eventually, within
 
 # One that runs, one in its group, one in a session of its own, and one there whose parent has gone.
@@ -97,7 +98,7 @@ async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
 async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
     """Only what carries the run's mark is ended: not another agent, not a process with another bridge's mark."""
     other = await processes.start(["sleep", f"9{number}"], tmp_path)
-    stranger = subprocess.Popen(["sleep", f"5{number}"], env={**os.environ, processes.AGENT_OF: "another bridge"})
+    stranger = subprocess.Popen(["sleep", f"5{number}"], env={**os.environ, AGENT_OF: "another bridge"})
     group = await processes.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 6)
     try:
@@ -219,7 +220,8 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Pa
     assert len(theirs) == 2
     for process in theirs:
         process.suspend()
-    for process in [bridge, *theirs]:
+    bridge.kill()
+    for process in theirs:
         process.kill()
     bridge.wait()
     psutil.wait_procs(theirs, 10)
@@ -251,7 +253,7 @@ async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path
     """The mark is inherited: a bridge run inside an agent of the same data directory carries it, and so does the agent above it."""
     mine = uuid.uuid4().hex
     script = f"from sessions_app.agents import processes; print(processes.reap({mine!r}), flush=True)"
-    marked = {**os.environ, processes.AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
+    marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
     done = subprocess.run(["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script], cwd=PROJECT_DIR, env=marked, capture_output=True, text=True)
     assert done.stdout == "0\nstill here\n", done.stderr
 
@@ -286,7 +288,7 @@ async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: p
     group = await processes.start(["env", "-0"], tmp_path)
     seen = dict(line.split("=", 1) for line in (await within(10, group.stdout.read())).decode().split("\0") if line)
     await processes.end_group(group)
-    assert {name for name in seen if name.startswith("BRIDGE_")} == {processes.AGENT_OF, processes.AGENT_RUN}
+    assert {name for name in seen if name.startswith("BRIDGE_")} == {AGENT_OF, AGENT_RUN}
     assert seen["ANTHROPIC_API_KEY"] == "the user's"
     assert not {"MY_COPY", "DATABASE_URL", "PGPASSWORD", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "CREDENTIALS_DIRECTORY"} & set(seen)
     assert all(token not in value for value in seen.values())

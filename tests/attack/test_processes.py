@@ -65,8 +65,7 @@ class Left:
 
     def finish(self) -> None:
         """Wait for the end of the turn."""
-        ours = {"session_id": self.session, "finish_reason": "stop"}
-        self.phone.expect("stream_end", **ours)
+        self.phone.expect("stream_end", session_id=self.session, finish_reason="stop")
 
     def processes(self) -> list[int]:
         found = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psutil
 
 from sessions_app.agents.base import Asked, Chunk, Ended, Event, Identified, Start, Verdict
-from sessions_app.agents.processes import AGENT_RUN
+from sessions_app.agents.launch import AGENT_RUN
 
 if TYPE_CHECKING:
     from sessions_app.agents.claude_driver import Claude
