@@ -130,7 +130,7 @@ def _trial(conf: Conf, kind: Kind) -> str:
 def trial(conf: Conf, name: str) -> Finding:
     """Start an agent and close it again; only demo, which costs nothing, is prompted.
 
-    To be called on the main thread, so that the agent dies with this process, and Ctrl-C closes it.
+    To be called on the main thread, so that Ctrl-C closes the agent.
     """
     drivers.load()
     kind = next((kind for kind in drivers.kinds() if kind.name == name), None)

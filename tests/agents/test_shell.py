@@ -16,26 +16,35 @@ from sessions_app.agents.processes import Groups
 from tests.agents.drive import carrying, eventually, within
 
 
+async def run(command: str, directory: Path, **more: float) -> shell.Ran:
+    """As a session does that ends then."""
+    groups = Groups()
+    try:
+        return await shell.run(command, directory, groups, **more)
+    finally:
+        await groups.end()
+
+
 async def test_a_command_says_what_it_prints_and_how_it_ends(tmp_path: Path) -> None:
-    ran = await shell.run("pwd; echo oops >&2; exit 3", tmp_path, Groups())
+    ran = await run("pwd; echo oops >&2; exit 3", tmp_path)
     assert (ran.stdout, ran.stderr, ran.exit_code) == (f"{tmp_path}\n", "oops\n", 3)
     assert ran.failure == "The command ended with code 3."
     assert (ran.code, ran.retries) == ("TOOL_EXECUTION_FAILED", 0)
 
 
 async def test_one_that_ends_well_has_not_failed(tmp_path: Path) -> None:
-    ran = await shell.run("printf 'a\\000b'", tmp_path, Groups())
+    ran = await run("printf 'a\\000b'", tmp_path)
     assert (ran.stdout, ran.exit_code, ran.failure) == ("a\ufffdb", 0, "")
 
 
 async def test_standard_input_is_empty(tmp_path: Path) -> None:
-    assert (await within(10, shell.run("cat; echo over", tmp_path, Groups()))).stdout == "over\n"
+    assert (await within(10, run("cat; echo over", tmp_path))).stdout == "over\n"
 
 
 async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     """SPEC Limits: a tool has its time; what it said until then is kept."""
     mark = uuid.uuid4().hex
-    ran = await within(10, shell.run(f"echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}", tmp_path, Groups(), seconds=0.5))
+    ran = await within(10, run(f"echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}", tmp_path, seconds=0.5))
     assert (ran.stdout, ran.code, ran.exit_code) == ("begun\n", "TOOL_TIMEOUT", None)
     assert "longer than 0.5 seconds" in ran.failure
     assert carrying(mark) == []
@@ -61,7 +70,7 @@ async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_
 
 async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    running = asyncio.create_task(shell.run(f"sleep 100; : {mark}", tmp_path, Groups()))
+    running = asyncio.create_task(run(f"sleep 100; : {mark}", tmp_path))
     await eventually(lambda: bool(carrying(mark)))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -71,7 +80,7 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 
 async def test_output_is_bounded_and_says_so(tmp_path: Path) -> None:
     size = limits.TOOL_OUTPUT_BYTES + 5000
-    ran = await within(30, shell.run(f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2", tmp_path, Groups()))
+    ran = await within(30, run(f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2", tmp_path))
     assert len(ran.stdout) < limits.TOOL_OUTPUT_BYTES + 100
     assert ran.stdout.endswith(f"[cut: {size} bytes in all]")
     assert ran.stderr == "end\n"
@@ -101,7 +110,7 @@ RETRIES = [
 @pytest.mark.parametrize(("command", "retries"), RETRIES)
 async def test_the_retry_table(tmp_path: Path, command: str, retries: int) -> None:
     """SPEC Tool retry policy: network time-out and rate limit with backoff, out of memory once, file not found and permission denied not."""
-    ran = await shell.run(command, tmp_path, Groups())
+    ran = await run(command, tmp_path)
     assert ran.failure
     assert ran.retries == retries
 
@@ -115,6 +124,6 @@ def test_errors_of_the_system_have_kinds(number: int, kind: str) -> None:
 
 
 async def test_a_directory_that_has_gone_is_a_failure_in_words(tmp_path: Path) -> None:
-    ran = await shell.run("true", tmp_path / "gone", Groups())
+    ran = await run("true", tmp_path / "gone")
     assert ran.exit_code is None
     assert "could not be started" in ran.failure and str(tmp_path / "gone") in ran.failure
