@@ -23,6 +23,7 @@ class Agent:
     ``why_not`` says in words for a person, one on a phone too, why it cannot start here now, None when it could: it is asked each time, for
     that may change while the bridge runs. ``version`` is the agent's own, empty when unknown; it may take seconds. ``real``: not scripted.
     ``can_modify``: it runs a call with the parameters of a ``modified`` decision; one that cannot asks anew (docs/agents.md).
+    ``asks``: it asks before it changes or runs something; None while nobody knows (D59).
     """
 
     name: str
@@ -30,6 +31,7 @@ class Agent:
     version: Callable[[], str]
     real: bool = True
     can_modify: bool = True
+    asks: Callable[[], bool | None] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Listed:
     reason: str | None
     version: str | None
     can_modify: bool
+    asks: bool | None
 
     @property
     def can_start(self) -> bool:
@@ -60,7 +63,9 @@ def register(agent: Agent) -> None:
 
 def listed() -> list[Listed]:
     """All of them, at once: a version is what was found in the background."""
-    return [Listed(agent.name, agent.real, agent.why_not(), _versions.get(agent.name) or None, agent.can_modify) for agent in tuple(_agents.values())]
+    return [
+        Listed(agent.name, agent.real, agent.why_not(), _versions.get(agent.name) or None, agent.can_modify, agent.asks()) for agent in tuple(_agents.values())
+    ]
 
 
 def supported() -> list[str]:

@@ -114,6 +114,10 @@ class Conf(BaseSettings):
     bridge_rate_limits: Literal["on", "off"] = Field("on", description="`off` lifts every rate limit, for benchmarks and tests.")
     bridge_default_agent: str = Field("", description="The agent that `primary-agent` and an empty agent name mean.")
     bridge_acp_agents: str = Field("", description="Agents that speak the Agent Client Protocol: `name=command line`, `;` between them.")
+    bridge_acp_unasked: CommaList = Field(
+        default_factory=list,
+        description="Agents of `BRIDGE_ACP_AGENTS` that may run although they cannot be made to ask before they act, by the names given there. Comma between them.",
+    )
     bridge_demo_shell: bool = Field(False, description="Let the `demo` agent run approved `Bash` calls for real.")
     bridge_tls_cert: Path | None = Field(None, description="A PEM certificate chain to use instead of the bridge's own.")
     bridge_tls_key: Path | None = Field(None, description="The private key of `BRIDGE_TLS_CERT`.")
@@ -215,6 +219,8 @@ class Conf(BaseSettings):
             raise ValueError("BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none")
         if self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token:
             raise ValueError("BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN")
+        if unknown := set(self.bridge_acp_unasked) - _commands(self.bridge_acp_agents).keys():
+            raise ValueError(f"BRIDGE_ACP_UNASKED: {min(unknown)[:64]} is no name in BRIDGE_ACP_AGENTS")
         if self.bridge_plain_port and self.bridge_plain_port == self.bridge_port:
             raise ValueError("BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT")
         if tuple(map(int, self.bridge_min_client_version.split("."))) > tuple(map(int, self.bridge_max_client_version.split("."))):

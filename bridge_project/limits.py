@@ -184,5 +184,7 @@ AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs 
 AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended by itself
 ACP_QUIET_SECONDS: Final = 0.3  # without an update: an agent that loaded a session has told its history
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
+ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it asks (D59)
+ACP_MODE_RETURNS: Final = 3  # times in one turn that it is set back; one that leaves it again is told to stop
 ACP_TERMINALS: Final = 16  # that one agent may have open
 ACP_FOLLOW_UPS: Final = 5  # prompts that changed parameters may add to one turn

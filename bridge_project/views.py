@@ -53,7 +53,10 @@ class InfoView(BridgeAPIView):
             protocol_version=PROTOCOL_VERSION,
             features=health.features(),
             supported_agents=[one.name for one in known if one.can_start],
-            agents=[http.AgentInfo(name=one.name, can_start=one.can_start, can_modify=one.can_modify, version=one.version, reason=one.reason) for one in known],
+            agents=[
+                http.AgentInfo(name=one.name, can_start=one.can_start, can_modify=one.can_modify, asks=one.asks, version=one.version, reason=one.reason)
+                for one in known
+            ],
             supported_hooks=SUPPORTED_HOOKS,
             limits=http.InfoLimits(
                 max_sessions=conf.bridge_max_sessions,

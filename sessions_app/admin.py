@@ -19,7 +19,7 @@ admin.site.index_template = "admin/sessions_app/index.html"
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
-    list_display = ("title", "session_id", "kind", "status", "agent_type", "reason", "working_directory", "hook_count", "last_activity_at")
+    list_display = ("title", "session_id", "kind", "status", "agent_type", "asks", "reason", "working_directory", "hook_count", "last_activity_at")
     list_filter = ("kind", "status", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
     show_full_result_count = False

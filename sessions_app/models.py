@@ -96,6 +96,7 @@ class Session(models.Model):
     owner = models.UUIDField(null=True, help_text="The process that runs its agent, or is about to; only that one writes what the agent says.")
     resume_id = models.TextField(default="", help_text="The agent's own id of the session: the checkpoint that a resume needs (D35).")
     reason = models.TextField(default="", help_text="Why it is paused or in error.")
+    asks = models.BooleanField(null=True, help_text="Whether its agent asks before it acts; unknown when nobody knows (D59).")
     open_message = models.CharField(max_length=36, default="", help_text="The message_id of the stream that has begun and not ended.")
 
     class Meta:

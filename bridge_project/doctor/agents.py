@@ -50,7 +50,10 @@ def agents(seen: Look) -> list[Finding]:
     pool.shutdown(wait=False)
     versions = {name: _version(version, until) for name, version in asked.items()}
     bridges = _known(told, until, {})
-    return [*demo, *(_of(seen.conf, kind, versions[kind.name], bridges) for kind in kinds if kind.real), *_default(seen.conf)]
+    real = [kind for kind in kinds if kind.real]
+    found = [_of(seen.conf, kind, versions[kind.name], bridges) for kind in real]
+    unasked = [line for kind in real if kind.why_not() is None for line in _unasked(seen.conf, kind, _asks(kind, bridges))]
+    return [*demo, *found, *unasked, *_default(seen.conf)]
 
 
 def _version(future: Future[str], until: float) -> str:
@@ -89,6 +92,23 @@ def _of(conf: Conf, kind: Kind, version: str, bridges: Bridges) -> Finding:
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
         return warning(NAME, text, f"{run(conf)}   # from here, after the running one was stopped; a service needs the same PATH")
     return ok(NAME, f"{name} is there. It was not started; {_trial(conf, kind)} does that.")
+
+
+def _asks(kind: Kind, bridges: Bridges) -> bool | None:
+    """Whether it asks before it acts; the running bridge knows it of one that it has started."""
+    return bridges[kind.name].get("asks") if kind.name in bridges else kind.asks()
+
+
+def _unasked(conf: Conf, kind: Kind, asks: bool | None) -> list[Finding]:
+    """A line for an agent that may act without asking (D59)."""
+    if asks is None:
+        return [warning(NAME, f"{kind.name} may act without asking: nobody knows whether it asks.", f"{_trial(conf, kind)}   # finds out what its modes say")]
+    if asks is False:
+        if kind.name not in conf.bridge_acp_unasked:
+            return [warning(NAME, f"{kind.name} does not ask before it acts, so the bridge starts no session of it.")]
+        text = f"{kind.name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run all the same."
+        return [warning(NAME, text, f"BRIDGE_ACP_UNASKED= {run(conf)}   # to do without it")]
+    return []
 
 
 def _missing(conf: Conf, kind: Kind, text: str) -> Finding:
@@ -152,9 +172,10 @@ def _tried(conf: Conf, kind: Kind, seconds: float, prompt: str = "") -> Finding:
         return broken(NAME, f"{kind.name} was not started: {reason}", *_mend(conf, kind))
     again = (_trial(conf, kind), log_tail(conf))
     began = time.monotonic()
+    driver = kind.make()
     try:
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:
-            asyncio.run(_live(kind.make(), Path(directory), seconds, prompt))
+            asyncio.run(_live(driver, Path(directory), seconds, prompt))
     except TimeoutError:
         return broken(NAME, f"{kind.name} did not {'start and answer' if prompt else 'start'} within {seconds:g} s.", *again)
     except CannotStart as error:
@@ -163,7 +184,12 @@ def _tried(conf: Conf, kind: Kind, seconds: float, prompt: str = "") -> Finding:
         return broken(NAME, f"{kind.name} started, but {error}.", *again)
     done = "started, answered a prompt and was closed" if prompt else "started and was closed, without a prompt, in an empty directory: it"
     took = f"{time.monotonic() - began:.1f} s"
-    return ok(NAME, f"{_named(kind, kind.version())} {done} {'in' if prompt else 'took'} {took}.")
+    text = f"{_named(kind, kind.version())} {done} {'in' if prompt else 'took'} {took}."
+    if driver.asks is True:
+        return ok(NAME, text)
+    return warning(
+        NAME, f"{text} {'It does not ask before it acts.' if driver.asks is False else 'It has no modes: nobody knows whether it asks before it acts.'}"
+    )
 
 
 async def _live(driver: Driver, directory: Path, seconds: float, prompt: str) -> None:

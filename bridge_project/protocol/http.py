@@ -119,11 +119,13 @@ class AgentInfo(Sent):
     """``version`` only when it is known: it is found in the background, that of an ACP agent when it has been started. ``reason``: why it cannot start.
 
     ``can_modify``: a call that is ``modified`` runs with the new parameters; else it is refused, and the agent asks anew with them.
+    ``asks``: it asks before it changes or runs something (D59); left out while nobody knows.
     """
 
     name: str
     can_start: bool
     can_modify: bool
+    asks: bool | None = None
     version: str | None = None
     reason: str | None = None
 

@@ -135,14 +135,20 @@ class HeartbeatPong(ServerPayload):
 
 
 class SessionReady(ServerPayload):
-    """``branch`` is empty where the working directory is in no git repository."""
+    """``branch`` is empty where the working directory is in no git repository.
+
+    ``asks``, which the contract does not have: the agent asks before it changes or runs something
+    (D59); null when nobody knows, as of a session that is known by its hooks only.
+    """
 
     type: ClassVar[str] = "session_ready"
+    nullable: ClassVar[frozenset[str]] = frozenset({"asks"})
     session_id: str
     agent: str
     working_directory: str
     branch: str = ""
     status: Literal["ready"] = "ready"
+    asks: bool | None = None
 
 
 SessionEnd = client.SessionEnd  # both sides send it

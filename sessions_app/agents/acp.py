@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 
 from bridge_project.conf import conf
-from sessions_app.agents import processes
+from sessions_app.agents import acp_recipes, processes
 from sessions_app.agents.base import Driver
 from sessions_app.agents.drivers import Kind
 
@@ -18,7 +18,14 @@ def kinds() -> list[Kind]:
         from sessions_app.agents import acp_driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
     commands = {name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()}
     return [
-        Kind(name, partial(_make, name, command), partial(_why_not, name, command[0]), partial(_version, name), can_modify=False)
+        Kind(
+            name,
+            partial(_make, name, command),
+            partial(_why_not, name, command[0]),
+            partial(_version, name),
+            can_modify=False,
+            asks=partial(_asks, name, command),
+        )
         for name, command in commands.items()
     ]
 
@@ -46,3 +53,14 @@ def _version(name: str) -> str:
     from sessions_app.agents.acp_driver import versions
 
     return versions.get(name, "")
+
+
+def _asks(name: str, command: list[str]) -> bool | None:
+    """As it was found when it was last started; before that, as its recipe promises."""
+    from sessions_app.agents.acp_driver import asking
+
+    if name in asking:
+        return asking[name]
+    if acp_recipes.of_line(command) is not None:
+        return True
+    return False if name in conf.bridge_acp_unasked else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,25 +19,45 @@ from acp.client import ClientSideConnection
 from pydantic import ValidationError
 
 from bridge_project import limits
+from bridge_project.conf import conf
 from bridge_project.protocol.types import FinishReason
-from sessions_app.agents import processes
+from sessions_app.agents import acp_recipes, processes
 from sessions_app.agents.acp_host import Host
+from sessions_app.agents.acp_modes import Asking, Offer, choose, mode_in
+from sessions_app.agents.acp_recipes import Recipe
 from sessions_app.agents.acp_wire import Wire
-from sessions_app.agents.base import CannotResume, CannotStart, Chunk, Died, Driver, Ended, Event, Identified, Start, Verdict
+from sessions_app.agents.base import (
+    CannotResume,
+    CannotStart,
+    Chunk,
+    Died,
+    Driver,
+    Ended,
+    Event,
+    Identified,
+    Start,
+    Strayed,
+    Verdict,
+    WillNotAsk,
+)
 
 log = structlog.get_logger("bridge.agents.acp")
 
 AUTH_REQUIRED = -32000  # the protocol's own
-# Modes in which an agent asks before it changes something, by the ids that agents give them; the first that there is counts.
-ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "build")
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
 WHY = {
     "refusal": "The agent refused to go on with this prompt.",
     "max_turn_requests": "The agent has used up the calls of its model that one turn may have.",
 }
+_NEEDS_LINE = (
+    "{name} asks before it acts only when the bridge starts its program itself: BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
+)
+_STRAYED = "{name} went to its mode {mode}, in which it may act without asking, and could not be set back. It was told to stop."
+_ASTRAY = "{name} is in a mode in which it may act without asking, and cannot be set back: it was not given the prompt."
 # Reading files is not announced, though it is answered: an agent has them itself, and gemini 0.61 takes "not found" for a fault and writes no new file.
 _CAPABILITIES = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(write_text_file=True), terminal=True)
 versions: dict[str, str] = {}  # what each agent said of itself when it was last started
+asking: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 
 class Acp(Driver):
@@ -57,17 +77,22 @@ class Acp(Driver):
         self._connection: ClientSideConnection | None = None
         self._interrupted = False
         self._closing = False
+        self._asking: Asking | None = None  # until it is settled how the agent is made to ask
+        self._returning: asyncio.Task[None] | None = None  # to the mode in which it asks
+        self._returns = 0  # in this turn
+        self._mode = ""  # as far as it has reported it
 
     # -- start -----------------------------------------------------------------------------------------------------------------
 
     async def start(self, start: Start) -> None:
+        command, more = acp_recipes.launch(self._command, start.directory)
         try:
-            self._group = await processes.start(self._command, start.directory, stdin=True)
+            self._group = await processes.start(command, start.directory, more=more, stdin=True)
         except OSError as error:
             raise CannotStart(f"{self._name} could not be started: {error.strerror or error}. Its command is in BRIDGE_ACP_AGENTS.") from error
         try:
             self._wire = Wire(self._group, self._room)
-            self._host = Host(self._say, start.directory)
+            self._host = Host(self._say, start.directory, self._mode_is)
             self._connection = ClientSideConnection(self._host, self._wire)
             await self._introduce(start)
         except BaseException:
@@ -83,9 +108,12 @@ class Acp(Driver):
             if hello.protocol_version != PROTOCOL_VERSION:
                 raise CannotStart(f"{self._name} speaks version {hello.protocol_version} of the protocol, the bridge {PROTOCOL_VERSION}.")
             versions[self._name] = (hello.agent_info.version if hello.agent_info else "") or ""
-            session = await (self._load(hello, start) if start.resume_id else conn.new_session(cwd=str(start.directory), mcp_servers=[]))
+            recipe = acp_recipes.of_line(self._command)
+            named = acp_recipes.of_name(hello.agent_info.name) if hello.agent_info and recipe is None else None
+            meta = known.meta if (known := recipe or named) is not None else {}
+            session = await (self._load(hello, start, meta) if start.resume_id else conn.new_session(cwd=str(start.directory), mcp_servers=[], **meta))
             self._session_id = start.resume_id or session.session_id
-            await self._have_it_ask(session)
+            await self._have_it_ask(session, start, recipe, named)
         except RequestError as error:
             raise CannotStart(self._cannot(error)) from error
         except (ConnectionError, BrokenPipeError) as error:
@@ -98,13 +126,13 @@ class Acp(Driver):
             return f"{self._name} wants a login ({_words(error)}): run {shlex.join(self._command[:1])} once in a terminal on the bridge's machine."
         return f"{self._name} could not begin a session: {_words(error)}"
 
-    async def _load(self, hello: schema.InitializeResponse, start: Start) -> Any:
+    async def _load(self, hello: schema.InitializeResponse, start: Start, meta: Mapping[str, Any]) -> Any:
         """Continue a session. What the agent tells of its history, before or after its answer, is not said again."""
         assert start.resume_id is not None
         if not (hello.agent_capabilities and hello.agent_capabilities.load_session):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         try:
-            answer = await self._conn.load_session(cwd=str(start.directory), session_id=start.resume_id, mcp_servers=[])
+            answer = await self._conn.load_session(cwd=str(start.directory), session_id=start.resume_id, mcp_servers=[], **meta)
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
@@ -122,18 +150,78 @@ class Acp(Driver):
             await asyncio.wait_for(self._host.heard.wait(), limits.ACP_QUIET_SECONDS)
         return self._host.heard.is_set()
 
-    async def _have_it_ask(self, session: Any) -> None:
-        """Set the mode in which the agent asks, whatever its own settings say; one that refuses that is not run."""
-        modes, options = session.modes, session.config_options or []
-        if modes and (mode := _asking(each.id for each in modes.available_modes)):
-            await self._conn.set_session_mode(session_id=self._session_id, mode_id=mode)
+    # -- that it asks ----------------------------------------------------------------------------------------------------------
+
+    async def _have_it_ask(self, session: Any, start: Start, recipe: Recipe | None, named: Recipe | None) -> None:
+        """Have the agent ask before it acts, whatever its own settings say.
+
+        ``recipe`` is that of its command line, ``named`` that of the name that it gave itself.
+        Raises WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
+        """
+        try:
+            if named is not None and named.needs_line:
+                raise WillNotAsk(_NEEDS_LINE.format(name=self._name))
+            offer = Offer.of(session)
+            if offer is None and start.resume_id and (known := recipe or named) is not None and not known.configured:
+                offer = Offer(known.modes[:1])  # its modes were told when the session began
+            chosen = choose(self._name, recipe or named, offer)
+            self._mode = chosen.wanted or (offer.current if offer is not None else "")
+            self._asking = chosen  # from here on, what it reports of its mode counts
+            if chosen.wanted is not None:
+                await self._set(chosen)
+        except (WillNotAsk, RequestError) as error:
+            why = str(error) if isinstance(error, WillNotAsk) else f"{self._name} cannot be made to ask before it acts: {_words(error)}."
+            asking[self._name] = False
+            if self._name not in conf.bridge_acp_unasked:
+                raise WillNotAsk(f"{why} BRIDGE_ACP_UNASKED={self._name} lets it run all the same.") from error
+            log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
+            self._asking = Asking(False)
+        self.asks = asking[self._name] = self._asking.asks
+
+    async def _set(self, chosen: Asking) -> None:
+        """Set the mode in which the agent asks. Raises RequestError, and WillNotAsk when it takes another."""
+        assert chosen.wanted is not None
+        if chosen.option is None:
+            await self._conn.set_session_mode(session_id=self._session_id, mode_id=chosen.wanted)
             return
-        for option in options:
-            if option.category == "mode" and (mode := _asking(_values(option))):
-                await self._conn.set_config_option(config_id=option.id, session_id=self._session_id, value=mode)
+        answer = await self._conn.set_config_option(config_id=chosen.option, session_id=self._session_id, value=chosen.wanted)
+        if (took := mode_in(answer)) not in (None, chosen.wanted):
+            raise WillNotAsk(f"{self._name} cannot be made to ask before it acts: it takes the mode {took} for {chosen.wanted}.")
+
+    def _mode_is(self, mode: str) -> None:
+        """Set the agent back when it reports a mode in which it may not ask."""
+        self._mode = mode
+        returning = self._returning is not None and not self._returning.done()
+        if self._asking is not None and self._asking.strays(mode) and not returning and not self._closing:
+            self._returning = asyncio.create_task(self._return(self._asking))
+
+    async def _return(self, chosen: Asking) -> None:
+        """Set the agent back to the mode in which it asks; where that fails, tell it to stop."""
+        while chosen.strays(left_for := self._mode):
+            log.warning("acp_agent_changed_its_mode", agent=self._name, mode=left_for)
+            self._returns += 1
+            try:
+                if chosen.wanted is None or self._returns > limits.ACP_MODE_RETURNS:
+                    raise WillNotAsk(left_for)
+                self._mode = chosen.wanted  # unless it reports another again, until it has answered
+                async with asyncio.timeout(limits.ACP_MODE_SECONDS):
+                    await self._set(chosen)
+            except ConnectionError:
+                return  # gone: the watch says so
+            except (RequestError, ValidationError, TimeoutError, WillNotAsk):
+                self._mode = left_for
+                self._say(Strayed(_STRAYED.format(name=self._name, mode=left_for)))
+                await self.interrupt()
                 return
-        if modes or any(option.category == "mode" for option in options):
-            log.warning("acp_agent_has_no_asking_mode", agent=self._name, mode=getattr(modes, "current_mode_id", None))
+
+    async def _asks_again(self) -> bool:
+        """Before a turn: try once more with an agent that could not be set back."""
+        if self._returning is not None:
+            await asyncio.wait({self._returning})
+        self._returns = 0
+        if self._asking is not None:
+            await self._return(self._asking)
+        return self._asking is None or not self._asking.strays(self._mode)
 
     # -- what it says ----------------------------------------------------------------------------------------------------------
 
@@ -183,7 +271,7 @@ class Acp(Driver):
         self._turn = asyncio.create_task(self._run(content))
 
     async def _run(self, content: str) -> None:
-        ended = await self._converse(content)
+        ended = await self._converse(content) if await self._asks_again() else Ended("error", error=_ASTRAY.format(name=self._name))
         if ended is not None:
             self._host.end_turn(interrupted=self._interrupted)
             self._say(ended)
@@ -230,7 +318,7 @@ class Acp(Driver):
 
     async def close(self) -> None:
         self._closing = True
-        for task in (self._turn, self._watch):
+        for task in (self._turn, self._watch, self._returning):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         if self._connection is not None:
@@ -251,18 +339,6 @@ class Acp(Driver):
 
 def _weight(event: Event) -> int:
     return len(event.content) if isinstance(event, Chunk) else 0
-
-
-def _asking(offered: Any) -> str | None:
-    there = set(offered)
-    return next((mode for mode in ASKING_MODES if mode in there), None)
-
-
-def _values(option: Any) -> Iterator[str]:
-    """The values of a select option, in groups or not."""
-    for choice in getattr(option, "options", None) or []:
-        for each in getattr(choice, "options", None) or [choice]:
-            yield each.value
 
 
 def _words(error: RequestError) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from sessions_app.agents import acp_faults, acp_files, shell
 from sessions_app.agents.acp_asking import Asking, why_not
 from sessions_app.agents.acp_calls import Calls, Record, diff_of, text_of
+from sessions_app.agents.acp_modes import mode_in
 from sessions_app.agents.acp_terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.base import Chunk, Done, Event, Failed, Used
 from sessions_app.agents.risk import risk_of
@@ -35,8 +37,9 @@ _FLAGS = frozenset({"-c", "-lc"})  # with others, what is run is not only what t
 class Host:
     """The client that the ACP library calls. Handlers begin in the order of the messages and say what they have to say before they first wait."""
 
-    def __init__(self, say: Callable[[Event], None], directory: Path) -> None:
+    def __init__(self, say: Callable[[Event], None], directory: Path, mode_is: Callable[[str], None]) -> None:
         self._say = say
+        self._mode_is = mode_is
         self._directory = directory
         self.asking = Asking(say)
         self.terminals = Terminals(directory)
@@ -56,6 +59,9 @@ class Host:
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         """Outside a turn nothing is said: that is the history of a loaded session, or an echo."""
         self.heard.set()
+        if (mode := mode_in(update)) is not None:
+            self._mode_is(mode)
+            return
         match update:
             case schema.UsageUpdate(cost=cost) if cost is not None:
                 self.cost = {"amount": cost.amount, "currency": cost.currency}
@@ -70,12 +76,13 @@ class Host:
                 for event in self.calls.updated(update):
                     self._say(event)
             case _:
-                return  # echoed prompts, plans, modes, commands: nothing that a device is told
+                return  # echoed prompts, plans, commands: nothing that a device is told
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> schema.RequestPermissionResponse:
         """An option is chosen by its kind, never by its name; only this one call is ever allowed."""
         record = self.calls.asked(tool_call)
-        of_kind = {option.kind: option.option_id for option in reversed(options)}
+        times = Counter(option.option_id for option in options)
+        of_kind = {option.kind: option.option_id for option in reversed(options) if times[option.option_id] == 1}  # an id of two kinds says neither
         if "allow_once" not in of_kind:
             record.over = True
             self._say(Used(record.call))

@@ -85,13 +85,20 @@ class Identified:
 
 
 @dataclass(frozen=True, slots=True)
+class Strayed:
+    """The agent no longer asks and could not be made to: the driver has told it to stop (D59)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Died:
     """The agent is gone, unasked; nothing follows."""
 
     reason: str
 
 
-Event = Chunk | Used | Asked | Withdrawn | Done | Failed | Ended | Identified | Died
+Event = Chunk | Used | Asked | Withdrawn | Done | Failed | Ended | Identified | Strayed | Died
 
 
 # -- what it is told -------------------------------------------------------------------------------------------------------
@@ -119,6 +126,10 @@ class CannotStart(Exception):
     """The agent could not be started; the text is for a person."""
 
 
+class WillNotAsk(CannotStart):
+    """The agent cannot be made to ask before it acts (D59)."""
+
+
 class CannotResume(CannotStart):
     """The agent does not know its session any more."""
 
@@ -129,10 +140,13 @@ class Driver(ABC):
     ``can_modify``: the agent runs a call with the parameters that a person gives it in a ``modified`` decision. Where it does not, the driver has the call
     refused and the agent asked to make it anew with them, so that the person decides once more; the call that was modified never runs. The driver's ``Kind``
     says the same, for those who have no driver. ``can_resume``: a session can go on where it was, by the id that the driver gave in ``Identified``.
+
+    ``asks``, once it has been started: whether the agent asks before it changes or runs something; None when nobody knows (D59).
     """
 
     can_modify: ClassVar[bool] = True
     can_resume: ClassVar[bool] = True
+    asks: bool | None = True
 
     @abstractmethod
     async def start(self, start: Start) -> None:

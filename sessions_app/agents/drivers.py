@@ -25,7 +25,8 @@ class Kind:
     ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could start here now, None when it could (asked for
     each connection, so it must be quick; it goes to devices, so it names no path of this machine); ``version`` is the agent's own, empty when
     unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by the breaker; ``mend`` is the shell command that
-    does away with what ``why_not`` says, empty when there is none; ``can_modify`` is what its drivers say, known without loading one.
+    does away with what ``why_not`` says, empty when there is none; ``can_modify`` is what its drivers say, known without loading one;
+    ``asks``: whether it asks before it acts, as far as is known before a session of it is started (D59).
     """
 
     name: str
@@ -35,6 +36,7 @@ class Kind:
     real: bool = True
     mend: Callable[[], str] = str
     can_modify: bool = True
+    asks: Callable[[], bool | None] = lambda: True
 
 
 _kinds: dict[str, Kind] = {}
@@ -45,7 +47,7 @@ def register(kind: Kind) -> None:
     if kind.name in _kinds or kind.name in ANY:
         raise ValueError(f"two agents are called {kind.name!r}")
     _kinds[kind.name] = kind
-    agents.register(agents.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify))
+    agents.register(agents.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify, kind.asks))
 
 
 def load() -> None:

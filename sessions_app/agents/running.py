@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError
 
 from bridge_project import limits
 from bridge_project.database import Threads
-from sessions_app.agents.base import Chunk, Died, Driver, Ended, Event, Verdict
+from sessions_app.agents.base import Chunk, Died, Driver, Ended, Event, Strayed, Verdict
 from sessions_app.agents.commands import Kind, Taken
 from sessions_app.agents.transcript import Lost, Transcript
 from sessions_app.agents.words import coalesce
@@ -126,6 +126,9 @@ class Running:
                 await self._said.put(event)
                 if isinstance(event, Died):
                     return
+                if isinstance(event, Strayed) and self.busy:  # the driver has told it to stop
+                    self._interrupted = True
+                    self._watch()
                 if isinstance(event, Chunk):
                     await self._room_for(len(event.content))
         except Exception as error:  # whatever it is, a driver that fails is an agent that is gone

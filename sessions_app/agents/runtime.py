@@ -20,7 +20,7 @@ from bridge_project.errors import BridgeError
 from devices_app.models import Device
 from sessions_app import housekeeping, workdir
 from sessions_app.agents import breaker, commands, drivers, processes, tenure, transcript
-from sessions_app.agents.base import CannotResume, CannotStart, Driver, Start
+from sessions_app.agents.base import CannotResume, CannotStart, Driver, Start, WillNotAsk
 from sessions_app.agents.breaker import Attempt
 from sessions_app.agents.drivers import Kind
 from sessions_app.agents.running import Over, Running, close, stored, threads
@@ -181,7 +181,7 @@ class Runtime:
             async with asyncio.timeout(limits.AGENT_START_SECONDS):
                 await self._without(session.pk)
                 await driver.start(Start(session.session_id, Path(session.working_directory), resume_id))
-            await stored(transcript.ready, session.pk, owner)
+            await stored(transcript.ready, session.pk, owner, driver.asks)
         except asyncio.CancelledError:
             await close(driver, session.session_id)
             await stored(transcript.pause, session.pk, owner, STOPPED)
@@ -215,13 +215,14 @@ class Runtime:
             reason = f"The agent {session.agent_type} could not be started: {error}"
         log.warning("agent_not_started", session=session.session_id, agent=session.agent_type, reason=reason)
         resumable = isinstance(error, CannotResume)
-        if not resumable:
+        if not resumable and not isinstance(error, WillNotAsk):  # what is settled by its modes is no failure that passes
             attempt.failed()
         try:
             await stored(transcript.release if resumable else transcript.broken, session.pk, hub.process_id, reason)
         except Lost:
             return BridgeError("SESS_CLOSED", session_id=session.session_id)
-        return BridgeError("SESS_NOT_RESUMABLE" if resumable else "AGENT_ERROR", reason, session_id=session.session_id)
+        code = "SESS_NOT_RESUMABLE" if resumable else "AGENT_UNAVAILABLE" if isinstance(error, WillNotAsk) else "AGENT_ERROR"
+        return BridgeError(code, reason, session_id=session.session_id)
 
     # -- ending ------------------------------------------------------------------------------------------------------------------------------
 

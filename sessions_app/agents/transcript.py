@@ -22,7 +22,7 @@ from sessions_app.calls import Call, usable_id
 from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.outbox import Outbox, outbox
 
-_SAVED = ("open_message", "resume_id", "status", "reason", "closed_at", "pending_approvals", "last_activity_at", "owner")
+_SAVED = ("open_message", "resume_id", "status", "reason", "closed_at", "pending_approvals", "last_activity_at", "owner", "asks")
 
 
 class Lost(Exception):
@@ -103,6 +103,7 @@ class Page:
             base.Failed: self._failed,
             base.Ended: self._ended,
             base.Identified: self._identified,
+            base.Strayed: self._strayed,
             base.Died: self._died,
         }
 
@@ -208,8 +209,20 @@ class Page:
         data = {"code": "AGENT_ERROR"} if type_ == "error" else {}
         self.box.append_to_all(encode(notices.reported(self.session.session_id, type_, title, reason_of(body), priority, **data)))  # type: ignore[arg-type]
 
+    def tell_asks(self) -> None:
+        """Tell every device that the agent may act without asking."""
+        name = self.session.agent_type
+        if self.session.asks is None:
+            title, body = f"Nobody knows whether {name} asks", f"{name} may run commands and change files without asking you."
+        else:
+            title, body = f"{name} does not ask", f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
+        self.box.append_to_all(encode(notices.reported(self.session.session_id, "agent_notification", title, body, "high", asks=self.session.asks)))
+
     def _identified(self, event: base.Identified) -> None:
         self.session.resume_id = whole(event.resume_id).replace("\x00", "")
+
+    def _strayed(self, event: base.Strayed) -> None:
+        self.notify("error", "The agent stopped asking", event.reason)
 
     def _died(self, event: base.Died) -> None:
         self.stop(Session.Status.ERROR, event.reason, "agent_died")
@@ -227,12 +240,21 @@ class Page:
 # -- the states (D35) --------------------------------------------------------------------------------------------------------
 
 
-def ready(session_pk: int, owner: uuid.UUID) -> None:
-    """The agent takes prompts. A session that is new is announced to all devices."""
+def ready(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
+    """The agent takes prompts. A session that is new is announced to all devices.
+
+    They are told once when its agent does not ask, or nobody knows whether it does (D59).
+    """
     with outbox() as box:
         page = Page(box, session_pk, {}, owner)
         if page.session.status == Session.Status.CREATED:
             lifecycle.announce_start(box, page.session)
+            told: bool | None = True
+        else:
+            told = page.session.asks
+        page.session.asks = asks
+        if asks is not True and asks is not told:
+            page.tell_asks()
         page.session.status, page.session.reason = Session.Status.ACTIVE, ""
         page.save()
 

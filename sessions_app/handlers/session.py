@@ -114,7 +114,13 @@ async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session
 
 async def _ready(session: Session) -> s.SessionReady:
     branch = await readers.run(workdir.branch_of, session.working_directory)
-    return s.SessionReady(session_id=session.session_id, agent=session.agent_type, working_directory=session.working_directory, branch=branch)
+    return s.SessionReady(
+        session_id=session.session_id,
+        agent=session.agent_type,
+        working_directory=session.working_directory,
+        branch=branch,
+        asks=session.asks,
+    )
 
 
 # -- leaving and ending ------------------------------------------------------------------------------------------------------

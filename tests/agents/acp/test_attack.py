@@ -47,7 +47,7 @@ class Play:
     def __init__(self, directory: Path, *verdicts: Verdict) -> None:
         self.said: list[Event] = []
         self.verdicts = list(verdicts)
-        self.host = Host(self._hear, directory)
+        self.host = Host(self._hear, directory, lambda mode: None)
         self.host.in_turn = True
 
     def _hear(self, event: Event) -> None:

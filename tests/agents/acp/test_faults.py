@@ -28,7 +28,7 @@ class Told:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.said: list[Event] = []
-        self.host = Host(self.say, root)
+        self.host = Host(self.say, root, lambda mode: None)
         self.host.in_turn = True
 
     def say(self, event: Event) -> None:

@@ -1,4 +1,6 @@
-"""A language model that does what the prompt's last ``do:`` says, for agents that speak OpenAI's or Gemini's interface; on loopback, and nothing else.
+"""A language model that does what the prompt's last ``do:`` says, on loopback.
+
+It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent has one of them.
 
 ``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call, then "All done."), ``do: count N`` (a word each 50 ms), ``do: fail``.
 """
@@ -30,8 +32,17 @@ class Reply:
     status: int = 200
 
 
-def reply_to(prompts: list[tuple[str, str]], tools: dict[str, list[str]]) -> Reply:
-    """``prompts``: (role, text) in order, role ``tool`` for a result; ``tools``: name → required parameters."""
+# What agents call the tool that runs a command and the one that writes a file.
+COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command")
+WRITERS = ("write_file", "write", "Write")
+
+
+def reply_to(prompts: list[tuple[str, str]], tools: dict[str, dict[str, Any]]) -> Reply:
+    """Answer the last order of the user.
+
+    ``prompts``: (role, text) in order, role ``tool`` for a result; ``tools``: name → the JSON schema
+    of its parameters.
+    """
     done = 0
     for role, text in reversed(prompts):
         if role == "tool":
@@ -41,7 +52,7 @@ def reply_to(prompts: list[tuple[str, str]], tools: dict[str, list[str]]) -> Rep
     return Reply(["ok"])
 
 
-def _obey(verb: str, rest: str, *, done: int, tools: dict[str, list[str]]) -> Reply:
+def _obey(verb: str, rest: str, *, done: int, tools: dict[str, dict[str, Any]]) -> Reply:
     if verb == "fail":
         return Reply([], status=400)
     if verb == "say":
@@ -51,14 +62,19 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, list[str]]) -> Re
     if done:
         return Reply(["All ", "done."])
     if verb == "run":
-        return _call("run_shell_command", {"command": rest, "description": "As told", "is_background": False}, tools)
+        return _call(COMMANDS, {"command": rest, "cmd": rest, "description": "As told", "is_background": False, "timeout": 10_000}, tools)
     path, _, text = rest.partition(" ")
-    return _call("write_file", {"file_path": path, "content": text}, tools)
+    return _call(WRITERS, {"file_path": path, "filePath": path, "path": path, "content": text}, tools)
 
 
-def _call(name: str, arguments: dict[str, Any], tools: dict[str, list[str]]) -> Reply:
-    """With the first parameter always, and of the others those that the tool demands."""
-    wanted = {key: value for key, value in arguments.items() if key in ("command", "file_path", "content") or key in tools.get(name, ())}
+def _call(names: tuple[str, ...], arguments: dict[str, Any], tools: dict[str, dict[str, Any]]) -> Reply:
+    """Call the first of these tools that there is, with the parameters that it knows."""
+    name = next((name for name in names if name in tools), None)
+    if name is None:
+        return Reply([f"There is none of {names} in {sorted(tools)}."])
+    known = tools[name].get("properties", {})
+    optional = ("timeout",)  # given only where the tool demands it
+    wanted = {key: value for key, value in arguments.items() if key in known and (key not in optional or key in tools[name].get("required", ()))}
     return Reply(["I ", "will. "], name, wanted)
 
 
@@ -97,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         ways: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
             ("/chat/completions", self._openai),
+            ("/responses", self._responses),
+            ("/v1/messages", self._anthropic),
+            ("/count_tokens", lambda _: self._json(200, {"input_tokens": USAGE[0]})),
             (":streamGenerateContent", self._gemini),
             (":generateContent", self._gemini_whole),
             (":countTokens", lambda _: self._json(200, {"totalTokens": USAGE[0]})),
@@ -110,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
     # -- OpenAI ------------------------------------------------------------------------------------------------------------
 
     def _openai(self, body: dict[str, Any]) -> None:
-        tools = {tool["function"]["name"]: tool["function"].get("parameters", {}).get("required", []) for tool in body.get("tools") or []}
+        tools = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in body.get("tools") or []}
         reply = reply_to([(message["role"], _plain(message.get("content"))) for message in body["messages"]], tools)
         if reply.status != 200:
             self._json(reply.status, {"error": {"message": "the model was told to fail", "type": "invalid_request_error"}})
@@ -133,13 +152,71 @@ class _Handler(BaseHTTPRequestHandler):
             yield event({"tool_calls": [{"index": 0, "id": f"call_{time.monotonic_ns()}", "type": "function", "function": call}]})
         yield event({}, "tool_calls" if reply.tool else "stop")
 
+    # -- OpenAI's newer interface ------------------------------------------------------------------------------------------
+
+    def _responses(self, body: dict[str, Any]) -> None:
+        tools = {tool["name"]: tool.get("parameters", {}) for tool in body.get("tools") or [] if tool.get("type") == "function"}
+        items = body["input"]
+        prompts = [("tool", "") if item.get("type") == "function_call_output" else (item.get("role", ""), _plain(item.get("content"))) for item in items]
+        reply = reply_to(prompts, tools)
+        if reply.status != 200:
+            self._json(reply.status, {"error": {"message": "the model was told to fail", "type": "invalid_request_error"}})
+        else:
+            self._stream(self._response_events(reply))
+
+    def _response_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
+        words = {"type": "message", "role": "assistant", "id": "m1", "content": [{"type": "output_text", "text": "".join(reply.words)}]}
+        yield {"type": "response.created", "response": {"id": "r1"}}
+        yield {"type": "response.output_item.added", "output_index": 0, "item": words | {"content": []}}
+        for word in reply.words:
+            yield {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": word}
+            time.sleep(reply.pause)
+        yield {"type": "response.output_item.done", "output_index": 0, "item": words}
+        if reply.tool:
+            call = {"type": "function_call", "id": "f1", "call_id": f"call_{time.monotonic_ns()}", "name": reply.tool, "arguments": json.dumps(reply.arguments)}
+            yield {"type": "response.output_item.done", "output_index": 1, "item": call}
+        usage = {"input_tokens": USAGE[0], "output_tokens": USAGE[1], "total_tokens": sum(USAGE)}
+        yield {"type": "response.completed", "response": {"id": "r1", "usage": usage}}
+
+    # -- Anthropic ---------------------------------------------------------------------------------------------------------
+
+    def _anthropic(self, body: dict[str, Any]) -> None:
+        tools = {tool["name"]: tool.get("input_schema", {}) for tool in body.get("tools") or []}
+        prompts = []
+        for message in body["messages"]:
+            parts = message["content"] if isinstance(message["content"], list) else [{"type": "text", "text": message["content"]}]
+            prompts += [("tool" if part["type"] == "tool_result" else message["role"], part.get("text", "")) for part in parts]
+        reply = reply_to(prompts, tools) if tools else Reply(["A title"])
+        if reply.status != 200:
+            self._json(reply.status, {"type": "error", "error": {"type": "invalid_request_error", "message": "the model was told to fail"}})
+        elif body.get("stream"):
+            self._stream(self._anthropic_events(reply), named=True)
+        else:
+            self._json(200, _said_at_once(reply))
+
+    def _anthropic_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
+        whole = _said_at_once(reply)
+        yield {"type": "message_start", "message": whole | {"content": [], "stop_reason": None}}
+        yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        for word in reply.words:
+            yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
+            time.sleep(reply.pause)
+        yield {"type": "content_block_stop", "index": 0}
+        if reply.tool:
+            call = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
+            yield {"type": "content_block_start", "index": 1, "content_block": whole["content"][1] | {"input": {}}}
+            yield {"type": "content_block_delta", "index": 1, "delta": call}
+            yield {"type": "content_block_stop", "index": 1}
+        yield {"type": "message_delta", "delta": {"stop_reason": whole["stop_reason"]}, "usage": {"output_tokens": USAGE[1]}}
+        yield {"type": "message_stop"}
+
     # -- Gemini ------------------------------------------------------------------------------------------------------------
 
     def _gemini_reply(self, body: dict[str, Any]) -> Reply:
         tools = {}
         for group in body.get("tools") or []:
             for tool in group.get("functionDeclarations", []):
-                tools[tool["name"]] = (tool.get("parametersJsonSchema") or tool.get("parameters") or {}).get("required", [])
+                tools[tool["name"]] = tool.get("parametersJsonSchema") or tool.get("parameters") or {}
         parts = [(content.get("role", "user"), part) for content in body["contents"] for part in content.get("parts", [])]
         prompts = [("tool" if "functionResponse" in part else role, part.get("text", "")) for role, part in parts]
         return reply_to(prompts, tools)
@@ -178,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, events: Iterator[dict[str, Any]], end: bytes = b"") -> None:
+    def _stream(self, events: Iterator[dict[str, Any]], end: bytes = b"", *, named: bool = False) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -186,7 +263,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             for event in events:
-                self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+                name = f"event: {event['type']}\n".encode() if named else b""
+                self.wfile.write(name + b"data: " + json.dumps(event).encode() + b"\n\n")
                 self.wfile.flush()
             self.wfile.write(end)
         except (BrokenPipeError, ConnectionResetError):
@@ -196,6 +274,22 @@ class _Handler(BaseHTTPRequestHandler):
 def _completion(kind: str, choice: dict[str, Any], finish: str | None) -> dict[str, Any]:
     usage = {"prompt_tokens": USAGE[0], "completion_tokens": USAGE[1], "total_tokens": sum(USAGE)}
     return {"id": "1", "object": kind, "created": 1, "model": "scripted", "choices": [{"index": 0, "finish_reason": finish, **choice}], "usage": usage}
+
+
+def _said_at_once(reply: Reply) -> dict[str, Any]:
+    """A reply as a whole message of Anthropic's interface."""
+    content: list[dict[str, Any]] = [{"type": "text", "text": "".join(reply.words)}]
+    if reply.tool:
+        content.append({"type": "tool_use", "id": f"toolu_{time.monotonic_ns()}", "name": reply.tool, "input": reply.arguments})
+    return {
+        "id": f"msg_{time.monotonic_ns()}",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": content,
+        "stop_reason": "tool_use" if reply.tool else "end_turn",
+        "usage": {"input_tokens": USAGE[0], "output_tokens": USAGE[1]},
+    }
 
 
 def _candidate(parts: list[dict[str, Any]], *, last: bool = True) -> dict[str, Any]:

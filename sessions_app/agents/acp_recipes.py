@@ -1,0 +1,222 @@
+"""Make each known ACP agent ask before it acts: the modes, options and environment for it (D59).
+
+A recipe is found by the program in the agent's command line, else by the name that the agent gives
+itself. The name that the user chose in BRIDGE_ACP_AGENTS decides nothing.
+
+What a repository brings along (servers, hooks, plug-ins, rules) would run or allow things unasked
+too, so a recipe also switches that off where the agent can. tests/agents/real tries every recipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Modes in which an unknown agent asks, by the ids that agents give them; the first that it offers.
+ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "read-only")
+_DIRECTORY = "{directory}"  # stands for the working directory, as a JSON string
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one agent is made to ask.
+
+    ``programs``: names of its program and packages; ``names``: what it calls itself; ``modes``: those
+    in which it asks, of which the first that it offers is set, unless it is ``configured``: then its
+    options and environment decide, and no mode is set. ``options`` follow all others in its command
+    line, ``environment`` wins over the line's, ``defaults`` does not; ``meta`` is sent when a session
+    begins.
+    """
+
+    programs: frozenset[str]
+    names: frozenset[str]
+    modes: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    configured: bool = False
+
+    @property
+    def needs_line(self) -> bool:
+        """Whether the bridge must have started its program itself for it to ask."""
+        return bool(self.options or self.environment)
+
+
+# Reading asks only for what may hold secrets, as by opencode's own defaults; what has no line here,
+# such as a tool of an MCP server, asks. "edit", "bash" and the like are named because the user's
+# configuration may name them, and a name counts more than "*".
+_OPENCODE_PERMISSION = {
+    "*": "ask",
+    "edit": "ask",
+    "bash": "ask",
+    "webfetch": "ask",
+    "websearch": "ask",
+    "external_directory": "ask",
+    "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
+    "glob": "allow",
+    "grep": "allow",
+    "list": "allow",
+    "todowrite": "allow",
+    "skill": "allow",
+    "task": "allow",  # a subagent's own calls ask
+    "question": "allow",
+}
+# The user's settings, and not the repository's, whose hooks and servers would be started.
+_CLAUDE_META = {"claudeCode": {"options": {"settingSources": ["user"]}}}
+
+RECIPES = (
+    Recipe(
+        programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
+        names=frozenset({"qwen-code"}),
+        modes=("default",),
+    ),
+    Recipe(
+        programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
+        names=frozenset({"gemini-cli"}),
+        modes=("default",),
+    ),
+    Recipe(
+        programs=frozenset({"claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "@zed-industries/claude-agent-acp"}),
+        names=frozenset({"claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "@zed-industries/claude-agent-acp"}),
+        modes=("default",),
+        meta=_CLAUDE_META,
+    ),
+    Recipe(
+        programs=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
+        names=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
+        modes=("default",),
+        meta=_CLAUDE_META,
+    ),
+    Recipe(
+        programs=frozenset({"opencode", "opencode-ai"}),
+        names=frozenset({"opencode"}),
+        modes=("build",),
+        environment={
+            "OPENCODE_PERMISSION": json.dumps(_OPENCODE_PERMISSION),
+            # The repository's opencode.json counts more than OPENCODE_PERMISSION where it has
+            # permissions for an agent, and its servers and plug-ins are started unasked.
+            "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+        },
+        defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_DIRECTORY}]}}'},
+    ),
+    Recipe(
+        programs=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
+        names=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
+        # Its mode `read-only` runs every command in a sandbox without asking, and to set it would
+        # undo the options; it is what a session with them reports in an untrusted directory.
+        modes=("read-only",),
+        options=(
+            *("-c", "approval_policy=untrusted"),
+            *("-c", "sandbox_mode=read-only"),
+            # Of a trusted directory it takes rules that allow commands, and starts servers.
+            *("-c", f'projects={{{_DIRECTORY}={{trust_level="untrusted"}}}}'),
+        ),
+        configured=True,
+    ),
+    Recipe(
+        programs=frozenset({"vibe", "vibe-acp", "mistral-vibe"}),
+        names=frozenset({"mistral-vibe", "@mistralai/mistral-vibe", "vibe-acp"}),
+        modes=("ask", "default"),
+    ),
+)
+_INSTRUCTIONS = "AGENTS.md"
+
+
+def of_name(name: str) -> Recipe | None:
+    """Find the recipe of an agent by what it calls itself in ``initialize``."""
+    return next((recipe for recipe in RECIPES if name.lower() in recipe.names), None)
+
+
+def of_line(command: Sequence[str]) -> Recipe | None:
+    """Find the recipe of an agent by its command line."""
+    return _found(command)[0]
+
+
+def launch(command: Sequence[str], directory: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command line and environment with which the agent asks, those of its recipe last.
+
+    An unknown program is returned as it is.
+    """
+    recipe, after_env = _found(command)
+    if recipe is None:
+        return list(command), {}
+    there = json.dumps(str(directory), ensure_ascii=False)
+    line = [*command, *(option.replace(_DIRECTORY, there) for option in recipe.options)]
+    instructions = json.dumps(str(directory / _INSTRUCTIONS), ensure_ascii=False)
+    more = {name: value.replace(_DIRECTORY, instructions) for name, value in recipe.defaults.items() if name not in os.environ}
+    more |= recipe.environment
+    if after_env and recipe.environment:  # `env` sets its variables after ours are there: ours are set after its own
+        line[after_env:after_env] = ["env", *(f"{name}={value}" for name, value in recipe.environment.items())]
+    return line, more
+
+
+# -- the program in a command line -------------------------------------------------------------------
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+# Options that take the next word. With an option that is in neither table the line is not understood.
+_ENV_TAKES, _ENV_FLAGS = {"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}
+_NPX_TAKES, _NPX_FLAGS = {"-p", "--package"}, {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"}
+_NODE_TAKES = {"-r", "--require", "--import", "-C", "--conditions", "--loader", "--experimental-loader", "--env-file"}
+_NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
+
+
+def _found(command: Sequence[str]) -> tuple[Recipe | None, int]:
+    """Return the recipe of the program past env, npx and node, and where the last env's words end."""
+    at: int | None = 0
+    after_env = 0
+    while at is not None and at < len(command):
+        program = os.path.basename(command[at])
+        if program == "env":
+            at = _past_options(command, at + 1, _ENV_TAKES, _ENV_FLAGS)
+            while at is not None and at < len(command) and _ASSIGNMENT.match(command[at]):
+                at += 1
+            after_env = at or 0
+        elif program == "npx":
+            at = _past_options(command, at + 1, _NPX_TAKES, _NPX_FLAGS)
+        elif program in ("node", "nodejs"):
+            at = _past_node(command, at + 1)
+        else:
+            known = _names_of(command[at])
+            return next((recipe for recipe in RECIPES if known & recipe.programs), None), after_env
+    return None, 0
+
+
+def _past_options(command: Sequence[str], at: int, takes: set[str], flags: set[str]) -> int | None:
+    """Return where the options end; None for one that is not known."""
+    while at < len(command) and command[at].startswith("-"):
+        word = command[at]
+        if word == "--":
+            return at + 1
+        if word in takes:
+            at += 2
+        elif word in flags or (word.startswith("--") and "=" in word and word.partition("=")[0] in takes):
+            at += 1
+        else:
+            return None
+    return at
+
+
+def _past_node(command: Sequence[str], at: int) -> int | None:
+    """Return where the script of node is; None where it is given a text to run."""
+    while at < len(command) and command[at].startswith("-"):
+        if command[at] in _NODE_RUNS_TEXT:
+            return None
+        at += 2 if command[at] in _NODE_TAKES else 1
+    return at
+
+
+def _names_of(word: str) -> set[str]:
+    """Names that a program, a script or an npm package goes by: its own, and its package's."""
+    scope = "@" if word.startswith("@") else ""
+    package = scope + word.removeprefix("@").partition("@")[0]  # without a version
+    names = {package, re.sub(r"\.(js|mjs|cjs|exe)$", "", os.path.basename(word))}
+    if (inside := word.rpartition("/node_modules/")[2]) != word:
+        parts = inside.split("/")
+        names.add("/".join(parts[:2]) if inside.startswith("@") else parts[0])
+    return names

@@ -1,0 +1,155 @@
+"""An ACP agent that acts unasked whenever it is not made to ask, with nothing but the standard library.
+
+It plays whichever agent its file is named after: `opencode` and `codex-acp` ask by their environment
+and options, as the real ones do; any other asks by its mode. The last argument may be a JSON object:
+`name` (its own), `modes`, `current`, `option` (they are a configuration option), `locked` (how often
+a mode can be set), `restless` (it leaves each mode that is set), `deaf` (no cancel stops it).
+
+Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode and
+acts when it was set back, or 8 seconds later; `/offer KINDS FILE` asks with options of these kinds;
+`/argv` and `/env NAME` tell what it was started with.
+"""
+
+import json
+import os
+import sys
+import threading
+
+KIND = os.path.basename(sys.argv[0])
+SPEC = json.loads(sys.argv[-1]) if sys.argv[-1].startswith("{") else {}
+ASKING = {"default", "ask", "manual", "read-only"}
+CODEX = {"untrusted": "", "on-request": "read-only", "never": "full-access"}
+
+
+class Moody:
+    def __init__(self):
+        self.lock, self.news = threading.Lock(), threading.Condition()
+        self.answers, self.cancelled, self.number, self.sets = {}, False, 0, 0
+        self.modes = SPEC.get("modes", [])
+        self.mode = SPEC.get("current") or (self.modes or [""])[0]
+        if KIND == "opencode":
+            self.modes, self.mode, SPEC["option"] = ["build", "plan"], "build", True
+        if KIND == "codex-acp":
+            policies = [word.split("=", 1)[1] for word in sys.argv if word.startswith("approval_policy=")]
+            self.mode = CODEX[(policies or ["on-request"])[-1]]
+            self.modes = ["read-only", "auto", "full-access"] if self.mode else []
+        self.name = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get("name", "moody")
+
+    def asks(self):
+        if KIND == "opencode":
+            permission = json.loads(os.environ.get("OPENCODE_PERMISSION", "{}"))
+            mine = os.path.exists("opencode.json") and os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1"
+            return permission.get("bash") == "ask" and not mine
+        return not self.mode if KIND == "codex-acp" else self.mode in ASKING
+
+    def send(self, **message):
+        with self.lock:
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
+            sys.stdout.flush()
+
+    def update(self, **update):
+        self.send(method="session/update", params={"sessionId": "s", "update": update})
+
+    def say(self, text):
+        self.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+    def hear(self, message):
+        if "method" not in message:
+            with self.news:
+                self.answers[message["id"]] = message
+                self.news.notify_all()
+        elif message["method"] == "session/cancel":
+            with self.news:
+                self.cancelled = not SPEC.get("deaf")
+                self.news.notify_all()
+        else:
+            threading.Thread(target=self.answer, args=(message,), daemon=True).start()
+
+    def answer(self, message):
+        params, method = message.get("params") or {}, message["method"]
+        if method == "initialize":
+            about = {"name": self.name, "version": "1"}
+            result = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}, "agentInfo": about, "authMethods": []}
+        elif method in ("session/new", "session/load"):
+            result = {"sessionId": "s"} | self.offer()
+        elif method in ("session/set_mode", "session/set_config_option"):
+            result = self.set(params.get("modeId") or params.get("value"))
+        else:
+            result = {"stopReason": self.prompt("".join(part.get("text", "") for part in params["prompt"]))}
+        self.send(id=message["id"], **(result if "error" in result else {"result": result}))
+        if method.startswith("session/set_") and SPEC.get("restless"):
+            self.report("yolo")
+
+    def offer(self):
+        if not self.modes:
+            return {}
+        if SPEC.get("option"):
+            return {"configOptions": self.options()}
+        return {"modes": {"currentModeId": self.mode, "availableModes": [{"id": mode, "name": mode} for mode in self.modes]}}
+
+    def options(self):
+        choices = [{"value": mode, "name": mode} for mode in self.modes]
+        return [{"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": self.mode, "options": choices}]
+
+    def set(self, mode):
+        self.sets += 1
+        if mode not in self.modes or self.sets > SPEC.get("locked", 1000):
+            return {"error": {"code": -32602, "message": "Invalid params", "data": {"details": "this mode is locked"}}}
+        with self.news:
+            self.mode = mode
+            self.news.notify_all()
+        return {"configOptions": self.options()} if SPEC.get("option") else {}
+
+    def report(self, mode):
+        self.mode = mode
+        if SPEC.get("option"):
+            self.update(sessionUpdate="config_option_update", configOptions=self.options())
+        else:
+            self.update(sessionUpdate="current_mode_update", currentModeId=mode)
+
+    def prompt(self, text):
+        word, _, rest = text.partition(" ")
+        self.cancelled = False
+        if word == "/act":
+            self.act(rest)
+        elif word == "/stray":
+            mode, _, name = rest.partition(" ")
+            self.report(mode)
+            with self.news:
+                self.news.wait_for(lambda: self.mode in ASKING or self.cancelled, 8)
+            self.act(name)
+        elif word == "/offer":
+            kinds, _, name = rest.partition(" ")
+            self.act(name, kinds.split(","))
+        elif word == "/argv":
+            self.say(json.dumps(sys.argv[1:]))
+        elif word == "/env":
+            self.say(os.environ.get(rest, "unset"))
+        return "cancelled" if self.cancelled else "end_turn"
+
+    def act(self, name, kinds=("allow_always", "allow_once", "reject_once")):
+        if self.cancelled:
+            return
+        if self.asks() and self.ask(name, kinds) != "allow_once":
+            self.say("refused")
+            return
+        with open(name, "w"):
+            self.say("written")
+
+    def ask(self, name, kinds):
+        self.number += 1
+        number = self.number
+        call = {"toolCallId": f"call-{number}", "title": f"touch {name}", "kind": "execute", "rawInput": {"command": f"touch {name}"}}
+        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
+        self.send(id=number, method="session/request_permission", params={"sessionId": "s", "toolCall": call, "options": options})
+        with self.news:
+            self.news.wait_for(lambda: number in self.answers)
+        outcome = self.answers[number].get("result", {}).get("outcome", {})
+        chosen = outcome.get("optionId", outcome.get("outcome"))
+        self.say(f"chosen {chosen} ")
+        return chosen
+
+
+moody = Moody()
+for line in sys.stdin.buffer:
+    moody.hear(json.loads(line))

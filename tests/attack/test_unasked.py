@@ -1,0 +1,269 @@
+"""An agent never acts unasked: agents that would, run by a real bridge, as a phone sees them (D59)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.agent_tools import wait_status
+from tests.conformance.agents import ask, begin, end, say, start, words
+from tests.conformance.approvals import decide
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
+from tests.faults.quick import QuickBridge, nursery
+
+PROGRAM = Path(__file__).with_name("moody_agent.py")
+NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode" "$@"\n'
+OURS = ["-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"]
+
+
+def moody(**spec: Any) -> str:
+    """A command line of an agent that nobody knows."""
+    return shlex.join([sys.executable, "-IS", str(PROGRAM), json.dumps(spec)])
+
+
+def lines(programs: Path) -> dict[str, str]:
+    """The agents of the bridge: name → command line."""
+    there = shlex.quote(str(programs))
+    return {
+        # unknown agents: what they are called by the user is no reason to trust them
+        "qwen": moody(modes=["build", "plan"]),
+        "careful": moody(modes=["yolo", "manual"]),
+        "by-option": moody(modes=["yolo", "ask"], option=True),
+        "named": moody(modes=["auto", "default"], name="qwen-code"),
+        "false-name": moody(name="gemini-cli"),
+        "silent": moody(),
+        "wild": moody(modes=["build"]),
+        "locked": moody(modes=["yolo", "default"], locked=0),
+        "strays": moody(modes=["yolo", "default"]),
+        "strays-by-option": moody(modes=["yolo", "default"], option=True),
+        "stuck": moody(modes=["yolo", "default"], locked=1),
+        "deaf": moody(modes=["yolo", "default"], locked=1, deaf=True),
+        "restless": moody(modes=["yolo", "default"], restless=True),
+        # agents that are known by their line
+        "oc": f"{there}/opencode acp",
+        "oc-path": "opencode acp",
+        "oc-allow": f"env OPENCODE_PERMISSION={{}} OPENCODE_DISABLE_PROJECT_CONFIG=0 {there}/opencode acp",
+        "oc-empty": f"env -i {there}/opencode acp",
+        "oc-npx": "env FOO=1 OPENCODE_PERMISSION={} npx -y opencode-ai@1.18.33 acp",
+        "oc-shell": f"sh -c '{there}/opencode acp'",
+        "oc-split": f"env -S '{there}/opencode acp'",
+        "cx": f"{there}/codex-acp",
+        "cx-never": f"{there}/codex-acp -c approval_policy=never -c sandbox_mode=danger-full-access",
+        "cx-shell": f"sh -c '{there}/codex-acp -c approval_policy=never'",
+    }
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    place = tmp_path_factory.mktemp("unasked")
+    programs = place / "bin"
+    programs.mkdir()
+    for name in ("opencode", "codex-acp"):
+        (programs / name).write_text(f"#!{sys.executable} -IS\n{PROGRAM.read_text()}")
+    (programs / "npx").write_text(NPX)
+    for path in programs.iterdir():
+        path.chmod(0o755)
+    agents = ";".join(f"{name}={line}" for name, line in lines(programs).items())
+    bridge = QuickBridge(
+        place / "bridge",
+        BRIDGE_ACP_AGENTS=agents,
+        BRIDGE_ACP_UNASKED="wild, careful",
+        BRIDGE_MAX_SESSIONS="100",
+        PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+    )
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    (bridge.root / "opencode.json").write_text('{"permission": {"bash": "allow"}}')
+    yield bridge
+    bridge.stop()
+    nursery.forget(bridge.environment)
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (phone,):
+        yield phone
+
+
+def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") -> list[Message]:
+    """Have a session's agent act, refuse it, and see that nothing was done; what was said of it."""
+    ready = start(phone, bridge.root, agent=agent)
+    assert ready["type"] == "session_ready" and ready["payload"]["asks"] is True, ready
+    session = ready["payload"]["session_id"]
+    say(phone, session, f"{prompt} {agent}-{session}")
+    asked = phone.expect("approval_required", session_id=session)["payload"]
+    assert asked["params"]["command"] == f"touch {agent}-{session}"
+    assert decide(phone, session, asked["tool_call_id"], "rejected")["type"] == "approval_recorded"
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert not (bridge.root / f"{agent}-{session}").exists()
+    end(phone, session)
+    return [message for message in phone.messages if message["payload"].get("session_id") == session]
+
+
+def notices(phone: Phone, session: str) -> list[dict[str, Any]]:
+    """The notifications of one session that are not about an approval or a turn."""
+    found = [m["payload"] for m in phone.messages if m["type"] == "notification" and m["payload"].get("session_id") == session]
+    return [notice for notice in found if notice["notification_type"] in ("agent_notification", "error")]
+
+
+# -- starting ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agent", ["careful", "by-option", "named", "oc", "oc-path", "oc-allow", "oc-empty", "oc-npx", "cx", "cx-never"])
+def test_a_command_asks_and_a_refused_one_does_not_run(bridge: Bridge, phone: Phone, agent: str) -> None:
+    """Whatever mode it begins in, whatever its line says, and whatever the repository allows it."""
+    refused_act(bridge, phone, agent)
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        ("qwen", "(build, plan)"),  # the name that the user chose is no recipe
+        ("false-name", "offers no modes"),
+        ("locked", "this mode is locked"),
+        ("oc-shell", "without a shell"),
+        ("oc-split", "without a shell"),
+        ("cx-shell", "without a shell"),
+    ],
+)
+def test_what_cannot_be_made_to_ask_does_not_start(bridge: Bridge, phone: Phone, agent: str, words: str) -> None:
+    refused = start(phone, bridge.root, agent=agent)
+    assert refused["type"] == "error" and refused["payload"]["code"] == "AGENT_UNAVAILABLE", refused
+    assert words in refused["payload"]["message"] and "BRIDGE_ACP_UNASKED" in refused["payload"]["message"]
+    assert info(bridge)[agent]["asks"] is False
+
+
+def test_the_user_may_let_one_run_that_does_not_ask(bridge: Bridge) -> None:
+    """BRIDGE_ACP_UNASKED: its session says so, and so does every device, once."""
+    with bridge.phones(2) as (phone, other):
+        ready = start(phone, bridge.root, agent="wild")["payload"]
+        assert ready["asks"] is False
+        session = ready["session_id"]
+        for each in (phone, other):
+            each.expect("notification", session_id=session, notification_type="agent_notification")
+        assert other.join(session)["payload"]["asks"] is False
+        assert words(ask(phone, session, "/act wild")) == "written"
+        [told] = notices(other, session)
+        assert told["title"] == "wild does not ask" and told["priority"] == "high"
+        end(phone, session)
+    assert info(bridge)["wild"]["asks"] is False
+
+
+def test_nobody_knows_of_one_without_modes(bridge: Bridge) -> None:
+    """asks is null, also for who joins and after a resume; every device is told once."""
+    with bridge.phones(2) as (phone, other):
+        ready = start(phone, bridge.root, agent="silent")["payload"]
+        assert ready["asks"] is None
+        session = ready["session_id"]
+        for each in (phone, other):
+            each.expect("notification", session_id=session, notification_type="agent_notification")
+        assert other.join(session)["payload"]["asks"] is None
+        assert words(ask(phone, session, "/act silent")) == "written"
+        [told] = notices(other, session)
+        assert told["title"] == "Nobody knows whether silent asks"
+        end(phone, session)
+    assert "asks" not in info(bridge)["silent"]
+
+
+def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]}
+
+
+def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) -> None:
+    session = begin(bridge, phone, agent="cx-never")
+    argv = json.loads(words(ask(phone, session, "/argv")))
+    assert argv[4:8] == OURS and argv[8] == "-c" and 'trust_level="untrusted"' in argv[9]
+    end(phone, session)
+
+
+def test_what_it_says_of_others(bridge: Bridge, phone: Phone) -> None:
+    """demo asks; of a session that is known by its hooks only nobody knows."""
+    told = info(bridge)
+    assert told["demo"]["asks"] is True and told["oc"]["asks"] is True and told["cx"]["asks"] is True
+    ready = start(phone, bridge.root)["payload"]
+    assert ready["asks"] is True
+    end(phone, ready["session_id"])
+
+
+def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: Bridge, phone: Phone) -> None:
+    for agent in ("wild", "silent"):
+        end(phone, begin(bridge, phone, agent=agent))
+    said = json.loads(bridge.manage("doctor", "--json", check=False).stdout)
+    found = [one["text"] for one in said["checks"] if one["check"] == "agents" and one["level"] == "warning"]
+    assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
+    assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
+    assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found
+
+
+# -- in a turn ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agent", ["strays", "strays-by-option"])
+def test_an_agent_that_leaves_the_mode_is_set_back(bridge: Bridge, phone: Phone, agent: str) -> None:
+    said = refused_act(bridge, phone, agent, "/stray yolo")
+    assert not [message for message in said if message["type"] == "error"]
+
+
+@pytest.mark.parametrize("agent", ["stuck", "restless", "cx"])
+def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) -> None:
+    """Every device is told; the next turn is not begun in that mode either."""
+    with bridge.phones(2) as (phone, other):
+        session = begin(bridge, phone, agent=agent)
+        for name in ("first", "second"):
+            said = ask(phone, session, f"/stray yolo {agent}-{name}")
+            assert said[-1]["payload"]["finish_reason"] == "stop" and "written" not in words(said), said
+            told = other.expect("notification", session_id=session, notification_type="error")["payload"]
+            assert told["title"] == "The agent stopped asking" and told["priority"] == "high" and "yolo" in told["body"]
+            assert not (bridge.root / f"{agent}-{name}").exists()
+        end(phone, session)
+
+
+def test_one_that_does_not_stop_either_is_ended(bridge: Bridge, phone: Phone) -> None:
+    session = begin(bridge, phone, agent="deaf")
+    say(phone, session, "/stray yolo never")
+    phone.expect("notification", session_id=session, title="The agent stopped asking")
+    wait_status(bridge, session, "paused")
+    assert not (bridge.root / "never").exists()
+
+
+# -- approvals ---------------------------------------------------------------------------------------
+
+
+def test_a_call_is_allowed_once_and_never_for_good(bridge: Bridge, phone: Phone) -> None:
+    session = begin(bridge, phone, agent="strays")
+    for number in range(2):
+        say(phone, session, f"/act once-{number}")
+        asked = phone.expect("approval_required", session_id=session)["payload"]
+        decide(phone, session, asked["tool_call_id"], "approved")
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        assert (bridge.root / f"once-{number}").exists()
+    assert "chosen allow_always" not in words(phone.messages)
+    end(phone, session)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        ("allow_always,reject_once", "reject_once"),
+        ("allow_always,reject_always", "reject_always"),
+        ("allow_always", "cancelled"),
+        ("allow_once,allow_once", "cancelled"),
+    ],
+)
+def test_what_offers_no_way_to_allow_it_once_is_refused(bridge: Bridge, phone: Phone, kinds: str, chosen: str) -> None:
+    """Nobody is asked, the call has a tool_error that says why, and the refusal is chosen."""
+    session = begin(bridge, phone, agent="strays")
+    said = ask(phone, session, f"/offer {kinds} for-good")
+    assert f"chosen {chosen} " in words(said)
+    [error] = [message["payload"] for message in said if message["type"] == "tool_error"]
+    assert "allow this call once" in error["message"]
+    assert not [message for message in said if message["type"] == "approval_required"] and not (bridge.root / "for-good").exists()
+    end(phone, session)
