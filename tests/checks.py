@@ -35,7 +35,7 @@ OTHERS: list[Step] = [
 ]
 LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}  # of the last three; the environment may say something else
 
-AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load"]
+AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load", "-rs"]
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # bytes that tests may need at once

@@ -24,10 +24,13 @@ class Asking:
         self._say = say
         self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
         self._changed: deque[str] = deque()
+        self.stopping = False  # the turn was interrupted: nothing is asked any more until the next one
 
     async def ask(self, call: Call) -> Verdict | None:
         """A person's decision; None when it is not waited for any more."""
         assert call.id is not None
+        if self.stopping:
+            return None
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
         self._say(Asked(call))

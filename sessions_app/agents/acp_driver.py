@@ -11,6 +11,8 @@ import contextlib
 import shlex
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
@@ -75,6 +77,7 @@ class Acp(Driver):
         self._watch: asyncio.Task[None] | None = None
         self._group: processes.Group | None = None
         self._connection: ClientSideConnection | None = None
+        self._files: TemporaryDirectory[str] | None = None  # what its recipe has it read
         self._interrupted = False
         self._closing = False
         self._asking: Asking | None = None  # until it is settled how the agent is made to ask
@@ -85,10 +88,12 @@ class Acp(Driver):
     # -- start -----------------------------------------------------------------------------------------------------------------
 
     async def start(self, start: Start) -> None:
-        command, more = acp_recipes.launch(self._command, start.directory)
+        self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
+        command, more = acp_recipes.launch(self._command, start.directory, Path(self._files.name))
         try:
             self._group = await processes.start(command, start.directory, more=more, stdin=True)
         except OSError as error:
+            self._files.cleanup()
             raise CannotStart(f"{self._name} could not be started: {error.strerror or error}. Its command is in BRIDGE_ACP_AGENTS.") from error
         try:
             self._wire = Wire(self._group, self._room)
@@ -191,8 +196,12 @@ class Acp(Driver):
     def _mode_is(self, mode: str) -> None:
         """Set the agent back when it reports a mode in which it may not ask."""
         self._mode = mode
-        returning = self._returning is not None and not self._returning.done()
-        if self._asking is not None and self._asking.strays(mode) and not returning and not self._closing:
+        self._set_back()
+
+    def _set_back(self) -> None:
+        """Begin to set the agent back, where that is needed and not under way."""
+        under_way = self._returning is not None and not self._returning.done()
+        if self._asking is not None and self._asking.strays(self._mode) and not under_way and not self._closing:
             self._returning = asyncio.create_task(self._return(self._asking))
 
     async def _return(self, chosen: Asking) -> None:
@@ -219,8 +228,9 @@ class Acp(Driver):
         if self._returning is not None:
             await asyncio.wait({self._returning})
         self._returns = 0
-        if self._asking is not None:
-            await self._return(self._asking)
+        self._set_back()
+        if self._returning is not None:
+            await asyncio.wait({self._returning})
         return self._asking is None or not self._asking.strays(self._mode)
 
     # -- what it says ----------------------------------------------------------------------------------------------------------
@@ -266,7 +276,7 @@ class Acp(Driver):
     # -- what it is told -------------------------------------------------------------------------------------------------------
 
     async def prompt(self, content: str) -> None:
-        self._interrupted = False
+        self._interrupted = self._host.asking.stopping = False
         self._host.in_turn = True
         self._turn = asyncio.create_task(self._run(content))
 
@@ -307,7 +317,7 @@ class Acp(Driver):
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.done():
             return
-        self._interrupted = True
+        self._interrupted = self._host.asking.stopping = True
         self._host.asking.withdraw()
         with contextlib.suppress(ConnectionError):  # gone: the watch says so
             await self._conn.cancel(session_id=self._session_id)
@@ -329,6 +339,8 @@ class Acp(Driver):
             if self._connection is not None:
                 ending.append(self._host.terminals.close())
             await asyncio.gather(*ending)  # one after the other would take longer than the runtime waits
+        if self._files is not None:
+            self._files.cleanup()
         self._said.put_nowait(None)
 
     @property

@@ -20,6 +20,8 @@ from typing import Any
 # Modes in which an unknown agent asks, by the ids that agents give them; the first that it offers.
 ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "read-only")
 _DIRECTORY = "{directory}"  # stands for the working directory, as a JSON string
+_INSTRUCTIONS = "{instructions}"  # for the path of its AGENTS.md, as a JSON string
+_FILES = "{files}"  # for a directory of the session's own, which has the files of the recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class Recipe:
     ``programs``: names of its program and packages; ``names``: what it calls itself; ``modes``: those
     in which it asks, of which the first that it offers is set, unless it is ``configured``: then its
     options and environment decide, and no mode is set. ``options`` follow all others in its command
-    line, ``environment`` wins over the line's, ``defaults`` does not; ``meta`` is sent when a session
-    begins.
+    line, ``environment`` wins over the line's, ``defaults`` does not; ``files`` are what variables
+    point to; ``meta`` is sent when a session begins.
     """
 
     programs: frozenset[str]
@@ -39,6 +41,7 @@ class Recipe:
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     configured: bool = False
 
@@ -75,6 +78,15 @@ RECIPES = (
         programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
         names=frozenset({"qwen-code"}),
         modes=("default",),
+        # It trusts every directory by itself: rules of the repository, its hooks and its servers.
+        environment={
+            "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{_FILES}/settings.json",
+            "QWEN_CODE_TRUSTED_FOLDERS_PATH": f"{_FILES}/folders.json",
+        },
+        files={
+            "settings.json": json.dumps({"$version": 4, "security": {"folderTrust": {"enabled": True}}}),
+            "folders.json": f'{{{_DIRECTORY}: "DO_NOT_TRUST"}}',
+        },
     ),
     Recipe(
         programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
@@ -103,20 +115,15 @@ RECIPES = (
             # permissions for an agent, and its servers and plug-ins are started unasked.
             "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         },
-        defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_DIRECTORY}]}}'},
+        defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_INSTRUCTIONS}]}}'},
     ),
     Recipe(
         programs=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
         names=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
-        # Its mode `read-only` runs every command in a sandbox without asking, and to set it would
-        # undo the options; it is what a session with them reports in an untrusted directory.
+        # To set its mode `read-only` would undo the options: it runs every command in a sandbox
+        # without asking. With them it reports that mode where the user distrusts the directory, else none.
         modes=("read-only",),
-        options=(
-            *("-c", "approval_policy=untrusted"),
-            *("-c", "sandbox_mode=read-only"),
-            # Of a trusted directory it takes rules that allow commands, and starts servers.
-            *("-c", f'projects={{{_DIRECTORY}={{trust_level="untrusted"}}}}'),
-        ),
+        options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
         configured=True,
     ),
     Recipe(
@@ -125,7 +132,6 @@ RECIPES = (
         modes=("ask", "default"),
     ),
 )
-_INSTRUCTIONS = "AGENTS.md"
 
 
 def of_name(name: str) -> Recipe | None:
@@ -138,21 +144,27 @@ def of_line(command: Sequence[str]) -> Recipe | None:
     return _found(command)[0]
 
 
-def launch(command: Sequence[str], directory: Path) -> tuple[list[str], dict[str, str]]:
+def launch(command: Sequence[str], directory: Path, files: Path) -> tuple[list[str], dict[str, str]]:
     """Return the command line and environment with which the agent asks, those of its recipe last.
 
-    An unknown program is returned as it is.
+    The files of the recipe are written to ``files``. An unknown program is returned as it is.
     """
     recipe, after_env = _found(command)
     if recipe is None:
         return list(command), {}
-    there = json.dumps(str(directory), ensure_ascii=False)
-    line = [*command, *(option.replace(_DIRECTORY, there) for option in recipe.options)]
-    instructions = json.dumps(str(directory / _INSTRUCTIONS), ensure_ascii=False)
-    more = {name: value.replace(_DIRECTORY, instructions) for name, value in recipe.defaults.items() if name not in os.environ}
-    more |= recipe.environment
-    if after_env and recipe.environment:  # `env` sets its variables after ours are there: ours are set after its own
-        line[after_env:after_env] = ["env", *(f"{name}={value}" for name, value in recipe.environment.items())]
+
+    def filled(text: str) -> str:
+        there = json.dumps(str(directory), ensure_ascii=False)
+        instructions = json.dumps(str(directory / "AGENTS.md"), ensure_ascii=False)
+        return text.replace(_DIRECTORY, there).replace(_INSTRUCTIONS, instructions).replace(_FILES, str(files))
+
+    for name, text in recipe.files.items():
+        (files / name).write_text(filled(text))
+    line = [*command, *map(filled, recipe.options)]
+    ours = {name: filled(value) for name, value in recipe.environment.items()}
+    more = {name: filled(value) for name, value in recipe.defaults.items() if name not in os.environ} | ours
+    if after_env and ours:  # `env` of the line would set its variables after ours
+        line[after_env:after_env] = ["env", *(f"{name}={value}" for name, value in ours.items())]
     return line, more
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from bridge_project.bootstrap import PROJECT, only_one, run_step
@@ -47,6 +50,46 @@ def _pinned() -> str:
     return hashlib.sha256(PINS.read_bytes()).hexdigest()
 
 
+def _systems() -> dict[str, str] | None:
+    """What npm's packages of programs call this system; None where it has none for it."""
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
+    if machine is None or sys.platform not in ("linux", "darwin"):
+        return None
+    system = f"{sys.platform}-{machine}"
+    return {"system": system, "baseline": f"{system}-baseline" if machine == "x64" else system}  # for processors without AVX2
+
+
+def programs() -> list[str]:
+    """Packages that hold an agent's program for this system, with their versions.
+
+    They are named because what is optional is left out, which is how the agents would bring them.
+    """
+    systems = _systems()
+    pins = json.loads(PINS.read_text()).get("programs", {}) if systems else {}
+    return [f"{name.format_map(systems)}@{version}" for name, version in pins.items()]
+
+
+def program_of(package: str, name: str) -> str:
+    """The path of such a program below node_modules."""
+    return f"{package.format_map(_systems() or {'system': 'none', 'baseline': 'none'})}/bin/{name}"
+
+
+def missing_vibe() -> str:
+    """Why mistral-vibe cannot be run here, in a line; empty when it can."""
+    if (AGENTS / "vibe" / "bin" / "vibe-acp").exists():
+        return ""
+    return "mistral-vibe is not installed: make test-agents." if _newer_python() else "mistral-vibe needs Python 3.12 or newer."
+
+
+def _newer_python() -> str:
+    """A Python that mistral-vibe runs on, if there is one."""
+    for name in (sys.executable, "python3", "python3.14", "python3.13", "python3.12"):
+        check = [name, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))"]
+        if shutil.which(name) and subprocess.run(check, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0:
+            return name
+    return ""
+
+
 def install_agents() -> None:
     """`.agents` with what is pinned: packages that bring all they need, so no lock file. Raises Missing. None runs a script of its own."""
     if not missing_agents():
@@ -54,6 +97,10 @@ def install_agents() -> None:
     with only_one() as lock:
         AGENTS.mkdir(exist_ok=True)
         shutil.copyfile(PINS, AGENTS / "package.json")
-        options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-audit", "--no-fund", "--no-update-notifier"]
-        run_step(["npm", "install", "--prefix", os.fspath(AGENTS), *options], "Installing the agents", None, lock)
+        options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-save", "--no-audit", "--no-fund", "--no-update-notifier"]
+        run_step(["npm", "install", "--prefix", os.fspath(AGENTS), *options, *programs()], "Installing the agents", None, lock)
+        if python := _newer_python():
+            version = json.loads(PINS.read_text()).get("python", {}).get("mistral-vibe")
+            run_step([python, "-m", "venv", os.fspath(AGENTS / "vibe")], "Installing mistral-vibe", None, lock)
+            run_step([os.fspath(AGENTS / "vibe/bin/python"), "-m", "pip", "install", "-q", f"mistral-vibe=={version}"], "Installing mistral-vibe", None, lock)
         (AGENTS / "installed").write_text(_pinned())

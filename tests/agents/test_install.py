@@ -78,7 +78,8 @@ def test_an_old_node_is_said(machine: Path, says: str, words: str) -> None:
 
 
 def test_everything_is_pinned_to_one_version() -> None:
-    pins = json.loads(install.PINS.read_text())["dependencies"]
+    pinned = json.loads(install.PINS.read_text())
+    pins = pinned["dependencies"] | pinned["programs"]
     assert pins and all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in pins.values())
 
 

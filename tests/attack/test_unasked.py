@@ -37,7 +37,7 @@ def lines(programs: Path) -> dict[str, str]:
         "qwen": moody(modes=["build", "plan"]),
         "careful": moody(modes=["yolo", "manual"]),
         "by-option": moody(modes=["yolo", "ask"], option=True),
-        "named": moody(modes=["auto", "default"], name="qwen-code"),
+        "named": moody(modes=["auto", "default"], name="claude-agent-acp"),
         "false-name": moody(name="gemini-cli"),
         "silent": moody(),
         "wild": moody(modes=["build"]),
@@ -180,7 +180,7 @@ def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
 def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) -> None:
     session = begin(bridge, phone, agent="cx-never")
     argv = json.loads(words(ask(phone, session, "/argv")))
-    assert argv[4:8] == OURS and argv[8] == "-c" and 'trust_level="untrusted"' in argv[9]
+    assert argv[-4:] == OURS and "approval_policy=never" in argv[:-4]
     end(phone, session)
 
 

@@ -1,0 +1,70 @@
+"""Every agent that has a recipe asks before it acts: real agents against a scripted model (D59; `make test-agents`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sessions_app.agents.acp_driver import Acp
+from sessions_app.agents.base import Asked
+from tests.agents.drive import APPROVED, REJECTED, Drive
+from tests.agents.real.conftest import Real
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_left")]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine opencode takes half a minute to start."""
+    monkeypatch.setattr("tests.agents.drive.SECONDS", 120.0)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return (tmp_path / "work").resolve()
+
+
+@pytest.fixture
+async def drives() -> AsyncIterator[list[Drive]]:
+    found: list[Drive] = []
+    yield found
+    for drive in found:
+        await drive.close()
+
+
+async def started(agent: Real, work: Path, drives: list[Drive]) -> Drive:
+    drives.append(Drive(Acp("an-agent", agent.command), REJECTED))  # its name here is no reason to know it
+    return await drives[-1].start(work)
+
+
+async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work: Path, drives: list[Drive]) -> None:
+    drive = await started(asking, work, drives)
+    assert drive.driver.asks is True
+    await drive.turn("do: run touch refused")
+    assert len(drive.of(Asked)) == 1 and drive.of(Asked)[0].call.tool == "Bash"
+    assert not (work / "refused").exists()
+    drive.answers = [APPROVED]
+    await drive.turn("do: run touch approved")
+    assert len(drive.of(Asked)) == 2 and (work / "approved").exists()
+    drive.answers = [REJECTED]
+    await drive.turn("do: run touch again")
+    assert len(drive.of(Asked)) == 3 and not (work / "again").exists(), "what was approved once was not allowed for good"
+    (work / "kept").write_text("as it was")
+    await drive.turn(f"do: write {work}/kept overwritten")
+    assert (work / "kept").read_text() == "as it was"
+
+
+async def test_a_repository_allows_nothing(asking: Real, work: Path, drives: list[Drive]) -> None:
+    """Its rules, hooks, servers and plug-ins are not the user's: nothing of it runs, and a command asks all the same."""
+    (work / ".git").mkdir()
+    ran = work.parent / "ran"
+    for name, text in asking.allowing.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("{ran}", str(ran)))
+    drive = await started(asking, work, drives)
+    await drive.turn("do: run touch refused")
+    assert len(drive.of(Asked)) == 1
+    assert not (work / "refused").exists() and not ran.exists()
