@@ -9,7 +9,7 @@ import pytest
 
 from sessions_app.agents.acp_driver import Acp
 from sessions_app.agents.base import Asked
-from tests.agents.drive import APPROVED, REJECTED, Drive
+from tests.agents.drive import APPROVED, REJECTED, Drive, eventually
 from tests.agents.real.conftest import Real
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_left")]
@@ -47,13 +47,15 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work:
     assert not (work / "refused").exists()
     drive.answers = [APPROVED]
     await drive.turn("do: run touch approved")
-    assert len(drive.of(Asked)) == 2 and (work / "approved").exists()
+    assert len(drive.of(Asked)) == 2
+    await eventually((work / "approved").exists)  # codex goes on before the command has ended
     drive.answers = [REJECTED]
     await drive.turn("do: run touch again")
     assert len(drive.of(Asked)) == 3 and not (work / "again").exists(), "what was approved once was not allowed for good"
     (work / "kept").write_text("as it was")
     await drive.turn(f"do: write {work}/kept overwritten")
     assert (work / "kept").read_text() == "as it was"
+    assert sorted(path.name for path in work.iterdir()) == ["approved", "kept"]
 
 
 async def test_a_repository_allows_nothing(asking: Real, work: Path, drives: list[Drive]) -> None:
