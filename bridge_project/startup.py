@@ -22,7 +22,6 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from bridge_project import address, background, child_environment, data_files, health, interfaces, limits, maintenance, tls, transport
 from bridge_project.address import Address
-from bridge_project.bootstrap import Progress
 from bridge_project.conf import PROJECT_DIR, Conf, make_private_dir
 from bridge_project.database import sqlite_file
 from bridge_project.maintenance import MaintenanceError
@@ -166,7 +165,8 @@ def migrate(conf: Conf) -> None:
         _answers()
         if not _pending() and not maintenance.unfinished_copies(conf):
             return
-        with _migrations_locked(), Progress("Preparing the database", None):
+        print("Preparing the database …", flush=True)  # noqa: T201 - a person waits, perhaps for minutes
+        with _migrations_locked():
             copy = None
             if names := _pending():  # of those that waited for the lock only the first finds something to do
                 copy = _copy_first(conf, names)

@@ -98,9 +98,9 @@ def install_agents() -> None:
         AGENTS.mkdir(exist_ok=True)
         shutil.copyfile(PINS, AGENTS / "package.json")
         options = ["--ignore-scripts", "--omit=optional", "--no-package-lock", "--no-save", "--no-audit", "--no-fund", "--no-update-notifier"]
-        run_step(["npm", "install", "--prefix", os.fspath(AGENTS), *options, *programs()], "Installing the agents", None, lock)
+        run_step(["npm", "install", "--prefix", os.fspath(AGENTS), *options, *programs()], "Installing the agents", lock)
         if python := _newer_python():
             version = json.loads(PINS.read_text()).get("python", {}).get("mistral-vibe")
-            run_step([python, "-m", "venv", os.fspath(AGENTS / "vibe")], "Installing mistral-vibe", None, lock)
-            run_step([os.fspath(AGENTS / "vibe/bin/python"), "-m", "pip", "install", "-q", f"mistral-vibe=={version}"], "Installing mistral-vibe", None, lock)
+            run_step([python, "-m", "venv", os.fspath(AGENTS / "vibe")], "Installing mistral-vibe", lock)
+            run_step([os.fspath(AGENTS / "vibe/bin/python"), "-m", "pip", "install", "-q", f"mistral-vibe=={version}"], "Installing mistral-vibe", lock)
         (AGENTS / "installed").write_text(_pinned())

@@ -40,7 +40,7 @@ def test_the_makefile_knows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     makefile = Path(bootstrap.PROJECT, "Makefile").read_text()
     for name in checks.COMMANDS:
         assert re.search(rf"^{name}: ## .*\n\t\$\(call bootstrap,check {name}\b", makefile, re.MULTILINE), name
-        bootstrap.command_check([name, "more"])
+        bootstrap.main(["check", name, "more"])
         assert handed[-2:] == [["test"], ["-m", "tests.checks", name, "more"]]
 
 
