@@ -1,119 +1,89 @@
-"""Our hooks into, and out of, the text of an agent's settings file; what is not ours keeps every byte (D43). Pure.
+"""Put our hooks into the text of an agent's settings file, and take them out again (D43). Pure.
 
-The text is edited, not written anew: somebody's own spacing, key order and numbers stay as they are.
+What is not ours keeps its value and its place; the layout becomes that of `json.dump(indent=2)`.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
-from hooks_app.producer import HOOK_EVENTS, HOOK_MARK, hook_entry, quoted_spool
-
-_SPACE = re.compile(r"[ \t\n\r]*")
+from hooks_app.producer import HOOK_EVENTS, HOOK_MARK, hook_command, hook_entry, quoted
 
 
 class SettingsError(ValueError):
     """The settings file cannot be edited; the text is one sentence."""
 
 
-class _Part(NamedTuple):
-    """A member of an object or an item of an array: where its key (an item: its value) begins, where its value begins and ends."""
-
-    key: str
-    start: int
-    value: int
-    end: int
-
-
 def install(text: str, spool: str) -> str:
-    """The settings with our hooks for ``spool`` in them, once each. Installing twice changes nothing. Raises SettingsError."""
-    bom, text = _begin(text)
-    if "hooks" not in _read(text):
-        return bom + _insert(text, _root(text), {event: [hook_entry(event, spool)] for event in HOOK_EVENTS}, "hooks")
+    """Return the settings with our hooks for ``spool`` in them, once each. Raises SettingsError.
+
+    An older version's command becomes the present one; what else somebody changed in our entry
+    stays. Where nothing is to do, the text comes back as it is.
+    """
+    settings = _parse(text)
+    hooks = settings.setdefault("hooks", {})
     for event in HOOK_EVENTS:
-        hooks = _member(text, _root(text), "hooks")
-        entries = next((part for part in reversed(_parts(text, hooks)) if part.key == event), None)
-        if entries is None:
-            text = _insert(text, hooks, [hook_entry(event, spool)], event)
-        elif (ours := _ours(text, entries.value, spool)) is None:
-            text = _insert(text, entries.value, hook_entry(event, spool))
+        wanted = hook_entry(event, spool)
+        ours = next(_ours(hooks.get(event, []), spool), None)
+        if ours is None:
+            hooks.setdefault(event, []).append(wanted)
         else:
-            text = _renew(text, _parts(text, ours[1])[ours[2]], hook_entry(event, spool)["hooks"][0])
-    return bom + text
+            ours["command"] = wanted["hooks"][0]["command"]
+    return _written(settings, text)
 
 
 def remove(text: str, spool: str) -> str:
-    """The settings without our hooks for ``spool``, and without the lists and objects that this leaves empty. Raises SettingsError."""
-    bom, text = _begin(text)
-    settings = _read(text)
-    for event in settings.get("hooks", {}):
-        while (ours := _ours(text, _member(text, _member(text, _root(text), "hooks"), event), spool)) is not None:
-            text = _remove_one(text, event, *ours)
-            if event not in _read(text).get("hooks", {}):
-                break
-    return bom + text
+    """Return the settings without our hooks and without what that leaves empty.
+
+    Raises SettingsError.
+    """
+    settings = _parse(text)
+    hooks = settings.get("hooks", {})
+    for event, entries in list(hooks.items()):
+        for ours in list(_ours(entries, spool)):
+            for entry in [one for one in entries if _holds(one, ours)]:
+                entry["hooks"] = [hook for hook in entry["hooks"] if hook is not ours]
+                if not entry["hooks"]:
+                    entries[:] = [one for one in entries if one is not entry]
+            if not entries:
+                del hooks[event]
+                if not hooks:
+                    del settings["hooks"]
+    return _written(settings, text)
+
+
+def _holds(entry: Any, ours: dict[str, Any]) -> bool:
+    return isinstance(entry, dict) and any(hook is ours for hook in entry.get("hooks") or ())
 
 
 def installed(text: str, spool: str) -> bool:
-    """Whether any of our hooks for ``spool`` is in the settings. Raises SettingsError."""
-    return remove(text, spool) != text
+    """Return whether one of our hooks for ``spool`` is in the settings. Raises SettingsError."""
+    entries = _parse(text).get("hooks", {}).values()
+    return any(True for listed in entries for _ in _ours(listed, spool))
 
 
-def _remove_one(text: str, event: str, entry: int, hooks_at: int, hook: int) -> str:
-    text, left = _delete(text, hooks_at, hook)
-    if left:
-        return text
-    text, left = _delete(text, _member(text, _member(text, _root(text), "hooks"), event), entry)
-    if left:
-        return text
-    hooks = _member(text, _root(text), "hooks")
-    text, left = _delete(text, hooks, _last(_parts(text, hooks), event))
-    if left:
-        return text
-    return _delete(text, _root(text), _last(_parts(text, _root(text)), "hooks"))[0]
-
-
-def _renew(text: str, part: _Part, wanted: dict[str, Any]) -> str:
-    """An older version's command becomes the present one; whatever else somebody changed in the entry stays."""
-    command = _member(text, part.value, "command")
-    end = _DECODER.raw_decode(text, command)[1]
-    current = json.loads(text[command:end])
-    return text if current == wanted["command"] else text[:command] + json.dumps(wanted["command"], ensure_ascii=False) + text[end:]
-
-
-def _ours(text: str, entries_at: int, spool: str) -> tuple[int, int, int] | None:
-    """Where our hook is in an event's list: index of the entry, position of its ``hooks`` array, index in that array."""
-    for index, entry in enumerate(_parts(text, entries_at)):
-        value = _DECODER.raw_decode(text, entry.value)[0]
-        hooks = value.get("hooks") if isinstance(value, dict) else None
-        for number, hook in enumerate(hooks if isinstance(hooks, list) else []):
+def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
+    """Yield our hook objects in an event's list of entries, of the present and the first form."""
+    first_form = f"cd {quoted(spool)}&&"
+    for entry in entries:
+        hooks = entry.get("hooks") if isinstance(entry, dict) else None
+        for hook in hooks if isinstance(hooks, list) else []:
             command = hook.get("command") if isinstance(hook, dict) else None
-            if isinstance(command, str) and command.endswith(HOOK_MARK) and f"cd {quoted_spool(spool)}&&" in command:
-                return index, _member(text, entry.value, "hooks"), number
-    return None
+            if command == hook_command(spool) or (
+                isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command
+            ):
+                yield hook
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------------
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)  # numbers are kept as text, so any will do
-
-
-def _begin(text: str) -> tuple[str, str]:
-    return (text[:1], text[1:]) if text.startswith("\ufeff") else ("", text)
-
-
-def _read(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
+    """Read the settings, checking what is edited. Raises SettingsError."""
     try:
-        settings = _DECODER.decode(text)
+        settings = json.loads(text.removeprefix("\ufeff"), parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise SettingsError(f"it is not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise SettingsError(f"it is not JSON: {error.msg} ({where})") from None
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"it is not JSON: {error}") from None
     if not isinstance(settings, dict):
@@ -123,84 +93,23 @@ def _read(text: str) -> dict[str, Any]:
         raise SettingsError('its "hooks" is not an object')
     for event, entries in hooks.items():
         if not isinstance(entries, list):
-            raise SettingsError(f'its "hooks" has something other than a list for {json.dumps(event)}')
+            raise SettingsError(f'its "hooks" has no list for {json.dumps(event)}')
     return settings
 
 
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
-def _root(text: str) -> int:
-    return _skip(text, 0)
-
-
-def _parts(text: str, at: int) -> list[_Part]:
-    """The members or items of the object or array that begins at ``at``, in a text that is known to be JSON."""
-    parts: list[_Part] = []
-    in_object, at = text[at] == "{", _skip(text, at + 1)
-    while text[at] not in "]}":
-        start, key = at, ""
-        if in_object:
-            key, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, _skip(text, at) + 1)
-        end = _DECODER.raw_decode(text, at)[1]
-        parts.append(_Part(key, start, at, end))
-        at = _skip(text, end)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return parts
-
-
-def _last(parts: list[_Part], key: str) -> int:
-    """Index of a key; of one that comes twice the last, which is the one that counts."""
-    return max(index for index, part in enumerate(parts) if part.key == key)
-
-
-def _member(text: str, at: int, key: str) -> int:
-    parts = _parts(text, at)
-    return parts[_last(parts, key)].value
-
-
-# -- editing ------------------------------------------------------------------------------------------------------------------
-
-
-def _unit(text: str) -> str | None:
-    """One step of indentation, as the text's first member has it; None in a text without line breaks."""
-    root = _root(text)
-    parts = _parts(text, root)
-    lead = text[root + 1 : parts[0].start] if parts else "\n  "
-    return lead.rpartition("\n")[2] if "\n" in lead else None
-
-
-def _insert(text: str, at: int, value: Any, key: str = "") -> str:
-    """Append a member or an item to the container at ``at``, laid out as its neighbours are."""
-    parts, unit = _parts(text, at), _unit(text)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if parts:
-        lead = text[len(text[: parts[-1].start].rstrip(" \t\r\n")) : parts[-1].start]
-        indent = lead.rpartition("\n")[2] if "\n" in lead else None
-        return text[: parts[-1].end] + "," + lead + _write(key, value, unit, indent, newline) + text[parts[-1].end :]
-    end = _DECODER.raw_decode(text, at)[1]
-    if unit is None:
-        return text[: at + 1] + _write(key, value, None, None, newline) + text[end - 1 :]
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    base = line[: len(line) - len(line.lstrip(" \t"))]
-    return text[: at + 1] + newline + base + unit + _write(key, value, unit, base + unit, newline) + newline + base + text[end - 1 :]
-
-
-def _write(key: str, value: Any, unit: str | None, indent: str | None, newline: str) -> str:
-    layout = unit if unit is not None and indent is not None else None
-    body = json.dumps(value, ensure_ascii=False, indent=layout).replace("\n", newline + (indent or ""))
-    return f"{json.dumps(key, ensure_ascii=False)}: {body}" if key else body
-
-
-def _delete(text: str, at: int, index: int) -> tuple[str, bool]:
-    """Without that member or item; and whether the container still holds anything."""
-    parts = _parts(text, at)
-    if len(parts) == 1:
-        return text[: at + 1] + text[_DECODER.raw_decode(text, at)[1] - 1 :], False
-    if index == len(parts) - 1:
-        return text[: parts[-2].end] + text[parts[-1].end :], True
-    return text[: parts[index].start] + text[parts[index + 1].start :], True
+def _written(settings: dict[str, Any], text: str) -> str:
+    """Return the settings as text; ``text`` itself where it means the same."""
+    if settings == _parse(text):
+        return text
+    try:
+        written = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        written.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and UTF-8 cannot
+        return json.dumps(settings, indent=2) + "\n"
+    except ValueError:
+        raise SettingsError("it has a number that is too large to be written again") from None
+    return written

@@ -52,7 +52,8 @@ BACKOFF_SECONDS = (0.2, 30.0)
 POLL_SECONDS = 0.25
 LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
 STALE_RETRIES = 5
-RESERVED = frozenset({"lock", "id", "full", "lost", "rejected"})
+HOOK_SCRIPT = "hook.sh"
+RESERVED = frozenset({"lock", "id", "full", "lost", "rejected", HOOK_SCRIPT})
 NOBODY = "hook-producer"  # the session of a notice about something whose own session cannot be known
 
 if TYPE_CHECKING:
@@ -83,27 +84,67 @@ HOOK_TIMEOUT_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would 
 HOOK_MARK = " #bridge-hook"
 
 
-def quoted_spool(spool: str) -> str:
-    return "'" + spool.replace("'", "'\\''") + "'"
+def quoted(path: str) -> str:
+    """Quote a path for the shell."""
+    return "'" + path.replace("'", "'\\''") + "'"
 
 
 def hook_command(spool: str) -> str:
-    """The shell command that an agent runs: standard input goes into a new file of ``spool``; prints nothing, exits 0 whatever happens.
+    """Return the shell command of an agent's settings: source the script of ``spool``.
 
-    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time, and ``exec cat`` would exit 1 on a full disk
-    (LC_ALL=C spares it the reading of locale files, a sixth of the whole).
-    The file is named by the process id, and ``set -C`` opens it with O_EXCL, so that nothing waiting is ever overwritten. Without a forwarder
-    nobody empties the spool: one call in 257 (a prime, so that no rhythm of process ids avoids it) measures it and makes ``full``, after which
-    nothing is written until a forwarder has made room. What could not be written, for the disk is full, leaves ``lost``, so that the gap is said.
-    What is not written is read all the same, or the agent would meet a broken pipe.
+    It prints nothing and exits 0, whatever the script's state: without the trap dash would leave
+    with 2 on a broken file, and 2 blocks the agent. The script ends the shell; where it does not,
+    cat reads what the agent writes, or the agent would meet a broken pipe.
     """
-    return (
-        "exec >/dev/null 2>&1;umask 077;set -C;w=;"
-        f"if cd {quoted_spool(spool)}&&[ ! -e full ];then for f in $$ $$.1 $$.2 $$.3 $$.4 $$.5 $$.6 $$.7 $$.8 $$.9;"
-        "do { w=1;LC_ALL=C cat||{ rm -f $f;echo>lost;cat>/dev/null; }; }>$f;[ $w ]&&break;done;"
-        f"[ $(($$%257)) = 0 ]&&{{ set -- $(du -sk .);[ $1 -gt {SPOOL_MAX_BYTES // 1024 - 4800} ]&&echo>full; }};fi;"
-        f"[ $w ]||cat;exit 0{HOOK_MARK}"
-    )
+    script = quoted(f"{spool}/{HOOK_SCRIPT}")
+    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {script}&&. {script};cat{HOOK_MARK}"
+
+
+def hook_script(spool: str) -> str:
+    """Return the script that `hook_command` sources: standard input goes into a new spool file.
+
+    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time.
+    """
+    return f"""\
+# The bridge's hook: copies the event on standard input into a new file of the spool.
+# Written by the bridge, which replaces it when it changes. It prints nothing and never fails.
+umask 077
+set -C # a redirection never overwrites a file that waits
+written=
+if cd {quoted(spool)} && [ ! -e full ]; then
+  # The process id names the file; one that comes round again finds the name taken.
+  for name in $$ $$.1 $$.2 $$.3 $$.4 $$.5 $$.6 $$.7 $$.8 $$.9; do
+    {{
+      written=1
+      # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark.
+      LC_ALL=C cat || {{ rm -f $name; echo >lost; cat >/dev/null; }}
+    }} >$name
+    [ $written ] && break
+  done
+  # Without a forwarder nobody empties the spool: one call in 257 measures it. A prime,
+  # so that no rhythm of process ids avoids it.
+  if [ $(($$ % 257)) = 0 ]; then
+    set -- $(du -sk .)
+    [ $1 -gt {SPOOL_MAX_BYTES // 1024 - 4800} ] && echo >full
+  fi
+fi
+[ $written ] || cat # what is not written is read all the same
+exit 0
+"""
+
+
+def write_hook_script(spool: Path) -> None:
+    """Bring the script in ``spool`` up to date, renamed into place. Raises OSError."""
+    path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
+    try:
+        if path.read_bytes() == text:
+            return
+    except OSError:
+        pass  # it is not there, or no file: the rename says what is wrong
+    draft = spool / f".draft-{uuid.uuid4()}"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
+        opened.write(text)
+    os.replace(draft, path)
 
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:
@@ -419,6 +460,7 @@ class Spool:
         for directory in (self.path, self.rejected):
             for draft in directory.glob(".draft-*"):  # of a forwarder that was killed
                 draft.unlink()
+        write_hook_script(self.path)
 
     def files(self) -> list[File]:
         """What waits, oldest first. Raises OSError when the directory is gone."""
@@ -1108,10 +1150,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--url", help="https://HOST:PORT of the bridge")
     parser.add_argument("--token-file", type=Path, help="file with the bridge's hook token")
     parser.add_argument("--pin", default="", help="SHA-256 of the bridge's public key, in hex (without: the system's authorities decide)")
-    parser.add_argument("--print-hooks", action="store_true", help="print what belongs into the agent's settings file, and end")
+    parser.add_argument("--print-hooks", action="store_true", help="make the spool, print what belongs into the agent's settings file, and end")
     parser.add_argument("--status", action="store_true", help="print what waits in the spool, and end")
     given = parser.parse_args(arguments)
     spool = Path(os.path.abspath(given.spool))
+    if given.print_hooks:
+        spool.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_hook_script(spool)
     if given.print_hooks or given.status:
         shown = spool_status(spool) if given.status else {"hooks": {event: [hook_entry(event, str(spool))] for event in HOOK_EVENTS}}
         sys.stdout.write(json.dumps(shown, indent=2, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer import RESERVED, Forwarder, HttpsTransport, hook_command
+from hooks_app.producer import RESERVED, Forwarder, HttpsTransport, hook_command, write_hook_script
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
 Hook = Callable[[dict[str, Any] | bytes], None]
@@ -38,6 +38,7 @@ def bridge() -> Iterator[ScriptedBridge]:
 def spool(tmp_path: Path) -> Path:
     directory = tmp_path / "a b'c\"d $HOME `ü` é" / "spool"
     directory.mkdir(parents=True, mode=0o700)
+    write_hook_script(directory)
     return directory
 
 

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooks_app.install import SettingsError, install, installed, remove
-from hooks_app.producer import HOOK_EVENTS, hook_command
+from hooks_app.producer import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
 from tests.hooks.conftest import run_hook, waiting
 from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program
 
 SPOOL = '/home/dev/my bridge\'s "data"/spool'
+FIRST_FORM = f"exec >/dev/null 2>&1;umask 077;set -C;w=;if cd {quoted(SPOOL)}&&[ ! -e full ];then cat>$$;fi;exit 0"
 THEIRS = """{
 \t"permissions": {"allow": ["Bash(ls)", "Read"],   "n": 1.00e2},
 \t"hooks": {
@@ -54,17 +55,11 @@ def test_it_is_in_once_and_out_again(text: str) -> None:
     assert not installed(remove(once, SPOOL), SPOOL)
 
 
-def test_what_is_not_ours_keeps_every_byte() -> None:
+def test_what_is_not_ours_keeps_its_value_and_its_place() -> None:
     once = install(THEIRS, SPOOL)
-    for line in THEIRS.splitlines():
-        assert line.strip(",[]") in once
     assert commands(once)["PreToolUse"] == ["echo theirs", hook_command(SPOOL)]
     assert list(json.loads(once)) == ["permissions", "hooks", "ü"]
-    assert "\t\t\t{\n\t\t\t\t" in once or "\t\t\t{\n" in once  # laid out with their tabs
-    assert "\n  " not in once
-    assert remove(once, SPOOL).replace(" ", "").replace("\t", "").replace("\n", "") == THEIRS.replace(',\n\t\t"Stop": []', "").replace(" ", "").replace(
-        "\t", ""
-    ).replace("\n", "")
+    assert meaning(remove(once, SPOOL)) == meaning(THEIRS)
 
 
 def test_two_bridges_do_not_touch_each_other() -> None:
@@ -76,10 +71,11 @@ def test_two_bridges_do_not_touch_each_other() -> None:
 
 def test_an_older_command_is_renewed_and_a_changed_timeout_kept() -> None:
     once = install("{}", SPOOL)
-    older = once.replace("umask 077;", "").replace('"timeout": 10', '"timeout": 3')
+    older = once.replace(json.dumps(hook_command(SPOOL))[1:-1], json.dumps(f"{FIRST_FORM}{HOOK_MARK}")[1:-1]).replace('"timeout": 10', '"timeout": 3')
     again = install(older, SPOOL)
     assert commands(again) == commands(once)
     assert json.loads(again)["hooks"]["Stop"][0]["hooks"][0]["timeout"] == 3
+    assert remove(older, SPOOL) == "{}\n"
 
 
 def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
@@ -157,7 +153,7 @@ def test_any_settings_survive(text: str) -> None:
 
 def run(file: Path, spool: Path, *arguments: str) -> str:
     out = StringIO()
-    call_command("install_hooks", "--settings", str(file), "--spool", str(spool), *arguments, stdout=out)
+    call_command("install_hooks", "--settings", str(file), "--spool", str(spool), "--yes", *arguments, stdout=out)
     return out.getvalue()
 
 
@@ -187,6 +183,18 @@ def test_the_installed_command_works(tmp_path: Path) -> None:
     assert (spool / waiting(spool)[0]).read_bytes() == data
 
 
+def test_without_a_terminal_it_does_nothing_unless_told(tmp_path: Path, environment: dict[str, str]) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("{}")
+    command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
+    for more, written in (((), False), (("--yes",), True)):
+        with Program(environment, *command, *more, terminal=False) as program:
+            assert program.ended() == 0, program.shown
+        assert "This adds one command to 12 events of" in program.shown
+        assert ("run this again with --yes" in program.shown) is not written
+        assert (file.read_text() != "{}") is written
+
+
 def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
     file = tmp_path / ".claude" / "settings.json"
     run(file, tmp_path / "spool")
@@ -201,9 +209,13 @@ def test_what_was_changed_meanwhile_stays(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text(THEIRS)
     run(file, tmp_path / "spool")
-    file.write_text(file.read_text().replace('"n": 1.00e2', '"n": 1.00e2, "later": true'))
+    later = json.loads(file.read_text())
+    later["permissions"]["later"] = True
+    file.write_text(json.dumps(later))
     run(file, tmp_path / "spool", "--remove")
-    assert file.read_text() == THEIRS.replace('"n": 1.00e2', '"n": 1.00e2, "later": true').replace(',\n\t\t"Stop": []', "")
+    expected = json.loads(THEIRS)
+    expected["permissions"]["later"] = True
+    assert meaning(file.read_text()) == meaning(json.dumps(expected))
     assert os.listdir(tmp_path).count("settings.json") == len([name for name in os.listdir(tmp_path) if name.startswith("settings")])
 
 

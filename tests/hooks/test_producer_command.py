@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks_app.producer import Forwarder, hook_command
+from hooks_app.producer import HOOK_SCRIPT, Forwarder, hook_command, hook_script, write_hook_script
 from tests.hooks.conftest import Hook, run_hook, waiting
 from tests.hooks.scripted import FIXTURES, ScriptedBridge
 from tests.servers import wait_until
@@ -21,6 +21,13 @@ SHELLS = [shell for shell in ("dash", "bash", "busybox", "zsh", "mksh") if shuti
 
 def quiet(done: subprocess.CompletedProcess[bytes]) -> bool:
     return (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def change_script(spool: Path, old: str, new: str) -> None:
+    script = spool / HOOK_SCRIPT
+    text = script.read_text()
+    assert old in text
+    script.write_text(text.replace(old, new))
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -53,9 +60,9 @@ def test_two_at_once_never_share_a_file(spool: Path) -> None:
 
 def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
     """`$$` is replaced by a fixed number, which is what a process id that comes round again is."""
-    command = hook_command(str(spool)).replace("$$", "4711")
+    change_script(spool, "$$", "4711")
     for number in range(3):
-        assert quiet(run_hook(spool, str(number).encode(), command))
+        assert quiet(run_hook(spool, str(number).encode()))
     assert [(spool / name).read_bytes() for name in ("4711", "4711.1", "4711.2")] == [b"0", b"1", b"2"]
 
 
@@ -66,9 +73,40 @@ def test_the_bridge_was_uninstalled(spool: Path) -> None:
 
 
 def test_the_spool_is_a_file(spool: Path) -> None:
-    spool.rmdir()
+    shutil.rmtree(spool)
     spool.write_text("")
     assert quiet(run_hook(spool, b"{}"))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_that_is_cut_or_gone_blocks_no_agent(spool: Path, shell: str) -> None:
+    """The exit code 2 would block the agent, and dash has it for a file that it cannot parse."""
+    arguments = [shell, "sh"] if shell == "busybox" else [shell]
+    script, whole = spool / HOOK_SCRIPT, hook_script(str(spool)).splitlines(keepends=True)
+
+    def run() -> bool:
+        return quiet(subprocess.run([*arguments, "-c", hook_command(str(spool))], input=b"{}", capture_output=True, timeout=30))
+
+    for kept in range(len(whole)):
+        script.write_text("".join(whole[:kept]))
+        assert run(), "".join(whole[:kept])
+    script.chmod(0)
+    assert run()
+    script.unlink()
+    assert run()
+    script.mkdir()
+    assert run()
+    script.rmdir()
+    write_hook_script(spool)
+    before = len(waiting(spool))
+    assert run() and len(waiting(spool)) == before + 1
+
+
+def test_the_script_is_renewed_when_it_changed(spool: Path) -> None:
+    change_script(spool, "exit 0", "exit 1")
+    write_hook_script(spool)
+    assert (spool / HOOK_SCRIPT).read_text() == hook_script(str(spool))
+    assert stat.S_IMODE((spool / HOOK_SCRIPT).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("limit", [0, 8])
@@ -101,11 +139,12 @@ def test_a_full_spool_takes_nothing_more(spool: Path) -> None:
 
 def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
     """Every 257th process id measures the spool; here the bound is made small and the process id one of those."""
-    command = hook_command(str(spool)).replace("$$", "514").replace("-gt 200000 ", "-gt 100 ")
-    assert quiet(run_hook(spool, b"{}", command))
+    change_script(spool, "$$", "514")
+    change_script(spool, "-gt 200000 ", "-gt 100 ")
+    assert quiet(run_hook(spool, b"{}"))
     assert not (spool / "full").exists()
     (spool / "1").write_bytes(b"x" * 200_000)
-    assert quiet(run_hook(spool, b"{}", command))
+    assert quiet(run_hook(spool, b"{}"))
     assert (spool / "full").exists()
 
 

@@ -20,7 +20,7 @@ import pytest
 import time_machine
 
 from hooks_app import producer
-from hooks_app.producer import Forwarder, HttpsTransport, spool_status
+from hooks_app.producer import HOOK_SCRIPT, Forwarder, HttpsTransport, spool_status
 from tests.hooks.conftest import Hook, waiting
 from tests.hooks.scripted import TOKEN, ScriptedBridge, answer, cut_after_taking, fixture
 from tests.servers import stop_process, wait_until
@@ -561,6 +561,7 @@ def test_a_spool_that_was_replaced_goes_on(spool: Path, bridge: ScriptedBridge, 
         wait_until(lambda: len(bridge.events) > 0, 5, "the first event")
         spool.rename(spool.with_name("old"))
         spool.mkdir(mode=0o700)
+        wait_until((spool / HOOK_SCRIPT).exists, 30, "the hook's script in the new spool")
         hook(fixture("StopFailure"))
         wait_until(lambda: len(bridge.events) == 2, 10, "the event in the new spool")
 

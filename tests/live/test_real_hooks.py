@@ -25,7 +25,7 @@ class Agent:
     """Runs the commands of a settings file as an agent runs them."""
 
     def __init__(self, bridge: Bridge, settings: Path) -> None:
-        bridge.manage("install_hooks", "--settings", str(settings))
+        bridge.manage("install_hooks", "--settings", str(settings), "--yes")
         self.hooks = json.loads(settings.read_text())["hooks"]
 
     def fire(self, raw: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def measure(rounds: int, seconds: float) -> Report:
     report = Report("hookwait", "the installed hook command beside fork+exec, interleaved", COLUMNS)
     with directory() as path, bridge(path / "bridge") as ours:
         settings = path / "settings.json"
-        ours.manage("install_hooks", "--settings", str(settings))
+        ours.manage("install_hooks", "--settings", str(settings), "--yes")
         command = json.loads(settings.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
         small, large = path / "small.json", path / "large.json"
         event = json.loads(FIXTURE.read_text())

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.conf import conf, make_private_dir
 from hooks_app.install import SettingsError, install, installed, remove
+from hooks_app.producer import HOOK_EVENTS, write_hook_script
 
 
 def default_settings() -> Path:
@@ -36,6 +37,7 @@ class Command(BaseCommand):
             "--settings", "--settings-file", dest="settings_file", type=Path, default=None, help="the agent's settings file (default: ~/.claude/settings.json)"
         )
         parser.add_argument("--spool", type=Path, default=None, help="where the hooks write (default: `spool` in the data directory)")
+        parser.add_argument("--yes", action="store_true", help="do it without asking; needed where there is no terminal")
         parser.add_argument("--remove", action="store_true", help="take the hooks out, and give back the file as it was")
 
     def handle(self, *args: Any, settings_file: Path | None, spool: Path | None, **options: Any) -> None:
@@ -54,7 +56,7 @@ class Command(BaseCommand):
         if after == before:
             self.stdout.write(f"{shown}: {'no hooks of this bridge are in it' if options['remove'] else 'the hooks are in it already'}. Nothing to do.")
             return
-        if not self._agreed(before, after, shown):
+        if not self._agreed(before, after, shown, options):
             self.stdout.write("Nothing was changed.")
             return
         if _read(file, shown) != before:
@@ -65,12 +67,18 @@ class Command(BaseCommand):
             raise CommandError(f"{shown} cannot be written: {error.strerror}.") from None
         self._report(options["remove"], after, shown, backup)
 
-    def _agreed(self, before: str | None, after: str | None, shown: Path) -> bool:
+    def _agreed(self, before: str | None, after: str | None, shown: Path, options: dict[str, Any]) -> bool:
+        """Say what would be written, and ask; without a terminal only ``--yes`` is an answer."""
+        what = "takes the bridge's command out of" if options["remove"] else f"adds one command to {len(HOOK_EVENTS)} events of"
+        self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()
         for line in difflib.unified_diff(old, new, str(shown), str(shown) if after is not None else "(removed)", lineterm=""):
             self.stdout.write(line)
-        if not sys.stdin.isatty():
+        if options["yes"]:
             return True
+        if not sys.stdin.isatty():
+            self.stdout.write("\nThere is no terminal to ask at: run this again with --yes.")
+            return False
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -117,6 +125,7 @@ def _make_spool(directory: Path) -> None:
             make_private_dir(directory.parent, directory.name)
         else:
             make_private_dir(directory)
+        write_hook_script(directory)
     except OSError as error:
         raise CommandError(f"{directory} cannot be made: {error.strerror}.") from None
 

@@ -34,7 +34,7 @@ def test_a_run_of_the_program_reaches_a_phone(model: Model, surroundings: dict[s
     """From SessionStart to SessionEnd, in order: a command that works, one that fails, and one that the agent asks about, which nobody is there to allow."""
     settings, directory, program = tmp_path / "settings.json", tmp_path / "work", claude.program()
     directory.mkdir()
-    bridge.manage("install_hooks", "--settings", str(settings))
+    bridge.manage("install_hooks", "--settings", str(settings), "--yes")
     calls = [[Tool("Bash", {"command": command})] for command in CALLS]
     prompt = model.play("echo", [Text("I will look. "), *calls[0]], *calls[1:], [Text("That was it.")])
     session_id = str(uuid.uuid4())
