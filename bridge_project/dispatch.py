@@ -64,5 +64,5 @@ def connection_error_payload(error: BridgeError, base_url: str) -> s.ConnectionE
 
 
 def _count(error: BridgeError, reference: str = "") -> None:
-    metrics.socket_errors[error.code] += 1
+    metrics.socket_errors.labels(error.code).inc()
     failures.happened(error.code, reference, error.fields.get("session_id"))

@@ -28,7 +28,7 @@ def error_body(
     ``fields`` are added after the six. ``status`` is needed only where the row has none or another one is sent.
     """
     row = ERRORS[code]
-    metrics.http_errors[code] += 1  # here, because every error answer is written here, the edge's included
+    metrics.http_errors.labels(code).inc()  # here, because every error answer is written here, the edge's included
     failures.happened(code, request_id)
     return {
         "error": HTTPStatus(status or row.status or 500).phrase,

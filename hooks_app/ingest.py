@@ -66,7 +66,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
         statements.write(box.cursor, _WRITE_RECORD, records)
         statements.write_sessions(box.cursor, touched.values())
     for record in records:
-        metrics.events[record[1]] += 1
+        metrics.events.labels(record[1]).inc()
     return receipts
 
 

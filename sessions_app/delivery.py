@@ -239,4 +239,4 @@ class Delivery:
         self.sent[row.feed_id] = row.seq
         if row.type == "approval_required":
             self._asked.add(row.id)
-        metrics.deliveries[row.type] += 1
+        metrics.deliveries.labels(row.type).inc()
