@@ -21,8 +21,8 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_event": HOOK_RULES,
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
     "sessions": (),
-    "session": ("SESSION_NOT_FOUND",),
-    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE"),
+    "session": ("SESSION_NOT_FOUND", "NOT_FOUND"),  # the second: an id with a line break
+    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE", "NOT_FOUND"),
     "websocket": ("WS_UPGRADE_REQUIRED", "AUTH_INVALID_TOKEN", "ORIGIN_NOT_ALLOWED", "STORAGE_UNAVAILABLE"),
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
@@ -37,20 +37,6 @@ _EVERYWHERE: Final = ("VALIDATION_ERROR", "PAYLOAD_TOO_LARGE", "HOST_NOT_ALLOWED
 _WITH_BODY: Final = ("UNSUPPORTED_MEDIA_TYPE",)
 _MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}  # of an upgrade while the bridge stops
 
-# Operation → status of the answer, name, the operation that it leads to, and the parameter with its value (OpenAPI's Link Object).
-LINKS: Final[dict[str, tuple[tuple[str, str, str, dict[str, str]], ...]]] = {
-    "hook_event": (
-        ("200", "session", "session", {"session_id": "$request.body#/session_id"}),
-        ("200", "say", "session_event", {"session_id": "$request.body#/session_id"}),
-    ),
-    "sessions": (("200", "session", "session", {"session_id": "$response.body#/sessions/0/id"}),),
-    "session": (("200", "say", "session_event", {"session_id": "$response.body#/id"}),),
-    "session_event": (("202", "session", "session", {"session_id": "$response.body#/session_id"}),),
-    "file_tree": (
-        ("200", "content", "file_content", {"path": "{$response.body#/path}/{$response.body#/entries/0/name}"}),
-        ("200", "below", "file_tree", {"path": "{$response.body#/path}/{$response.body#/entries/0/name}"}),
-    ),
-}
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),
     "hook": ("hookToken", "BRIDGE_HOOK_TOKEN."),
@@ -83,7 +69,7 @@ class EndpointSchema(AutoSchema):
 
 
 def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request may send, and every operation's links and error answers."""
+    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request may send, and every operation's error answers."""
     components = result.setdefault("components", {})
     components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer", "description": text} for name, text in _KINDS.values()}
     schemas = components.setdefault("schemas", {})
@@ -94,7 +80,6 @@ def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Sc
     for methods in result["paths"].values():
         for operation in methods.values():
             operation.setdefault("parameters", []).append(_REQUEST_ID)
-            _add_links(operation)
             _add_to(operation)
     return result
 
@@ -132,11 +117,6 @@ def _add_to(operation: Schema) -> None:
         if status.startswith("2"):
             answer["headers"] = _headers(int(status))
     operation["responses"] = dict(sorted(responses.items()))
-
-
-def _add_links(operation: Schema) -> None:
-    for status, name, target, parameters in LINKS.get(operation["operationId"].removesuffix(WITHOUT_PREFIX), ()):
-        operation["responses"][status].setdefault("links", {})[name] = {"operationId": target, "parameters": parameters}
 
 
 def _body_schemas(codes: Iterable[str], *, validation: bool) -> Iterable[Schema]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path, register_converter
-from django.urls.converters import PathConverter
+from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
 from bridge_project import pages
@@ -15,15 +14,6 @@ from hooks_app.config_views import ReloadHooksView
 from hooks_app.views import BatchView, EventView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
 
-
-class SessionIdConverter(PathConverter):
-    """An agent's own id may hold anything, a slash or a line break too."""
-
-    regex = r"[\s\S]+"
-
-
-register_converter(SessionIdConverter, "session")
-
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
 
 API = {
@@ -31,8 +21,9 @@ API = {
     "info": InfoView,
     **HOOKS,
     "sessions": SessionListView,
-    "sessions/<session:session_id>/events": SessionEventsView,  # before the next, whose ids may hold a slash and end like this
-    "sessions/<session:session_id>": SessionView,
+    # A session id is percent-encoded, %2F included, which arrives here as a slash.
+    "sessions/<path:session_id>/events": SessionEventsView,
+    "sessions/<path:session_id>": SessionView,
     "ws": WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,

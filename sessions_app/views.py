@@ -28,21 +28,15 @@ def _sessions() -> QuerySet[Session]:
     return Session.objects.annotate(websocket_connected=Exists(joined))
 
 
-def _session(session_id: str) -> Session | None:
-    structlog.contextvars.bind_contextvars(session=session_id)
-    return _sessions().filter(session_id=session_id).first() if "\x00" not in session_id else None
-
-
 def _find(session_id: str) -> Session:
-    session = _session(session_id)
+    """Return the session with this id. Raises BridgeError SESSION_NOT_FOUND."""
+    structlog.contextvars.bind_contextvars(session=session_id)
+    session = None
+    if "\x00" not in session_id:  # which PostgreSQL cannot be asked for
+        session = _sessions().filter(session_id=session_id).first()
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return session
-
-
-def _view_of(session: Session) -> dict[str, Any]:
-    """The session as /sessions/:id shows it."""
-    return body_of(session) | {"recent_events": session.recent_events}
 
 
 def body_of(session: Session) -> dict[str, Any]:
@@ -68,7 +62,8 @@ class SessionView(BridgeAPIView):
 
     @extend_schema(operation_id="session", responses=http.Session)
     def get(self, request: Request, session_id: str) -> Response:
-        return Response(_view_of(_find(session_id)))
+        session = _find(session_id)
+        return Response(body_of(session) | {"recent_events": session.recent_events})
 
 
 class SessionListView(BridgeAPIView):
@@ -92,13 +87,6 @@ class SessionEventsView(BridgeAPIView):
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
     takes_large_bodies = True
-
-    def http_method_not_allowed(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]  # as DRF calls it
-        """The address of a session whose own id ends in ``/events`` is this one too: read, it is that session's."""
-        if request.method in ("GET", "HEAD") and (session := _session(f"{kwargs['session_id']}/events")) is not None:
-            self.headers["Allow"] = "GET, POST, HEAD, OPTIONS"
-            return Response(_view_of(session))
-        return super().http_method_not_allowed(request, *args, **kwargs)
 
     @extend_schema(
         operation_id="session_event",

