@@ -474,20 +474,21 @@ def test_connections_without_tls_go_first(limited: Bridge) -> None:
 
 def test_sockets_before_auth_count_and_those_after_do_not(limited: Bridge) -> None:
     phone = RawSocket(limited.port, source="127.0.0.6").ready(limited.device_token())
-    waiting = RawSocket(limited.port, source="127.0.0.6")
-    began = time.monotonic()
-    assert waiting.upgrade().status == 101
-    idle = [connect(limited, "127.0.0.6") for _ in range(limits.STRANGERS_PER_ADDRESS)]
-    try:
+
+    def is_reset() -> bool:
+        """Whether a socket ends without the 4408 that ten seconds without `auth` give it."""
+        waiting = RawSocket(limited.port, source="127.0.0.6")
+        assert waiting.upgrade().status == 101
+        idle = [connect(limited, "127.0.0.6") for _ in range(limits.STRANGERS_PER_ADDRESS)]
         code = closed_with(waiting)
-        in_time = time.monotonic() - began < limits.AUTH_WAIT_SECONDS
-        assert code is None or not in_time, "reset, unless the machine was slower than its patience"
-        assert alive(phone)
-    finally:
-        phone.close()
         waiting.close()
         for one in idle:
             one.close()
+        return code is None
+
+    assert any(is_reset() for _ in range(3)), "a busy machine may need more than one attempt"
+    assert alive(phone)
+    phone.close()
 
 
 def test_all_idle_connections_have_a_bound(limited: Bridge) -> None:
