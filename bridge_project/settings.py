@@ -48,6 +48,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "bridge_project.urls"
+WSGI_APPLICATION = "bridge_project.transport_middleware.refuse_wsgi"  # what `runserver` would serve
 ASGI_APPLICATION = "bridge_project.asgi.application"
 APPEND_SLASH = False
 

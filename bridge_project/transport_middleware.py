@@ -105,6 +105,9 @@ class ServerSocket:
     def buffered(self) -> int:
         return 0
 
+    def authenticated(self) -> None:
+        """Do nothing: the bounds before `auth` are those of the server."""
+
     def send_frames(self, frames: Sequence[bytes]) -> int:
         """Take no ready-made frame: the caller then sends each text by itself."""
         return 0
@@ -184,3 +187,12 @@ async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
     named = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
     await send({"type": f"{prefix}.start", "status": status, "headers": named})
     await send({"type": f"{prefix}.body", "body": jsontext.dumps(body).encode()})
+
+
+def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Refuse everything as a WSGI application: a server of these tells no connection from another.
+
+    `manage.py runserver` would serve tokens and files in the clear (D45, D61).
+    """
+    start_response("403 Forbidden", [("Content-Type", "text/plain")])
+    return [b"The bridge is no WSGI application. Run: python manage.py serve\n"]

@@ -19,7 +19,7 @@ from tests.conformance.https import Https, assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.hooks.conftest import run_hook
-from tests.servers import free_port, stop_process
+from tests.servers import free_port, stop_process, wait_until
 
 PROXY = "127.0.0.2"  # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
 APPLICATION = "bridge_project.asgi:application"
@@ -224,3 +224,25 @@ async def test_a_server_that_believes_a_header(kind: str) -> None:
     }
     await TransportMiddleware(never)(scope, receive, send)
     assert "INSECURE_TRANSPORT" in str(sent)
+
+
+def test_runserver_serves_nothing(made: Path, tmp_path: Path) -> None:
+    """Django's own server is WSGI, and in the clear."""
+    bridge = copied(made, tmp_path)
+    port = free_port()
+    with bridge.log.open("ab") as log:
+        process = bridge.popen(["manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"], log)
+    try:
+        https = Https(port, plain=True)
+        wait_until(lambda: answers(https) or process.poll() is not None, 60, "runserver answers")
+        answer = https.get("/api/v1/sessions", token=bridge.admin_token)
+        assert answer.status == 403 and b"manage.py serve" in answer.body
+    finally:
+        stop_process(process)
+
+
+def answers(https: Https) -> bool:
+    try:
+        return https.get("/").status > 0
+    except OSError:
+        return False

@@ -187,7 +187,7 @@ async def test_a_process_whose_database_was_away_is_not_dead(agency: Agency, mon
     now = timezone.now()
     other = await sync_to_async(Process.objects.create)(instance="elsewhere", lease_until=now - timedelta(seconds=1))
     session, _ = await sync_to_async(tenure.reserve)(other.pk, "theirs", "scripted", agency.directory, agency.device)
-    await sync_to_async(transcript.ready)(session.pk, other.pk)
+    await sync_to_async(transcript.ready)(session.pk, other.pk, True)
     await agency.runtime._look()
     assert (await state(session)).status == "active", "one look is not enough"
     await sync_to_async(Process.objects.filter(pk=other.pk).update)(lease_until=now + timedelta(seconds=60))
