@@ -137,6 +137,13 @@ def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge, path: str
     assert_error(ask(bridge, data), status, code)
 
 
+def test_a_form_of_the_admin_site_is_small(bridge: Bridge) -> None:
+    """There an error is a page."""
+    data = head(bridge, f"Content-Length: {LARGE}", token=WRONG, path="/admin/login/")
+    answer = ask(bridge, data)
+    assert answer.status == 413 and b"PAYLOAD_TOO_LARGE" in answer.body
+
+
 def test_an_upgrade_has_no_large_body(bridge: Bridge) -> None:
     client = RawSocket(bridge.port)
     answer = client.upgrade(headers={"Content-Length": str(LARGE)})
