@@ -126,7 +126,6 @@ def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
         ("/api/v1/sessions", 413, "PAYLOAD_TOO_LARGE"),
         ("/api/v1/schema", 413, "PAYLOAD_TOO_LARGE"),
         ("/docs", 413, "PAYLOAD_TOO_LARGE"),
-        ("/admin/login/", 413, "PAYLOAD_TOO_LARGE"),
         ("/api/v1/sessions/nobody/events", 401, "AUTH_INVALID_TOKEN"),
         ("/api/v1/nothing", 404, "NOT_FOUND"),
     ],

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OURS = "tests/run/test_tree.py"
+SECOND_WAVE = (59, 61, 62)  # of D52 to D62 those that are built; a decision that comes is added here
 TEXT = {".py", ".md", ".toml", ".txt", ".json", ".html", ".js", ".css", ".yml", ".yaml", ""}
 
 # What must not be in a file that others get: places of one machine, and where one machine takes its packages from.
@@ -92,7 +93,7 @@ def _needs(requirement: Requirement, machine: dict[str, str]) -> list[Requiremen
 
 def test_every_decision_is_told() -> None:
     told = re.findall(r"^\*\*D(\d+) ", (REPOSITORY / "docs/decisions.md").read_text(), re.MULTILINE)
-    assert told == [str(number) for number in range(1, 52)]
+    assert told == [str(number) for number in (*range(1, 52), *SECOND_WAVE)]
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
