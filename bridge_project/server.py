@@ -266,7 +266,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         if entry is not None and "disconnected" not in entry:
             self.check_headers_type(message)
             protocol.handle_reply(message)
-            if message.get("more_body"):
+            if message["type"] == "http.response.body" and message.get("more_body"):
                 await protocol.has_room()  # so that of a large answer only pieces wait in the transport
 
     def protocol_disconnected(self, protocol: Any) -> None:

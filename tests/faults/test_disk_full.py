@@ -246,7 +246,6 @@ WRITING = {
     "make_admin": ["--username", "admin"],
     "backup": [],
     "install_hooks": ["--settings", "SETTINGS"],
-    "watch": ["--plain"],
 }
 READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
 
