@@ -96,7 +96,8 @@ def _of(conf: Conf, kind: Kind, version: str, bridges: Bridges) -> Finding:
 
 def _asks(kind: Kind, bridges: Bridges) -> bool | None:
     """Whether it asks before it acts; the running bridge knows it of one that it has started."""
-    return bridges[kind.name].get("asks") if kind.name in bridges else kind.asks()
+    told: bool | None = bridges.get(kind.name, {}).get("asks")
+    return kind.asks() if told is None else told
 
 
 def _unasked(conf: Conf, kind: Kind, asks: bool | None) -> list[Finding]:

@@ -144,8 +144,8 @@ def test_info_lists_the_agents_that_can_start_now(hook: Api, monkeypatch: pytest
     monkeypatch.setattr(agents, "_agents", {})
     monkeypatch.setattr(agents, "_versions", {})
     agents.register(agents.Agent("demo", lambda: None, lambda: "1.0", real=False))
-    agents.register(agents.Agent("absent", lambda: "It is not installed.", str, can_modify=False))
-    demo = {"name": "demo", "can_start": True, "can_modify": True}
+    agents.register(agents.Agent("absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None))
+    demo = {"name": "demo", "can_start": True, "can_modify": True, "asks": True}
     absent = {"name": "absent", "can_start": False, "can_modify": False, "reason": "It is not installed."}
     for version in ({}, {"version": "1.0"}):
         body = hook.get("/api/v1/info").json()

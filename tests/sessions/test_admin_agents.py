@@ -18,8 +18,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "_agents", {})
     monkeypatch.setattr(agents, "_versions", {})
     agents.register(agents.Agent("real", lambda: None, lambda: "4.5.6"))
-    agents.register(agents.Agent("absent", lambda: "<b>not</b> installed", str, can_modify=False))
-    agents.register(agents.Agent("scripted", lambda: None, str, real=False))
+    agents.register(agents.Agent("absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None))
+    agents.register(agents.Agent("scripted", lambda: None, str, real=False, asks=lambda: False))
     agents.ask_versions()
 
 
@@ -37,9 +37,9 @@ def test_it_lists_them_and_the_index_leads_there() -> None:
     rows = [row.split("</tr>")[0] for row in page.split('<tr><th scope="row">')[1:]]
     cells = [row.replace("</th>", "").replace("</td>", "").split("<td>") for row in rows]
     assert cells == [
-        ["real", "real", "yes", "4.5.6", "yes", ""],
-        ["absent", "real", "no", "unknown", "asks anew", "&lt;b&gt;not&lt;/b&gt; installed"],
-        ["scripted", "scripted", "yes", "unknown", "yes", ""],
+        ["real", "real", "yes", "4.5.6", "yes", "yes", ""],
+        ["absent", "real", "no", "unknown", "nobody knows", "asks anew", "&lt;b&gt;not&lt;/b&gt; installed"],
+        ["scripted", "scripted", "yes", "unknown", "no", "yes", ""],
     ]
 
 
