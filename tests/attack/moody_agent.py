@@ -10,50 +10,55 @@ acts when it was set back, or 8 seconds later; `/offer KINDS FILE` asks with opt
 `/argv` and `/env NAME` tell what it was started with.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 KIND = os.path.basename(sys.argv[0])
-SPEC = json.loads(sys.argv[-1]) if sys.argv[-1].startswith("{") else {}
+SPEC: dict[str, Any] = json.loads(sys.argv[-1]) if sys.argv[-1].startswith("{") else {}
 ASKING = {"default", "ask", "manual", "read-only"}
 CODEX = {"untrusted": "", "on-request": "read-only", "never": "full-access"}
 
 
 class Moody:
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock, self.news = threading.Lock(), threading.Condition()
-        self.answers, self.cancelled, self.number, self.sets = {}, False, 0, 0
-        self.modes = SPEC.get("modes", [])
-        self.mode = SPEC.get("current") or (self.modes or [""])[0]
+        self.answers: dict[int, dict[str, Any]] = {}
+        self.cancelled, self.number, self.sets = False, 0, 0
+        self.modes: list[str] = SPEC.get("modes", [])
+        self.mode: str = SPEC.get("current") or (self.modes or [""])[0]
         if KIND == "opencode":
             self.modes, self.mode, SPEC["option"] = ["build", "plan"], "build", True
         if KIND == "codex-acp":
             policies = [word.split("=", 1)[1] for word in sys.argv if word.startswith("approval_policy=")]
             self.mode = CODEX[(policies or ["on-request"])[-1]]
             self.modes = ["read-only", "auto", "full-access"] if self.mode else []
-        self.name = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get("name", "moody")
+        self.name: str = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get("name", "moody")
 
-    def asks(self):
+    def asks(self) -> bool:
         if KIND == "opencode":
             permission = json.loads(os.environ.get("OPENCODE_PERMISSION", "{}"))
             mine = os.path.exists("opencode.json") and os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1"
             return permission.get("bash") == "ask" and not mine
         return not self.mode if KIND == "codex-acp" else self.mode in ASKING
 
-    def send(self, **message):
+    def send(self, **message: Any) -> None:
         with self.lock:
             sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
             sys.stdout.flush()
 
-    def update(self, **update):
+    def update(self, **update: Any) -> None:
         self.send(method="session/update", params={"sessionId": "s", "update": update})
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         self.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
 
-    def hear(self, message):
+    def hear(self, message: dict[str, Any]) -> None:
         if "method" not in message:
             with self.news:
                 self.answers[message["id"]] = message
@@ -65,7 +70,7 @@ class Moody:
         else:
             threading.Thread(target=self.answer, args=(message,), daemon=True).start()
 
-    def answer(self, message):
+    def answer(self, message: dict[str, Any]) -> None:
         params, method = message.get("params") or {}, message["method"]
         if method == "initialize":
             about = {"name": self.name, "version": "1"}
@@ -73,25 +78,25 @@ class Moody:
         elif method in ("session/new", "session/load"):
             result = {"sessionId": "s"} | self.offer()
         elif method in ("session/set_mode", "session/set_config_option"):
-            result = self.set(params.get("modeId") or params.get("value"))
+            result = self.set(params.get("modeId") or params["value"])
         else:
             result = {"stopReason": self.prompt("".join(part.get("text", "") for part in params["prompt"]))}
         self.send(id=message["id"], **(result if "error" in result else {"result": result}))
         if method.startswith("session/set_") and SPEC.get("restless"):
             self.report("yolo")
 
-    def offer(self):
+    def offer(self) -> dict[str, Any]:
         if not self.modes:
             return {}
         if SPEC.get("option"):
             return {"configOptions": self.options()}
         return {"modes": {"currentModeId": self.mode, "availableModes": [{"id": mode, "name": mode} for mode in self.modes]}}
 
-    def options(self):
+    def options(self) -> list[dict[str, Any]]:
         choices = [{"value": mode, "name": mode} for mode in self.modes]
         return [{"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": self.mode, "options": choices}]
 
-    def set(self, mode):
+    def set(self, mode: str) -> dict[str, Any]:
         self.sets += 1
         if mode not in self.modes or self.sets > SPEC.get("locked", 1000):
             return {"error": {"code": -32602, "message": "Invalid params", "data": {"details": "this mode is locked"}}}
@@ -100,14 +105,14 @@ class Moody:
             self.news.notify_all()
         return {"configOptions": self.options()} if SPEC.get("option") else {}
 
-    def report(self, mode):
+    def report(self, mode: str) -> None:
         self.mode = mode
         if SPEC.get("option"):
             self.update(sessionUpdate="config_option_update", configOptions=self.options())
         else:
             self.update(sessionUpdate="current_mode_update", currentModeId=mode)
 
-    def prompt(self, text):
+    def prompt(self, text: str) -> str:
         word, _, rest = text.partition(" ")
         self.cancelled = False
         if word == "/act":
@@ -127,7 +132,7 @@ class Moody:
             self.say(os.environ.get(rest, "unset"))
         return "cancelled" if self.cancelled else "end_turn"
 
-    def act(self, name, kinds=("allow_always", "allow_once", "reject_once")):
+    def act(self, name: str, kinds: Sequence[str] = ("allow_always", "allow_once", "reject_once")) -> None:
         if self.cancelled:
             return
         if self.asks() and self.ask(name, kinds) != "allow_once":
@@ -136,7 +141,7 @@ class Moody:
         with open(name, "w"):
             self.say("written")
 
-    def ask(self, name, kinds):
+    def ask(self, name: str, kinds: Sequence[str]) -> str:
         self.number += 1
         number = self.number
         call = {"toolCallId": f"call-{number}", "title": f"touch {name}", "kind": "execute", "rawInput": {"command": f"touch {name}"}}
@@ -147,7 +152,7 @@ class Moody:
         outcome = self.answers[number].get("result", {}).get("outcome", {})
         chosen = outcome.get("optionId", outcome.get("outcome"))
         self.say(f"chosen {chosen} ")
-        return chosen
+        return str(chosen)
 
 
 moody = Moody()
