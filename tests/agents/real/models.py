@@ -62,7 +62,9 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, dict[str, Any]]) 
     if done:
         return Reply(["All ", "done."])
     if verb == "run":
-        return _call(COMMANDS, {"command": rest, "cmd": rest, "description": "As told", "is_background": False, "timeout": 10_000}, tools)
+        return _call(
+            COMMANDS, {"command": rest, "cmd": rest, "description": "As told", "is_background": False, "timeout": 10_000, "yield_time_ms": 10_000}, tools
+        )
     path, _, text = rest.partition(" ")
     return _call(WRITERS, {"file_path": path, "filePath": path, "path": path, "content": text}, tools)
 
