@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sessions_app.agents.acp_driver import Acp
-from sessions_app.agents.base import Asked
+from sessions_app.agents.base import Asked, Identified
 from tests.agents.drive import APPROVED, REJECTED, Drive
 from tests.agents.real.conftest import Real
+from tests.agents.real.test_npm_agents import make_older
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_left")]
 
@@ -33,12 +34,13 @@ async def drives() -> AsyncIterator[list[Drive]]:
     found: list[Drive] = []
     yield found
     for drive in found:
-        await drive.close()
+        if not drive.closed:
+            await drive.close()
 
 
-async def started(agent: Real, work: Path, drives: list[Drive]) -> Drive:
+async def started(agent: Real, work: Path, drives: list[Drive], resume_id: str | None = None) -> Drive:
     drives.append(Drive(Acp("an-agent", agent.command), REJECTED))  # its name here is no reason to know it
-    return await drives[-1].start(work)
+    return await drives[-1].start(work, resume_id)
 
 
 async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work: Path, drives: list[Drive]) -> None:
@@ -59,6 +61,13 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work:
     (work / "kept").write_text("as it was")
     await drive.turn(f"do: write {work}/kept overwritten")
     assert (work / "kept").read_text() == "as it was"
+    await drive.close()
+
+    make_older(work.parent / "home")
+    resumed = await started(asking, work, drives, drive.of(Identified)[-1].resume_id)
+    assert resumed.driver.asks is True
+    await resumed.turn("do: run touch later")
+    assert len(resumed.of(Asked)) == 1, "it asks when its session goes on, too"
     assert sorted(path.name for path in work.iterdir()) == ["approved", "kept"]
 
 
