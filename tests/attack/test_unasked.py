@@ -67,7 +67,10 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     programs = place / "bin"
     programs.mkdir()
     for name in ("opencode", "codex-acp"):
-        (programs / name).write_text(f"#!{sys.executable} -IS\n{PROGRAM.read_text()}")
+        # Read by sh and by Python: a first line cannot name a Python whose path has a space.
+        start = f"#!/bin/sh\n''':'\nexec {shlex.quote(sys.executable)} -IS \"$0\" \"$@\"\n'''\n"
+        program = PROGRAM.read_text().replace("from __future__ import annotations\n", "")
+        (programs / name).write_text(start + program)
     (programs / "npx").write_text(NPX)
     for path in programs.iterdir():
         path.chmod(0o755)

@@ -67,6 +67,7 @@ def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
     """An agent's spool on a machine with the right time, and the forwarder beside it."""
     directory, token = tmp_path / "spool", tmp_path / "token"
     directory.mkdir(mode=0o700)
+    producer.write_hook_script(directory)
     token.write_text(off.hook_token)
     command = [sys.executable, producer.__file__, "--spool", str(directory), "--url", f"https://127.0.0.1:{off.port}", "--token-file", str(token)]
     forwarder = subprocess.Popen([*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

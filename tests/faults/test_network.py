@@ -43,6 +43,7 @@ class Agent:
     def __init__(self, land: Land, directory: Path) -> None:
         self.spool, self.session_id, self.fired = directory / "spool", new_session(), 0
         self.spool.mkdir(mode=0o700)
+        producer.write_hook_script(self.spool)
         token = directory / "token"
         token.write_text(land.bridge.hook_token)
         url, pin = f"https://{land.wifi.here}:{land.bridge.port}", land.bridge.pairing().pin

@@ -27,6 +27,7 @@ from bridge_project.doctor import machine
 from bridge_project.doctor.findings import Level
 from bridge_project.doctor.look import Look, look
 from hooks_app.install import install
+from hooks_app.producer import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import mended_by, only
@@ -119,7 +120,7 @@ def test_it_leaves_nothing_behind(bridge: Bridge, healthy: subprocess.CompletedP
     assert "doctor" not in bridge.manage("list_devices").stdout
     sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
     assert sessions and all(one["title"] == "doctor" and one["status"] == "closed" and one["id"].startswith("doctor-") for one in sessions)
-    assert [path.name for path in (bridge.data / "spool").iterdir() if path.name not in ("id", "lock", "rejected")] == []
+    assert [path.name for path in (bridge.data / "spool").iterdir() if path.name not in RESERVED] == []
     assert "rror" not in bridge.tail()  # neither error nor Error: a device that goes while its socket closes hurts nobody
 
 
