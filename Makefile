@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 # Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
 bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
-	"$$python" -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null && exec "$$python" bridge_project/bootstrap.py $(1); \
+	"$$python" -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null && exec "$$python" bridge_project/operations/setup.py $(1); \
 	done; echo "Python 3.11 or newer is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
 
 help: ## this list

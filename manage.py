@@ -13,7 +13,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
     try:
-        from bridge_project.conf import ConfError
+        from bridge_project.kernel.config import ConfError
     except ImportError as error:
         print(f"{error}. Run `make run` once: it installs what the bridge needs.", file=sys.stderr)
         return 1
@@ -23,7 +23,7 @@ def main() -> int:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError
 
-    from bridge_project.data_files import NotInPlace
+    from bridge_project.kernel.data_files import NotInPlace
 
     try:
         execute_from_command_line(_arguments(sys.argv))

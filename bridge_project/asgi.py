@@ -13,15 +13,15 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from bridge_project import daphne_command
+from bridge_project.kernel import daphne_command
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
 
 if daphne_command.is_running():
     daphne_command.use_its_address()
     try:
-        from bridge_project import startup
-        from bridge_project.conf import conf
+        from bridge_project.kernel.config import conf
+        from bridge_project.operations import startup
 
         startup.check_made(conf)  # before Django's settings make a part of it
     except (ValueError, CommandError) as error:  # a wrong setting is a ValueError
@@ -31,21 +31,23 @@ import django
 
 django.setup()
 
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from django.db import Error as DatabaseError  # noqa: E402
-from django.urls import path  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.db import Error as DatabaseError
+from django.urls import path
 
-from bridge_project import limits, ratelimit, rest, transport  # noqa: E402
-from bridge_project.conf import conf  # noqa: E402
-from bridge_project.database import readers  # noqa: E402
-from bridge_project.errors import BridgeError  # noqa: E402
-from bridge_project.handler import Handler  # noqa: E402
-from bridge_project.standalone import Standalone  # noqa: E402
-from bridge_project.transport_middleware import TransportMiddleware, send_error  # noqa: E402
-from devices_app import tokens  # noqa: E402
-from files_app.work import FileRequests  # noqa: E402
-from hooks_app.hot import HotPath  # noqa: E402
-from sessions_app.consumers import BridgeConsumer  # noqa: E402
+from bridge_project.http import errors, ratelimit
+from bridge_project.http.request_threads import Handler
+from bridge_project.http.transport_middleware import TransportMiddleware, send_error
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import readers
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network import transport
+from bridge_project.operations.standalone import Standalone
+from devices_app import tokens
+from files_app.threads import FileRequests
+from hooks_app.intake.fast_path import HotPath
+from sessions_app.socket.consumer import BridgeConsumer
 
 WEBSOCKET_PATH = "api/v1/ws"
 
@@ -73,7 +75,7 @@ class Gate:
     async def _check(self, scope: Scope, headers: dict[str, str]) -> None:
         """Raise the BridgeError that refuses the upgrade: address, host, rate, origin, token, in this order."""
         accepted_on = str((scope.get("server") or ("",))[0])
-        names, client = rest.own_names() | {transport.normalise(accepted_on)}, scope["bridge"].client
+        names, client = errors.own_names() | {transport.normalise(accepted_on)}, scope["bridge"].client
         if scope["path"] != f"/{WEBSOCKET_PATH}":
             raise BridgeError("NOT_FOUND")
         if not transport.host_allowed(names, headers.get("host", "")):

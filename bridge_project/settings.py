@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bridge_project import PROTOCOL_VERSION, transport
-from bridge_project.conf import conf
-from bridge_project.database import databases
+from bridge_project import PROTOCOL_VERSION
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import databases
+from bridge_project.network import transport
 
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
@@ -34,8 +35,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "bridge_project.rest.RequestMiddleware",
-    "bridge_project.rest.HostMiddleware",
+    "bridge_project.http.errors.RequestMiddleware",
+    "bridge_project.http.errors.HostMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -48,7 +49,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "bridge_project.urls"
-WSGI_APPLICATION = "bridge_project.transport_middleware.refuse_wsgi"  # what `runserver` would serve
+WSGI_APPLICATION = "bridge_project.http.transport_middleware.refuse_wsgi"  # what `runserver` would serve
 ASGI_APPLICATION = "bridge_project.asgi.application"
 APPEND_SLASH = False
 
@@ -75,7 +76,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others out.
 CACHES: dict[str, Any] = {
     "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "rates", "OPTIONS": {"MAX_ENTRIES": 100_000}},
-    "rates": {"BACKEND": "bridge_project.ratelimit.SteadyCache"},
+    "rates": {"BACKEND": "bridge_project.http.ratelimit.SteadyCache"},
 }
 if conf.redis_url:
     CACHES["default"] = {
@@ -107,10 +108,10 @@ AUTH_PASSWORD_VALIDATORS = [
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["devices_app.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_RENDERER_CLASSES": ["bridge_project.rest_json.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["bridge_project.rest_json.StrictJSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "bridge_project.schema.EndpointSchema",
-    "EXCEPTION_HANDLER": "bridge_project.rest.exception_handler",
+    "DEFAULT_RENDERER_CLASSES": ["bridge_project.http.json.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["bridge_project.http.json.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "bridge_project.docs.openapi.EndpointSchema",
+    "EXCEPTION_HANDLER": "bridge_project.http.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -122,7 +123,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_AUTHENTICATION": [],
     "SERVE_PERMISSIONS": [],
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": ["bridge_project.schema.add_errors"],
+    "POSTPROCESSING_HOOKS": ["bridge_project.docs.openapi.add_errors"],
 }
 
 CORS_ALLOW_ALL_ORIGINS = conf.bridge_cors_allow_all
@@ -145,7 +146,7 @@ SESSION_COOKIE_SECURE = True
 SESSION_COOKIE_NAME = "__Host-bridge-session"
 CSRF_COOKIE_SECURE = True
 CSRF_COOKIE_NAME = "__Host-bridge-csrf"
-CSRF_FAILURE_VIEW = "bridge_project.rest.csrf_failure"
+CSRF_FAILURE_VIEW = "bridge_project.http.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"  # with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin site
 SECURE_HSTS_SECONDS = 0  # never with an own certificate (D19): a browser would refuse the bridge for ever after
@@ -155,5 +156,5 @@ CSRF_TRUSTED_ORIGINS = [conf.bridge_public_url] if conf.bridge_public_url.starts
 # The edge has capped the body already (server.py); Django's own cap would answer in HTML.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None
 
-LOGGING_CONFIG = "bridge_project.logs.configure"
+LOGGING_CONFIG = "bridge_project.kernel.logging.configure"
 LOGGING: dict[str, Any] = {"version": 1}  # Django does not call the line above when this is empty

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
-from bridge_project import pages
-from bridge_project.views import AsyncApiView, HealthView, InfoView, MetricsView, SchemaView, WebSocketView
+from bridge_project.composition.system_views import AsyncApiView, HealthView, InfoView, MetricsView, SchemaView, WebSocketView
+from bridge_project.docs import pages
 from devices_app import views as devices
 from files_app.views import ContentView, TreeView
 from hooks_app.config_views import ReloadHooksView
@@ -49,7 +49,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
 ]
 
-handler400 = "bridge_project.rest.bad_request"
-handler403 = "bridge_project.rest.permission_denied"
-handler404 = "bridge_project.rest.not_found"
-handler500 = "bridge_project.rest.server_error"
+handler400 = "bridge_project.http.errors.bad_request"
+handler403 = "bridge_project.http.errors.permission_denied"
+handler404 = "bridge_project.http.errors.not_found"
+handler500 = "bridge_project.http.errors.server_error"

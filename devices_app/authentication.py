@@ -11,8 +11,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from bridge_project import ratelimit
-from bridge_project.errors import BridgeError
+from bridge_project.http import ratelimit
+from bridge_project.kernel.errors import BridgeError
 from devices_app import pairing, tokens
 from devices_app.tokens import Principal
 

@@ -9,9 +9,9 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from bridge_project import limits
-from bridge_project.database import delete_in_steps
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.database import delete_in_steps
+from bridge_project.kernel.errors import BridgeError
 from devices_app import audit, signals, tokens
 from devices_app.models import AuditEntry, Device, Token
 from devices_app.tokens import Principal

@@ -12,7 +12,7 @@ from typing import Literal
 
 from django.utils import timezone
 
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
 from devices_app.models import Device, Token
 
 Kind = Literal["device", "hook", "admin"]

@@ -14,10 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_exempt
 
-from bridge_project import limits, ratelimit, tls
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from bridge_project.rest import client_address
+from bridge_project.http import ratelimit
+from bridge_project.http.errors import client_address
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network import certificates
 
 log = structlog.get_logger("bridge.http")
 
@@ -107,4 +109,4 @@ def _hash(text: str) -> str:
 @cache
 def _ca_path() -> Path | None:
     """Where the authority's certificate is; the file itself may be renewed while the bridge runs."""
-    return tls.ensure(conf).ca
+    return certificates.ensure(conf).ca

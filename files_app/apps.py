@@ -9,10 +9,11 @@ class FilesConfig(AppConfig):
     name = "files_app"
 
     def ready(self) -> None:
-        from bridge_project import background, health
-        from files_app import work
+        from bridge_project.http import health
+        from bridge_project.kernel import background
+        from files_app import threads
         from sessions_app import handlers
 
         handlers.register("files_app.handlers.git", "files_app.handlers.files")
-        background.register("git", work.start, work.stop)
+        background.register("git", threads.start, threads.stop)
         health.register_feature("file_sync")  # the specification's word for what lets a client see files

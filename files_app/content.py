@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail, Opened, answering, shown
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail, Opened, answering, shown
 from bridge_project.protocol.jsontext import dumps_unicode
 
 _CHUNK: Final = 2**20

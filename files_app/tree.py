@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Identity, Jail, Names, Opened, answering, identity, shown
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Identity, Jail, Names, Opened, answering, identity, shown
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import ENVELOPE_BYTES, modified_at
 

@@ -6,12 +6,12 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
-from bridge_project import limits
-from bridge_project.api import BridgeAPIView
-from bridge_project.jail import default_jail
+from bridge_project.http.json import JSON_TYPE
+from bridge_project.http.view import BridgeAPIView
+from bridge_project.kernel import limits
+from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import http
 from bridge_project.protocol.jsontext import dumps_unicode
-from bridge_project.rest_json import JSON_TYPE
 from devices_app.authentication import DeviceOrAdmin
 from files_app.content import content
 from files_app.tree import tree

@@ -10,15 +10,18 @@ class HooksConfig(AppConfig):
     verbose_name = "Hook events"
 
     def ready(self) -> None:
-        from bridge_project import background, health, logs, metrics
-        from hooks_app import config, forwarding, ingest, producer
-        from sessions_app import housekeeping
+        from bridge_project.http import health
+        from bridge_project.kernel import background, logging, metrics
+        from hooks_app import config
+        from hooks_app.intake import store as intake
+        from hooks_app.producer import program, server_forwarder
+        from sessions_app import chores
         from sessions_app.agents import risk
 
-        risk.register(producer.risk_level)
-        housekeeping.chores["memories of events removed"] = ingest.forget_old
-        background.register("forwarder", forwarding.start, forwarding.stop)
+        risk.register(program.risk_level)
+        chores.chores["memories of events removed"] = intake.forget_old
+        background.register("forwarder", server_forwarder.start, server_forwarder.stop)
         health.register_feature("hook_events")
-        metrics.register("hooks", forwarding.figures)
-        if logs.is_serving():
+        metrics.register("hooks", server_forwarder.figures)
+        if logging.is_serving():
             config.start()

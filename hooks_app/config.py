@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import faults

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project.api import BridgeAPIView
+from bridge_project.http.view import BridgeAPIView
 from bridge_project.protocol import http
 from bridge_project.protocol.types import now_text
 from devices_app.authentication import AdminOnly

@@ -9,15 +9,15 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project.api import BridgeAPIView
+from bridge_project.http.json import json_bytes
+from bridge_project.http.view import BridgeAPIView
 from bridge_project.protocol import examples, http
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body
-from bridge_project.rest_json import json_bytes
 from devices_app.authentication import HookOnly
-from hooks_app import ingest
-from hooks_app.bodies import ingestion_result, validation_failure, violation_body
-from hooks_app.ingest import Posted
+from hooks_app.intake import store as intake
+from hooks_app.intake.responses import ingestion_result, validation_failure, violation_body
+from hooks_app.intake.store import Posted
 
 SOURCE = [
     OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description="What sends: the `agent_type` of a session that this event creates."),
@@ -51,7 +51,7 @@ class EventView(HookView):
     @extend_schema(operation_id="hook_event", parameters=SOURCE, examples=EVENTS, request=http.HookEventBody, responses=http.IngestionResult)
     def post(self, request: Request) -> Response:
         event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
-        [receipt] = ingest.store([Posted(event, self.source)])
+        [receipt] = intake.store([Posted(event, self.source)])
         return Response(ingestion_result(receipt))
 
 
@@ -64,7 +64,7 @@ class BatchView(HookView):
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
-        receipts = ingest.store(good) if good else []
+        receipts = intake.store(good) if good else []
         errors = [
             {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)
         ]

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from bridge_project import agents
 from devices_app.admin import ReadOnlyAdmin
+from sessions_app.agents import listing
 from sessions_app.models import Connection, LogRow, Session, ToolCall
 
 AGENTS = "admin/sessions_app/agents.html"
@@ -31,7 +31,7 @@ class SessionAdmin(ReadOnlyAdmin):
         """Which agents can start here, as /info says it: they are no rows of the database."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        context = {**self.admin_site.each_context(request), "title": "Agents", "opts": self.opts, "agents": agents.listed()}
+        context = {**self.admin_site.each_context(request), "title": "Agents", "opts": self.opts, "agents": listing.listed()}
         return TemplateResponse(request, AGENTS, context)
 
 

@@ -10,18 +10,21 @@ class SessionsConfig(AppConfig):
     verbose_name = "Agent sessions"
 
     def ready(self) -> None:
-        from bridge_project import agents, background, health, metrics
-        from sessions_app import figures, housekeeping, presence, receivers  # noqa: F401 - importing the receivers connects them
-        from sessions_app.agents import breaker, commands
-        from sessions_app.agents.runtime import runtime
+        from bridge_project.http import health
+        from bridge_project.kernel import background, metrics
+        from sessions_app import chores
+        from sessions_app import metrics as session_metrics
+        from sessions_app.agents import breaker, inbox, listing
+        from sessions_app.agents.supervisor import runtime
+        from sessions_app.socket import presence
 
-        background.register("sessions", housekeeping.start, housekeeping.stop)
+        background.register("sessions", chores.start, chores.stop)
         background.register("agents", runtime.start, runtime.stop)
-        background.register("agent versions", agents.start, agents.stop)  # after the agents, which the runtime registers
-        housekeeping.chores["commands to agents removed"] = commands.forget_old
+        background.register("agent versions", listing.start, listing.stop)  # after the agents, which the runtime registers
+        chores.chores["commands to agents removed"] = inbox.forget_old
         health.register("agent_sdk", breaker.check)
         health.register_feature("agent_sdk")
         health.register_count("active_sessions", presence.active_sessions)
         health.register_count("active_websockets", presence.active_websockets)
         health.register_feature("websocket_sessions")
-        metrics.register("sessions", figures.collect)
+        metrics.register("sessions", session_metrics.collect)

@@ -11,9 +11,9 @@ from django.dispatch import receiver
 from bridge_project.protocol.catalogue import encode
 from devices_app.models import Device
 from devices_app.signals import device_paired, device_revoked
-from sessions_app import notices
-from sessions_app.hub import hub
-from sessions_app.outbox import outbox
+from sessions_app import notifications
+from sessions_app.log.outbox import outbox
+from sessions_app.log.tail import hub
 
 log = structlog.get_logger("bridge.pairing")
 
@@ -23,7 +23,7 @@ def start_at_the_present(sender: type[Device], device: Device, announce: bool, f
     """Tell the other devices, and let a new one begin after that: nothing of the past is sent to it."""
     with outbox() as box:
         if announce:
-            box.append_to_all(encode(notices.paired(device, device.last_address)))
+            box.append_to_all(encode(notifications.paired(device, device.last_address)))
         if first:
             device.start_seq = box.seq
             device.save(update_fields=["start_seq"])

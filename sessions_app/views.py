@@ -11,16 +11,17 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project.api import BridgeAPIView
-from bridge_project.errors import BridgeError
+from bridge_project.http.json import json_model
+from bridge_project.http.view import BridgeAPIView
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import examples, http
 from bridge_project.protocol.types import now_text
-from bridge_project.rest_json import json_model
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.models import Device
 from devices_app.tokens import Principal
-from sessions_app import conversation, presence
+from sessions_app.agents import messages
 from sessions_app.models import Join, Session
+from sessions_app.socket import presence
 
 
 def _sessions() -> QuerySet[Session]:
@@ -107,9 +108,9 @@ class SessionEventsView(BridgeAPIView):
 
 def _say(session: Session, content: str, device: Device | None) -> None:
     try:
-        conversation.say(session.pk, content, device=device)
+        messages.say(session.pk, content, device=device)
     except BridgeError as error:
         if error.code == "RATE_LIMITED":
-            seconds = conversation.RETRY_SECONDS
+            seconds = messages.RETRY_SECONDS
             raise BridgeError("RATE_LIMIT_EXCEEDED", error.message, headers={"Retry-After": str(seconds)}, retry_after=seconds) from None
         raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from bridge_project.bootstrap import Missing
+from bridge_project.operations.setup import Missing
 from tests.agents import install
 
 Step = tuple[str, list[str]]  # a name, and what follows `python`

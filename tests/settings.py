@@ -17,7 +17,7 @@ if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(os.en
     # Workers inherit the environment: with one data directory they would write each other's recorded address.
     os.environ["BRIDGE_DATA_DIR"] = os.path.join(os.environ["BRIDGE_DATA_DIR"], _worker)
 
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
 from bridge_project.settings import *  # noqa: F403
 from bridge_project.settings import DATABASES
 

@@ -14,10 +14,11 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.python.failure import Failure
 from twisted.web import http
 
-from bridge_project import limits, rest_body
-from bridge_project.edge.answers import error_response
 from bridge_project.edge.connection import connection_of
-from bridge_project.transport import FORWARDING_HEADERS, Transport
+from bridge_project.edge.error_responses import error_response
+from bridge_project.http import error_body
+from bridge_project.kernel import limits
+from bridge_project.network.transport import FORWARDING_HEADERS, Transport
 
 # RFC 9112 section 3.2.2: a target with scheme and authority. A fragment is never sent.
 _ABSOLUTE_FORM = re.compile(rb"https?://([^/?#]*)([^#]*)", re.IGNORECASE)
@@ -161,7 +162,7 @@ class Request(WebRequest):  # type: ignore[misc]
     def request_id(self) -> str:
         given = self.requestHeaders.getRawHeaders(b"X-Request-ID", [None])[0]
         if not hasattr(self, "_request_id"):
-            self._request_id = rest_body.request_id(given.decode("latin-1") if given else None)
+            self._request_id = error_body.request_id(given.decode("latin-1") if given else None)
         return self._request_id
 
 
@@ -362,10 +363,8 @@ class Channel(http.HTTPChannel):
         """Make the response of an error that the edge answers, and log it."""
         request = self.requests[-1] if self.requests else None
         bridge = self._bridge_of(request)
-        request_id = request.request_id() if request else rest_body.request_id(None)
-        response = error_response(
-            code, request_id, base_url=bridge.base_url, status=status, message=message
-        )
+        request_id = request.request_id() if request else error_body.request_id(None)
+        response = error_response(code, request_id, base_url=bridge.base_url, status=status, message=message)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
         answered = int(response[9:12])

@@ -6,7 +6,7 @@ import errno
 import socket
 from contextlib import ExitStack
 
-from bridge_project.conf import ConfError
+from bridge_project.kernel.config import ConfError
 
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 

@@ -12,8 +12,9 @@ from bridge_project.edge.connection import Connection, TLSConnection, connection
 
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
-from bridge_project import limits, rest_body
-from bridge_project.edge.answers import Inbox, error_response, raw_response
+from bridge_project.edge.error_responses import Inbox, error_response, raw_response
+from bridge_project.http import error_body
+from bridge_project.kernel import limits
 
 GOING_AWAY, NO_STATUS, ABNORMAL, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1001, 1005, 1006, 1008, 1009, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
@@ -362,7 +363,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     # -- for the log --
 
     def _request_id(self) -> str:
-        return rest_body.request_id((getattr(self, "http_headers", None) or {}).get("x-request-id"))
+        return error_body.request_id((getattr(self, "http_headers", None) or {}).get("x-request-id"))
 
     def _path(self) -> bytes:
         return str(getattr(self, "http_request_path", "-")).encode("ascii", "replace")

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from bridge_project.protocol import client as c
+from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import jsontext
-from bridge_project.protocol import server as s
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import ClientPayload, Wire
 from bridge_project.protocol.types import now_text
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol.base import Received, Sent
 from bridge_project.protocol.hooks import ENFORCED
 from bridge_project.protocol.types import (

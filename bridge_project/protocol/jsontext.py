@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Final, NoReturn
 
-from bridge_project.limits import JSON_MAX_DEPTH
+from bridge_project.kernel.limits import JSON_MAX_DEPTH
 
 INT_MAX_DIGITS: Final = 4300  # what Python reads at most by default; more digits cost quadratic time
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import ClientPayload
 from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 
 HookEventName = Literal["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification"]
 RiskLevel = Literal["low", "medium", "high", "critical"]

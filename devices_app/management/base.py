@@ -11,10 +11,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
-from bridge_project import address, interfaces, tls, transport
-from bridge_project.address import Address
-from bridge_project.conf import conf
-from bridge_project.data_files import NotInPlace
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.data_files import NotInPlace
+from bridge_project.network import certificates as tls_certificates
+from bridge_project.network import interfaces, server_address, transport
+from bridge_project.network.server_address import Address
 from devices_app.models import Device
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -47,12 +48,12 @@ class DeviceCommand(DatabaseCommand):
 
 def bridge_address() -> Address:
     """Where ``serve`` said that it is, else where it would be."""
-    found = address.recorded(conf)
+    found = server_address.recorded(conf)
     if found is not None:
         return found
     own = interfaces.primary_address() if conf.bridge_host in EVERYWHERE else None
     base = transport.base_url(conf, own if own and transport.accepts_on(conf.bridge_host, own) else "")
-    certificates = tls.ensure(conf)
+    certificates = tls_certificates.ensure(conf)
     return Address(base_url=base, ws_url=transport.websocket_url(base), pin=certificates.pin, fingerprint=certificates.fingerprint)
 
 

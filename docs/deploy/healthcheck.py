@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, os.getcwd())
 
-from bridge_project import address
-from bridge_project.conf import ConfError, load
-from hooks_app.producer import spki_sha256
+from bridge_project.kernel.config import ConfError, load
+from bridge_project.network import server_address
+from hooks_app.producer.program import spki_sha256
 
 SECONDS = 8
 
@@ -23,7 +23,7 @@ SECONDS = 8
 def ask() -> str:
     """What is wrong; empty when nothing is. Raises OSError or HTTPException when there is no answer."""
     conf = load()
-    here = address.recorded(conf)
+    here = server_address.recorded(conf)
     if here is None:
         return "the bridge has not started yet"
     context = ssl.create_default_context()

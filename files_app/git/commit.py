@@ -17,16 +17,17 @@ from typing import Final
 
 import structlog
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.resources import GitCommitSummary
-from files_app.git import hooks, index, mirror
-from files_app.git.call import Git
-from files_app.git.names import Names
+from files_app.git import hooks, index
+from files_app.git.paths import Names
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox.git import Git
 from files_app.git.staging import stage
 from files_app.git.status import DIFF_OPTIONS, empty_tree, numstat
-from sessions_app.workdir import Place
+from sessions_app.working_directory import Place
 
 log = structlog.get_logger("bridge.git")
 

@@ -7,20 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.resources import DiffFile
-from bridge_project.protocol.server import GitDiffResponse
+from bridge_project.protocol.server_messages import GitDiffResponse
 from bridge_project.protocol.types import GitFileStatus
-from files_app.git import mirror, patch, untracked
-from files_app.git.call import Git
-from files_app.git.names import Names, Selection
+from files_app.git import patch, untracked
 from files_app.git.patch import Budget, Section
+from files_app.git.paths import Names, Selection
 from files_app.git.repository import leads_out
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox.git import Git
 from files_app.git.status import DIFF_OPTIONS, numstat
-from sessions_app.workdir import Place
+from sessions_app.working_directory import Place
 
 _WORDS: Final[dict[str, GitFileStatus]] = {"A": "added", "C": "added", "D": "deleted", "R": "renamed"}
 _NONE: Final = "000000"

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
-from files_app.git import call, config
-from files_app.git.mirror import Mirror
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
+from files_app.git.sandbox import config, git
+from files_app.git.sandbox.mirror import Mirror
 
 NAMES: Final = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
 _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})  # there is nobody to answer, and hooks go by that
@@ -38,7 +38,7 @@ def _directory(mirror: Mirror) -> str:
     path = config.last(mirror.settings, "core.hookspath") or config.last(mirror.user_settings, "core.hookspath")
     if not path:
         return f"{mirror.place.common_dir}/hooks"
-    return config.absolute(path, call.home()) or f"{mirror.place.top}/{path}"
+    return config.absolute(path, git.home()) or f"{mirror.place.top}/{path}"
 
 
 def _may_run(path: str, jail: Jail) -> bool:
@@ -50,7 +50,7 @@ def _may_run(path: str, jail: Jail) -> bool:
 
 
 def _script(hook: str, environment: Mapping[str, str]) -> str:
-    user = call.user_environment()
+    user = git.user_environment()
     changed = sorted(name for name in environment if environment[name] != user.get(name) and name not in _KEPT)
     lines = ["#!/bin/sh", "unset GIT_WORK_TREE " + " ".join(name for name in changed if name not in user)]
     lines += [f"export {name}={shlex.quote(user[name])}" for name in changed if name in user]

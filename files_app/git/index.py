@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
-from files_app.git.call import Git
-from files_app.git.mirror import copy_file
-from sessions_app.workdir import Place
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
+from files_app.git.sandbox.git import Git
+from files_app.git.sandbox.mirror import copy_file
+from sessions_app.working_directory import Place
 
 log = structlog.get_logger("bridge.git")
 

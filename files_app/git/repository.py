@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail, answering, default_jail, mount_points, split
-from files_app.git import call, config, run
-from sessions_app.workdir import Place, place_of
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail, answering, default_jail, mount_points, split
+from files_app.git.sandbox import config, git, process
+from sessions_app.working_directory import Place, place_of
 
 
 def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Place, Jail]:
@@ -51,8 +51,8 @@ def _check_mounts(place: Place, jail: Jail) -> None:
 
 
 def _safe_directories() -> list[str]:
-    environment = call.user_environment() | {"GIT_DIR": os.devnull}
-    done = run.run(
+    environment = git.user_environment() | {"GIT_DIR": os.devnull}
+    done = process.run(
         ["config", "--list", "-z", "--show-scope", "--includes"],
         cwd="/",
         environment=environment,

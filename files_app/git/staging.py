@@ -7,12 +7,12 @@ import stat as st
 from collections.abc import Iterable
 from typing import Final
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from files_app.git import untracked
-from files_app.git.call import Git
-from files_app.git.names import Names, Selection
+from files_app.git.paths import Names, Selection
 from files_app.git.repository import leads_out
+from files_app.git.sandbox.git import Git
 
 _SUBMODULE: Final = b"160000"
 _SYNC_FILES: Final = 100  # from this many on, the disk is asked once for all objects, and not for each

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.jail import Jail, shown
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
-from bridge_project.protocol.server import GitStatusResponse
+from bridge_project.protocol.server_messages import GitStatusResponse
 from bridge_project.protocol.types import GitFileStatus
-from files_app.git import mirror, submodules, untracked
-from files_app.git.call import Git
-from files_app.git.names import Names
-from sessions_app.workdir import Place, detached
+from files_app.git import submodules, untracked
+from files_app.git.paths import Names
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox.git import Git
+from sessions_app.working_directory import Place, detached
 
 # The tree without files, which every repository knows, by the length of its names: what a first commit is compared with.
 _EMPTY_TREE: Final = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904", 64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}

@@ -7,11 +7,11 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from files_app.git import mirror
-from files_app.git.call import Git
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from files_app.git.repository import repository_of
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox.git import Git
 
 _GITLINK: Final = b"160000 "
 

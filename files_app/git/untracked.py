@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Opened, answering
-from files_app.git.call import Git
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Opened, answering
+from files_app.git.sandbox.git import Git
 
 _BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
 

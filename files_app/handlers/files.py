@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from bridge_project.dispatch import handles
-from bridge_project.jail import default_jail
-from bridge_project.protocol import client as c
-from bridge_project.protocol import server as s
+from bridge_project.http.dispatch import handles
+from bridge_project.kernel.path_jail import default_jail
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
-from files_app import work
+from files_app import threads
 from files_app.content import read_lines
 from files_app.tree import listing
-from sessions_app.consumers import BridgeConsumer
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
+from sessions_app.socket.consumer import BridgeConsumer
 
 
 @handles(c.FileList)
 async def file_list(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    await socket.send_frame(await work.files.run(_list, session, message.payload, message.id))
+    await socket.send_frame(await threads.files.run(_list, session, message.payload, message.id))
 
 
 @handles(c.FileRead)
 async def file_read(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    await socket.send_frame(await work.files.run(_read, session, message.payload, message.id))
+    await socket.send_frame(await threads.files.run(_read, session, message.payload, message.id))
 
 
 def _list(session: Session, payload: c.FileList, id: str) -> Encoded:

@@ -7,42 +7,42 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bridge_project import limits
-from bridge_project.database import writers
-from bridge_project.dispatch import handles
-from bridge_project.protocol import client as c
-from bridge_project.protocol import server as s
+from bridge_project.http.dispatch import handles
+from bridge_project.kernel import limits
+from bridge_project.kernel.database import writers
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
-from files_app import work
+from files_app import threads
 from files_app.git import commit, diff, status
 from files_app.git.repository import repository_of
-from sessions_app import requests
-from sessions_app.consumers import BridgeConsumer
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
+from sessions_app.socket import idempotency
+from sessions_app.socket.consumer import BridgeConsumer
 
 
 @handles(c.GitStatusRequest)
 async def git_status_request(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    await socket.send_frame(await work.git.run(_status, session, message.id))
+    await socket.send_frame(await threads.git.run(_status, session, message.id))
 
 
 @handles(c.GitDiff)
 async def git_diff(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    await socket.send_frame(await work.git.run(_diff, session, message.payload, message.id))
+    await socket.send_frame(await threads.git.run(_diff, session, message.payload, message.id))
 
 
 @handles(c.GitCommit)
 async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> s.GitStatusResponse:
     """The fresh status, with what was committed."""
     session = await session_of(socket, message)
-    answer = await work.git.run(_commit, session, message.payload, requests.begun.get())
+    answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await writers.run(_record, socket.device, session, answer.commit)
     return answer
 

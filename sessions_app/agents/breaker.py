@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 
 log = structlog.get_logger("bridge.agent")
 

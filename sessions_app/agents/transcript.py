@@ -9,18 +9,21 @@ from typing import Any
 
 from django.utils import timezone
 
-from bridge_project import limits
-from bridge_project.dispatch import error_payload
-from bridge_project.errors import BridgeError
-from bridge_project.protocol import server as s
+from bridge_project.http.dispatch import error_payload
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import FinishReason, NotificationType
-from sessions_app import approvals, lifecycle, notices, presence
-from sessions_app.agents import base, commands
-from sessions_app.agents.words import bounded, plain, reason_of, storable, whole
-from sessions_app.calls import Call, usable_id
+from sessions_app import notifications
+from sessions_app.agents import driver, inbox
+from sessions_app.agents.sanitize import bounded, plain, reason_of, storable, whole
+from sessions_app.approvals import service as approvals
+from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session, ToolCall
-from sessions_app.outbox import Outbox, outbox
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import presence
 
 _SAVED = ("open_message", "resume_id", "status", "reason", "closed_at", "pending_approvals", "last_activity_at", "owner", "asks")
 
@@ -42,31 +45,31 @@ class Transcript:
         self._taking: datetime | None = None  # by which a command is known again that was taken by a try
         self._tried: tuple[str, dict[str, str]] | None = None  # the first message of a try to write, and the ids after it
 
-    def take(self, *, busy: bool) -> commands.Taken | None:
+    def take(self, *, busy: bool) -> inbox.Taken | None:
         """The next command. With a prompt the answer's stream begins, in the same transaction: a prompt that was taken is never lost in silence."""
-        if self._taking is None and not commands.is_waiting(self._session_pk, busy=busy):
+        if self._taking is None and not inbox.is_waiting(self._session_pk, busy=busy):
             if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
                 raise Lost(self._session_pk)
             return None
         with outbox() as box:
             page = Page(box, self._session_pk, self._ids, self._owner)
-            taken = commands.taken_at(self._session_pk, self._taking) if self._taking is not None else None
+            taken = inbox.taken_at(self._session_pk, self._taking) if self._taking is not None else None
             if taken is None:
                 taken = self._take(page, busy=busy)
         self._taking = None
         return taken
 
-    def _take(self, page: Page, *, busy: bool) -> commands.Taken | None:
+    def _take(self, page: Page, *, busy: bool) -> inbox.Taken | None:
         self._taking = timezone.now()
-        taken = commands.take(self._session_pk, busy=busy, at=self._taking)
-        if taken is not None and taken.kind == commands.Kind.PROMPT:
+        taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
+        if taken is not None and taken.kind == inbox.Kind.PROMPT:
             page.open()
-        elif taken is not None and taken.kind == commands.Kind.INTERRUPT:
+        elif taken is not None and taken.kind == inbox.Kind.INTERRUPT:
             page.reject_pending("interrupted")
         page.save()
         return taken
 
-    def write(self, events: Sequence[base.Event]) -> None:
+    def write(self, events: Sequence[driver.Event]) -> None:
         with outbox() as box:
             if self._tried is not None and LogRow.objects.filter(message_id=self._tried[0]).exists():
                 ids = self._tried[1]
@@ -95,19 +98,19 @@ class Page:
         self.session = session
         self.ids = ids
         self._writers: dict[type[Any], Callable[[Any], None]] = {
-            base.Chunk: self._chunk,
-            base.Used: self._used,
-            base.Asked: self._asked,
-            base.Withdrawn: self._withdrawn,
-            base.Done: self._done,
-            base.Failed: self._failed,
-            base.Ended: self._ended,
-            base.Identified: self._identified,
-            base.Strayed: self._strayed,
-            base.Died: self._died,
+            driver.Chunk: self._chunk,
+            driver.Used: self._used,
+            driver.Asked: self._asked,
+            driver.Withdrawn: self._withdrawn,
+            driver.Done: self._done,
+            driver.Failed: self._failed,
+            driver.Ended: self._ended,
+            driver.Identified: self._identified,
+            driver.Strayed: self._strayed,
+            driver.Died: self._died,
         }
 
-    def write(self, event: base.Event) -> None:
+    def write(self, event: driver.Event) -> None:
         self._writers[type(event)](event)
 
     def save(self) -> None:
@@ -132,7 +135,7 @@ class Page:
     def _append(self, payload: Any) -> None:
         self.box.append(self.session.feed, encode(payload))
 
-    def _chunk(self, event: base.Chunk) -> None:
+    def _chunk(self, event: driver.Chunk) -> None:
         self.open()
         ids = {"session_id": self.session.session_id, "message_id": self.session.open_message}
         for start in range(0, len(event.content), limits.STREAM_CHUNK_CHARS):
@@ -141,11 +144,11 @@ class Page:
 
     # -- tools ---------------------------------------------------------------------------------------------------------------
 
-    def _used(self, event: base.Used) -> None:
+    def _used(self, event: driver.Used) -> None:
         self.close("tool_call")
         self._know(event.call, approvals.report(self.box, self.session, storable(event.call)))
 
-    def _asked(self, event: base.Asked) -> None:
+    def _asked(self, event: driver.Asked) -> None:
         self.close("tool_call")
         self._know(event.call, approvals.ask(self.box, self.session, storable(event.call), source="agent_sdk"))
 
@@ -153,16 +156,16 @@ class Page:
         if call.id is not None:
             self.ids[call.id] = record.tool_call_id
 
-    def _withdrawn(self, event: base.Withdrawn) -> None:
+    def _withdrawn(self, event: driver.Withdrawn) -> None:
         approvals.withdraw(self.box, self.session, self.ids.get(event.call_id, event.call_id), reason="interrupted")
 
-    def _done(self, event: base.Done) -> None:
+    def _done(self, event: driver.Done) -> None:
         outcome = event.outcome
         said = {"content": bounded(outcome.content), "error": outcome.error and bounded(outcome.error)}
         outcome = outcome.model_copy(update=said | {"diff": plain(outcome.diff), "metadata": plain(outcome.metadata)})
         approvals.conclude(self.box, self.session, self._ours(event.call), storable(event.call), outcome)
 
-    def _failed(self, event: base.Failed) -> None:
+    def _failed(self, event: driver.Failed) -> None:
         tool_call_id, details = self._ours(event.call), event.details
         said = {name: value and bounded(value) for name, value in (("stdout", details.stdout), ("stderr", details.stderr))}
         error = s.ToolError(
@@ -186,7 +189,7 @@ class Page:
 
     # -- the turn and the session --------------------------------------------------------------------------------------------
 
-    def _ended(self, event: base.Ended) -> None:
+    def _ended(self, event: driver.Ended) -> None:
         self.reject_pending("turn_ended")
         self.open()
         self.close(event.finish_reason, event.usage)
@@ -207,7 +210,7 @@ class Page:
     def notify(self, type_: NotificationType, title: str, body: str) -> None:
         priority = {"error": "high", "task_complete": "normal"}.get(type_, "low")
         data = {"code": "AGENT_ERROR"} if type_ == "error" else {}
-        self.box.append_to_all(encode(notices.reported(self.session.session_id, type_, title, reason_of(body), priority, **data)))  # type: ignore[arg-type]
+        self.box.append_to_all(encode(notifications.reported(self.session.session_id, type_, title, reason_of(body), priority, **data)))  # type: ignore[arg-type]
 
     def tell_asks(self) -> None:
         """Tell every device that the agent may act without asking."""
@@ -216,15 +219,15 @@ class Page:
             title, body = f"Nobody knows whether {name} asks", f"{name} may run commands and change files without asking you."
         else:
             title, body = f"{name} does not ask", f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
-        self.box.append_to_all(encode(notices.reported(self.session.session_id, "agent_notification", title, body, "high", asks=self.session.asks)))
+        self.box.append_to_all(encode(notifications.reported(self.session.session_id, "agent_notification", title, body, "high", asks=self.session.asks)))
 
-    def _identified(self, event: base.Identified) -> None:
+    def _identified(self, event: driver.Identified) -> None:
         self.session.resume_id = whole(event.resume_id).replace("\x00", "")
 
-    def _strayed(self, event: base.Strayed) -> None:
+    def _strayed(self, event: driver.Strayed) -> None:
         self.notify("error", "The agent stopped asking", event.reason)
 
-    def _died(self, event: base.Died) -> None:
+    def _died(self, event: driver.Died) -> None:
         self.stop(Session.Status.ERROR, event.reason, "agent_died")
         self.fail(event.reason)
 
@@ -233,7 +236,7 @@ class Page:
         self.close(finish)
         self.reject_pending(why_rejected)
         approvals.abandon(self.box, self.session)
-        commands.forget(self.session, prompts=False)
+        inbox.forget(self.session, prompts=False)
         self.session.status, self.session.reason, self.session.owner = status, reason_of(reason), None
 
 
@@ -248,7 +251,7 @@ def ready(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
     with outbox() as box:
         page = Page(box, session_pk, {}, owner)
         if page.session.status == Session.Status.CREATED:
-            lifecycle.announce_start(box, page.session)
+            observed_sessions.announce_start(box, page.session)
             told: bool | None = True
         else:
             told = page.session.asks
@@ -295,11 +298,11 @@ def close(page: Page, reason: Any) -> None:
     The process that runs it ends the agent when it finds that the session has no owner any more:
     this process at once, another one at its next look (limits.POLL_SECONDS).
     """
-    commands.forget(page.session, prompts=True)
-    commands.wake(page.session)
+    inbox.forget(page.session, prompts=True)
+    inbox.wake(page.session)
     page.close("stop")
     page.session.owner = None
-    lifecycle.close(page.box, page.session, reason)
+    observed_sessions.close(page.box, page.session, reason)
     page.save()
 
 

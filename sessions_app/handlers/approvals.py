@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bridge_project.database import writers
-from bridge_project.dispatch import handles
-from bridge_project.protocol import client as c
-from bridge_project.protocol import server as s
+from bridge_project.http.dispatch import handles
+from bridge_project.kernel.database import writers
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.parse import ClientMessage
-from sessions_app import approvals
-from sessions_app.consumers import BridgeConsumer
+from sessions_app.approvals import service as approvals
+from sessions_app.socket.consumer import BridgeConsumer
 
 
 @handles(c.ApprovalResponse)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from bridge_project.database import writers
-from bridge_project.dispatch import handles
-from bridge_project.errors import BridgeError
-from bridge_project.protocol import client as c
+from bridge_project.http.dispatch import handles
+from bridge_project.kernel.database import writers
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol import client_messages as c
 from bridge_project.protocol.parse import ClientMessage
-from sessions_app import conversation, requests
-from sessions_app.consumers import BridgeConsumer
+from sessions_app.agents import messages
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
+from sessions_app.socket import idempotency
+from sessions_app.socket.consumer import BridgeConsumer
 
 
 @handles(c.Message)
@@ -18,14 +19,14 @@ async def message(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Queue a turn; the stream answers it, to everybody who has joined."""
     payload: c.Message = message.payload
     session = await _driven(socket, message)
-    await writers.run(conversation.say, session.pk, payload.content, device=socket.device, begun=requests.begun.get())
+    await writers.run(messages.say, session.pk, payload.content, device=socket.device, begun=idempotency.begun.get())
 
 
 @handles(c.SessionInterrupt)
 async def session_interrupt(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Stop the running turn, whose ``stream_end`` answers; where none runs there is nothing to stop."""
     session = await _driven(socket, message)
-    await writers.run(conversation.interrupt, session.pk, device=socket.device)
+    await writers.run(messages.interrupt, session.pk, device=socket.device)
 
 
 async def _driven(socket: BridgeConsumer, message: ClientMessage) -> Session:

@@ -5,22 +5,25 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge_project import __version__, agents, limits, ratelimit
-from bridge_project.conf import conf
-from bridge_project.database import readers, writers
-from bridge_project.dispatch import Refused, handles
-from bridge_project.errors import BridgeError
-from bridge_project.protocol import client as c
-from bridge_project.protocol import server as s
+from bridge_project import __version__
+from bridge_project.http import ratelimit
+from bridge_project.http.dispatch import Refused, handles
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import readers, writers
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport, connection_mode_description, websocket_url
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, Phase, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
-from bridge_project.transport import Transport, connection_mode_description, websocket_url
 from devices_app import pairing, tokens
-from sessions_app import log
-from sessions_app.connection import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
-from sessions_app.consumers import BridgeConsumer
+from sessions_app.agents import listing
+from sessions_app.log import reader
 from sessions_app.models import Session
+from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.phases import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
 
 WARNINGS = {
     WARNING_DIRECT_PUBLIC: "The bridge is reached over a public address without a tunnel. Acknowledge it, or use a mesh or a tunnel.",
@@ -86,10 +89,10 @@ def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> 
 
     Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it.
     """
-    head = log.head_seq()
+    head = reader.head_seq()
     payload = s.ConnectionAck(
         server_version=__version__,
-        supported_agents=agents.supported(),
+        supported_agents=listing.supported(),
         connection_mode=transport.mode.value,
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),
@@ -162,7 +165,7 @@ def _device(socket: BridgeConsumer) -> Any:
 
 async def _head(socket: BridgeConsumer) -> int:
     """The head of the log before a client is told that it is ready; not asked for where delivery has begun."""
-    return 0 if socket.talk.phase is Phase.READY else await readers.run(log.head_seq)
+    return 0 if socket.talk.phase is Phase.READY else await readers.run(reader.head_seq)
 
 
 def _become_ready(socket: BridgeConsumer, head: int) -> None:

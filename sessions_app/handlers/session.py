@@ -6,25 +6,28 @@ import json
 
 from django.utils import timezone
 
-from bridge_project.conf import conf
-from bridge_project.database import readers, writers
-from bridge_project.dispatch import handles
-from bridge_project.errors import BridgeError
-from bridge_project.protocol import client as c
-from bridge_project.protocol import server as s
+from bridge_project.http.dispatch import handles
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import readers, writers
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SessionEndReason, is_uuid, parse_timestamp
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import incoming, lifecycle, log, presence, reading, requests, workdir
+from sessions_app import working_directory
 from sessions_app.agents import transcript
-from sessions_app.agents.runtime import runtime
-from sessions_app.consumers import BridgeConsumer
-from sessions_app.hub import hub
+from sessions_app.agents.supervisor import runtime
+from sessions_app.log import reader, retention
+from sessions_app.log.outbox import outbox
+from sessions_app.log.row import size_of
+from sessions_app.log.tail import hub
 from sessions_app.models import Feed, LogHead, LogRow, Session
-from sessions_app.outbox import outbox
-from sessions_app.rows import size_of
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import idempotency, inbound, presence
+from sessions_app.socket.consumer import BridgeConsumer
 
 
 async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: bool = False) -> Session:
@@ -32,7 +35,7 @@ async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: 
 
     A closed observed session takes what only looks; ``acting``: the message is for its agent.
     """
-    session = await readers.run(lifecycle.find, message.payload.session_id)
+    session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
@@ -48,12 +51,12 @@ async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: 
 async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Join a session at once; starting an agent takes its time, beside the conversation."""
     payload: c.SessionStart = message.payload
-    session = await readers.run(lifecycle.find, payload.session_id) if payload.session_id else None
+    session = await readers.run(observed_sessions.find, payload.session_id) if payload.session_id else None
     if session is None and payload.session_id and payload.resume:
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):
         work = _create if session is None and payload.session_id is None else _start
-        socket.spawn(incoming.beside(socket, message, work))
+        socket.spawn(inbound.beside(socket, message, work))
     else:
         await _join(socket, message, session)
 
@@ -66,11 +69,11 @@ def _must_wait(session: Session, *, resume: bool) -> bool:
 
 async def _create(socket: BridgeConsumer, message: ClientMessage) -> None:
     """A new session, once however often this message comes; joined each time (D31)."""
-    frame = await requests.once(socket, message, lambda: requests.answer_of(socket, message, _created))
+    frame = await idempotency.once(socket, message, lambda: idempotency.answer_of(socket, message, _created))
     answer = json.loads(frame)
     if answer["type"] != "session_ready":
         return await socket.send_text(frame)
-    session = await readers.run(lifecycle.find, answer["payload"]["session_id"])
+    session = await readers.run(observed_sessions.find, answer["payload"]["session_id"])
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return await _join(socket, message, session)
@@ -86,7 +89,7 @@ async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
     """A session whose id the client knows, or has chosen: resumed, waited for, or created with that id."""
     payload: c.SessionStart = message.payload
     assert socket.device is not None and payload.session_id is not None
-    session = await readers.run(lifecycle.find, payload.session_id)
+    session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None:
         session = await runtime.create(payload.session_id, payload.agent, payload.working_directory, socket.device)
     elif session.status == Session.Status.CREATED:
@@ -107,13 +110,13 @@ async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session
     if session.session_id not in socket.talk.joined:
         socket.talk.joined[session.session_id] = session.feed_id
         await hub.bell.join(session.feed_id)
-    buffer_upto = await readers.run(log.head_seq) if session.kind == Session.Kind.BRIDGE else None
+    buffer_upto = await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     await socket.reply(message, await _ready(session))
     socket.delivery.join(session.feed_id, buffer_upto=buffer_upto)
 
 
 async def _ready(session: Session) -> s.SessionReady:
-    branch = await readers.run(workdir.branch_of, session.working_directory)
+    branch = await readers.run(working_directory.branch_of, session.working_directory)
     return s.SessionReady(
         session_id=session.session_id,
         agent=session.agent_type,
@@ -174,21 +177,21 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
     """
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     feed = Feed.objects.get(pk=feed_id)
-    rows = reading.kept(feed, total, now).order_by("seq")
+    rows = retention.kept(feed, total, now).order_by("seq")
     known = LogRow.objects.filter(feed=feed, message_id=after_id) if after_id and is_uuid(after_id) else LogRow.objects.none()
     after = known.values_list("seq", flat=True).first()
     if after is not None:
         rows = rows.filter(seq__gt=after)
-        complete = log.gap(feed, after, total, now) is None
+        complete = reader.gap(feed, after, total, now) is None
     elif after_id is None and since is not None:
         moment = parse_timestamp(since)
         times = rows.values_list("seq", "created_at")
         oldest, first = times.first(), times.filter(created_at__gt=moment).first()
         reaches_back = oldest is not None and oldest[1] <= moment  # the oldest kept is from before it: nothing after it can be missing
         rows = rows.filter(seq__gte=first[0]) if first else rows.none()  # all from there on, whatever a clock that was set has stamped them with
-        complete = reaches_back or log.gap(feed, 0, total, now) is None
+        complete = reaches_back or reader.gap(feed, 0, total, now) is None
     else:
-        complete = after_id is None and log.gap(feed, 0, total, now) is None
+        complete = after_id is None and reader.gap(feed, 0, total, now) is None
     frames: list[str] = []
     size = 0
     for frame in rows.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.conf import conf
-from sessions_app.agents import processes
+from bridge_project.kernel.config import conf
+from sessions_app.agents.process import groups
 from tests.agents.drive import carrying
 
 
@@ -26,8 +26,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After the test no process is there that it, or what it started, has started."""
     name = uuid.uuid4().hex
-    monkeypatch.setattr(processes, "_instance", name)
+    monkeypatch.setattr(groups, "_instance", name)
     yield
     left = carrying(name)
-    processes.reap(name)
+    groups.reap(name)
     assert left == []

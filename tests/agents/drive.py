@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import psutil
 
-from bridge_project.conf import PROJECT_DIR
-from sessions_app.agents.base import Asked, Chunk, Died, Driver, Ended, Event, Start, Verdict
+from bridge_project.kernel.config import PROJECT_DIR
+from sessions_app.agents.driver import Asked, Chunk, Died, Driver, Ended, Event, Start, Verdict
 
 E = TypeVar("E")
 SECONDS = 30.0  # for whatever a test waits for; reached only when it fails

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridge_project.bootstrap import PROJECT, only_one, run_step
+from bridge_project.operations.setup import PROJECT, only_one, run_step
 
 AGENTS = Path(PROJECT, ".agents")
 PINS = Path(PROJECT, "tests", "agents", "real", "package.json")

@@ -11,7 +11,7 @@ from typing import Any, cast
 from acp import RequestError, run_agent, schema, start_tool_call, text_block, tool_content, tool_diff_content
 from acp.interfaces import Agent
 
-from sessions_app.agents.demo_acp import MODES, OPTIONS, DemoAcp
+from sessions_app.agents.demo.acp_agent import MODES, OPTIONS, DemoAcp
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from bridge_project import limits
-from sessions_app.agents.acp_asking import CHANGED, TOO_MANY, Asking, why_not
-from sessions_app.agents.base import Asked, Event, Verdict
-from sessions_app.calls import Call
+from bridge_project.kernel import limits
+from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY, Asking, why_not
+from sessions_app.agents.driver import Asked, Event, Verdict
+from sessions_app.approvals.tool_call import Call
 
 
 async def test_more_changes_than_one_turn_may_have() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.conf import conf
-from sessions_app.agents.base import Asked, CannotResume, Chunk, Done, Ended, Failed, Identified, Start, Verdict, Withdrawn
-from sessions_app.agents.demo import Demo, kinds
+from bridge_project.kernel.config import conf
+from sessions_app.agents.demo.driver import Demo, kinds
+from sessions_app.agents.driver import Asked, CannotResume, Chunk, Done, Ended, Failed, Identified, Start, Verdict, Withdrawn
 from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text, within
 from tests.agents.drive import kinds as names
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.bootstrap import PROJECT, Missing
+from bridge_project.operations.setup import PROJECT, Missing
 from tests.agents import install
 
 NPM = """#!/bin/sh

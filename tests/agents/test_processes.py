@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge_project import child_environment
-from bridge_project.conf import PROJECT_DIR
-from sessions_app.agents import processes
-from sessions_app.agents.launch import AGENT_OF, AGENT_RUN
+from bridge_project.kernel import child_environment
+from bridge_project.kernel.config import PROJECT_DIR
+from sessions_app.agents.process import groups
+from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 from tests.agents.drive import carrying, eventually, within
 
 # One that runs, one in its group, one in a session of its own, and one there whose parent has gone.
@@ -34,7 +34,7 @@ def number() -> str:
 def instance(monkeypatch: pytest.MonkeyPatch) -> str:
     """Processes of these tests belong to a bridge that there is not."""
     name = uuid.uuid4().hex
-    monkeypatch.setattr(processes, "_instance", name)
+    monkeypatch.setattr(groups, "_instance", name)
     return name
 
 
@@ -55,74 +55,74 @@ def family(number: str) -> str:
 
 async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> None:
     """D40: nothing of an agent is left, not what it put into another session, nor what lost its parent."""
-    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
-    await within(10, processes.end_group(group))
+    await within(10, groups.end_group(group))
     assert sleeping(number) == []
     assert group.exited.is_set()
 
 
 async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: str) -> None:
-    group = await processes.start(["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path)
+    group = await groups.start(["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path)
     await within(10, group.exited.wait())
     assert group.returncode == 3
     await eventually(lambda: len(sleeping(number)) == 2)
-    await within(10, processes.end_group(group))
+    await within(10, groups.end_group(group))
     assert sleeping(number) == []
 
 
 async def test_what_does_not_want_to_end_is_made_to(tmp_path: Path, number: str) -> None:
     script = f"trap '' TERM; echo ready; sleep 7{number}; sleep 8{number}"
-    group = await processes.start(["sh", "-c", script], tmp_path)
+    group = await groups.start(["sh", "-c", script], tmp_path)
     await within(10, group.stdout.readline())
-    await within(10, processes.end_group(group, patience=0.3))
+    await within(10, groups.end_group(group, patience=0.3))
     assert group.returncode == -signal.SIGKILL
     assert sleeping(number) == []
 
 
 async def test_it_is_asked_first(tmp_path: Path) -> None:
-    group = await processes.start(["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"], tmp_path)
+    group = await groups.start(["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"], tmp_path)
     assert await within(10, group.stdout.readline()) == b"ready\n"
-    await within(10, processes.end_group(group))
+    await within(10, groups.end_group(group))
     assert group.returncode == 0
     assert await within(10, group.stdout.read()) == b"bye\n"
 
 
 async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
-    group = await processes.start(["sleep", "1000"], tmp_path)
-    await within(10, asyncio.gather(processes.end_group(group), processes.end_group(group)))
-    await within(10, processes.end_group(group))
+    group = await groups.start(["sleep", "1000"], tmp_path)
+    await within(10, asyncio.gather(groups.end_group(group), groups.end_group(group)))
+    await within(10, groups.end_group(group))
     assert group.exited.is_set()
 
 
 async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
     """Only what carries the run's mark is ended: not another agent, not a process with another bridge's mark."""
-    other = await processes.start(["sleep", f"9{number}"], tmp_path)
+    other = await groups.start(["sleep", f"9{number}"], tmp_path)
     stranger = subprocess.Popen(["sleep", f"5{number}"], env={**os.environ, AGENT_OF: "another bridge"})
-    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 6)
     try:
-        await within(10, processes.end_group(group))
+        await within(10, groups.end_group(group))
         assert sorted(sleeping(number)) == sorted([other.pid, stranger.pid])
     finally:
         stranger.kill()
         stranger.wait()
-        await processes.end_group(other)
+        await groups.end_group(other)
 
 
 async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_umask(tmp_path: Path) -> None:
     script = "import os, signal; print(os.getsid(0) == os.getpgrp() == os.getpid(), signal.getsignal(signal.SIGTERM), oct(os.umask(0)), os.getcwd())"
-    group = await processes.start([sys.executable, "-c", script], tmp_path)
+    group = await groups.start([sys.executable, "-c", script], tmp_path)
     said = (await within(10, group.stdout.read())).decode()
-    await processes.end_group(group)
+    await groups.end_group(group)
     assert said == f"True {signal.Handlers.SIG_DFL} 0o22 {tmp_path}\n"
 
 
 async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
     """The launcher's Python ignores SIGPIPE; what it becomes must not."""
-    group = await processes.start(["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"], tmp_path)
+    group = await groups.start(["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"], tmp_path)
     out, err = await within(10, asyncio.gather(group.stdout.read(), group.stderr.read()))
-    await processes.end_group(group)
+    await groups.end_group(group)
     assert out == b"over\n"
     assert b"141" in err
 
@@ -138,7 +138,7 @@ async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
 async def test_a_program_that_cannot_be_started_is_said(tmp_path: Path, program: str, error: type[OSError], words: str) -> None:
     (tmp_path / "plain").write_text("no program")
     with pytest.raises(error, match=words):
-        await processes.start([program], tmp_path)
+        await groups.start([program], tmp_path)
 
 
 async def test_a_repository_brings_no_program_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,18 +148,18 @@ async def test_a_repository_brings_no_program_of_its_own(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
     with pytest.raises(FileNotFoundError):
-        await processes.start(["agent-of-mine"], tmp_path)
+        await groups.start(["agent-of-mine"], tmp_path)
 
 
 async def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no directory"):
-        await processes.start(["true"], tmp_path / "gone")
+        await groups.start(["true"], tmp_path / "gone")
 
 
 BRIDGE = """
 import asyncio, os, sys
 from pathlib import Path
-from sessions_app.agents import processes
+from sessions_app.agents.process import groups as processes
 async def main():
     processes.reap(sys.argv[1])
     await processes.start(["sh", "-c", sys.argv[2]], Path("/"))
@@ -187,7 +187,7 @@ async def test_an_agent_dies_with_the_bridge(tmp_path: Path, number: str) -> Non
     await eventually(lambda: sleeping(number) == [])
 
 
-def launchers(group: processes.Group) -> list[psutil.Process]:
+def launchers(group: groups.Group) -> list[psutil.Process]:
     """The first of its two, and its guard."""
     guard = psutil.Process(group.pid).parent()
     assert guard is not None
@@ -200,23 +200,23 @@ def launchers(group: processes.Group) -> list[psutil.Process]:
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "guard"])
 async def test_a_launcher_that_is_killed_leaves_nothing(tmp_path: Path, number: str, which: int) -> None:
     """Either of its two processes ends what the other leaves, also what has no mark."""
-    group = await processes.start(["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path)
+    group = await groups.start(["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 5)
     both = launchers(group)
     both[which].kill()
     await eventually(lambda: sleeping(number) == [] and not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in both))
     await within(10, group.exited.wait())
     assert group.returncode == -signal.SIGKILL
-    await within(10, processes.end_group(group))
+    await within(10, groups.end_group(group))
 
 
 async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Path, number: str, instance: str) -> None:
     """D35: what outlives the bridge and its launchers, all killed at once, is ended by the next start, and only that."""
     mine, another = uuid.uuid4().hex, uuid.uuid4().hex
     bridge = start_bridge(mine, family(number), tmp_path)
-    other = await processes.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
+    other = await groups.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
     await eventually(lambda: len(sleeping(number)) == 5)
-    theirs = [process for process in psutil.Process(bridge.pid).children(recursive=True) if str(processes.LAUNCHER) in process.cmdline()]
+    theirs = [process for process in psutil.Process(bridge.pid).children(recursive=True) if str(groups.LAUNCHER) in process.cmdline()]
     assert len(theirs) == 2
     for process in theirs:
         process.suspend()
@@ -228,31 +228,31 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Pa
     survived = len(sleeping(number)) - 1
     assert survived >= 3
     try:
-        assert await asyncio.to_thread(processes.reap, another) == 0
-        assert await asyncio.to_thread(processes.reap, mine) == survived
+        assert await asyncio.to_thread(groups.reap, another) == 0
+        assert await asyncio.to_thread(groups.reap, mine) == survived
         assert sleeping(number) == [other.pid]
-        assert await asyncio.to_thread(processes.reap, mine) == 0
+        assert await asyncio.to_thread(groups.reap, mine) == 0
     finally:
-        await processes.end_group(other)
+        await groups.end_group(other)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the bridge's own children can be told from others")
 async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(tmp_path: Path, number: str) -> None:
     """An agent's helpers are its children, wherever they moved; what a command of it left in the background is nobody's."""
-    group = await processes.start(["sh", "-c", family(number)], tmp_path)
+    group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
-    await within(10, processes.end_background(group))
+    await within(10, groups.end_background(group))
     assert len(sleeping(number)) == 3 and not group.exited.is_set()
-    await within(10, processes.end_background(group))
-    await within(10, processes.end_group(group))
-    await within(10, processes.end_background(group))
+    await within(10, groups.end_background(group))
+    await within(10, groups.end_group(group))
+    await within(10, groups.end_background(group))
     assert sleeping(number) == []
 
 
 async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
     """The mark is inherited: a bridge run inside an agent of the same data directory carries it, and so does the agent above it."""
     mine = uuid.uuid4().hex
-    script = f"from sessions_app.agents import processes; print(processes.reap({mine!r}), flush=True)"
+    script = f"from sessions_app.agents.process import groups as processes; print(processes.reap({mine!r}), flush=True)"
     marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
     done = subprocess.run(["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script], cwd=PROJECT_DIR, env=marked, capture_output=True, text=True)
     assert done.stdout == "0\nstill here\n", done.stderr
@@ -262,7 +262,7 @@ async def test_a_launcher_whose_bridge_has_gone_runs_nothing(tmp_path: Path) -> 
     ours, theirs = socket.socketpair()
     ours.sendall(b"4\nit\0it\0touch\0%s\0" % os.fsencode(tmp_path / "ran"))
     ours.close()
-    command = [sys.executable, "-I", "-S", str(processes.LAUNCHER), str(theirs.fileno())]
+    command = [sys.executable, "-I", "-S", str(groups.LAUNCHER), str(theirs.fileno())]
     with theirs:
         assert subprocess.run(command, start_new_session=True, pass_fds=[theirs.fileno()]).returncode == 0
     assert not (tmp_path / "ran").exists()
@@ -270,7 +270,7 @@ async def test_a_launcher_whose_bridge_has_gone_runs_nothing(tmp_path: Path) -> 
 
 async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D45: neither the settings, nor a secret under another name, nor what the service manager gave the bridge."""
-    from bridge_project.conf import conf
+    from bridge_project.kernel.config import conf
 
     token = conf.secret("hook_token")
     monkeypatch.setitem(conf.__dict__, "database_url", "postgres://u:pass%2Bword@h/d")
@@ -285,9 +285,9 @@ async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: p
         "ANTHROPIC_API_KEY": "the user's",
     }.items():
         monkeypatch.setenv(name, value)
-    group = await processes.start(["env", "-0"], tmp_path)
+    group = await groups.start(["env", "-0"], tmp_path)
     seen = dict(line.split("=", 1) for line in (await within(10, group.stdout.read())).decode().split("\0") if line)
-    await processes.end_group(group)
+    await groups.end_group(group)
     assert {name for name in seen if name.startswith("BRIDGE_")} == {AGENT_OF, AGENT_RUN}
     assert seen["ANTHROPIC_API_KEY"] == "the user's"
     assert not {"MY_COPY", "DATABASE_URL", "PGPASSWORD", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "CREDENTIALS_DIRECTORY"} & set(seen)
@@ -299,14 +299,14 @@ async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) ->
     """D35 and the thousand cycles: an agent that was being read no more when it ended leaves no pipe open."""
     before = psutil.Process().num_fds()
     for _ in range(3):
-        group = await processes.start(["yes"], tmp_path, stdin=True, line_bytes=1000)
+        group = await groups.start(["yes"], tmp_path, stdin=True, line_bytes=1000)
         await within(10, group.stdout.readline())
-        await within(10, processes.end_group(group))
+        await within(10, groups.end_group(group))
     await eventually(lambda: psutil.Process().num_fds() <= before)
 
 
 async def test_no_process_is_left_of_these_tests(instance: str, tmp_path: Path) -> None:
-    group = await processes.start(["sleep", "1000"], tmp_path)
+    group = await groups.start(["sleep", "1000"], tmp_path)
     await eventually(lambda: bool(carrying(instance)))
-    await processes.end_group(group)
+    await groups.end_group(group)
     assert carrying(instance) == []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from sessions_app.agents import shell
-from sessions_app.agents.processes import Groups
+from bridge_project.kernel import limits
+from sessions_app.agents.process import shell
+from sessions_app.agents.process.groups import Groups
 from tests.agents.drive import carrying, eventually, within
 
 

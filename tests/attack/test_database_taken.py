@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.data_files import NEEDS_A_PERSON
+from bridge_project.kernel.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https
 from tests.conformance.phone import Phone

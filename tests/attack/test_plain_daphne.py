@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from bridge_project.transport_middleware import TransportMiddleware
+from bridge_project.http.transport_middleware import TransportMiddleware
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, assert_error
 from tests.conformance.phone import Phone

@@ -14,7 +14,7 @@ from statistics import median
 
 import pytest
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, Response, assert_error, pinned_context
 from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded

@@ -28,7 +28,7 @@ LIMIT = 10
 START_SECONDS = 20  # after which an agent that does not start has failed here; elsewhere it has a minute
 SERVE = f"""
 import runpy, sys
-from bridge_project import limits
+from bridge_project.kernel import limits
 from hooks_app import config
 assert limits.AGENT_START_SECONDS == 60
 limits.AGENT_START_SECONDS = {START_SECONDS}

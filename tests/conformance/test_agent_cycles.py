@@ -28,7 +28,7 @@ TAIL_ROWS = 40
 SERVE = f"""
 import runpy, sys
 from hooks_app import config
-from sessions_app import hub
+from sessions_app.log import tail as hub
 assert hub.TAIL_ROWS > {TAIL_ROWS}
 hub.TAIL_ROWS = {TAIL_ROWS}
 config.start()
@@ -52,7 +52,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    agents = f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo_acp'))}"
+    agents = f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}"
     bridge = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
     try:
         bridge.start()

@@ -21,9 +21,9 @@ COMMAND_SECONDS, FILE_SECONDS = 5, 0.5  # here; elsewhere as the specification s
 # Files that are called `hangs` are opened only when there is one in the root that is called `go on`.
 SERVE = f"""
 import os, pathlib, runpy, sys, time
-from bridge_project import limits
+from bridge_project.kernel import limits
 from hooks_app import config
-from sessions_app.agents import acp_terminal, shell
+from sessions_app.agents.acp import terminal as acp_terminal; from sessions_app.agents.process import shell
 runs = (shell.run, acp_terminal.Terminals.__init__)
 assert limits.TOOL_TIMEOUT_MS == {{"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}}
 assert (limits.TOOL_TIMEOUT_READ_SECONDS, limits.TOOL_TIMEOUT_EDIT_SECONDS) == (10, 30)
@@ -64,7 +64,7 @@ class Hurried(QuickBridge):
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    acp = shlex.join(command("sessions_app.agents.demo_acp"))
+    acp = shlex.join(command("sessions_app.agents.demo.acp_agent"))
     bridge = Hurried(tmp_path_factory.mktemp("limits"), BRIDGE_DEMO_SHELL="1", BRIDGE_ACP_AGENTS=f"demo-acp={acp}")
     try:
         bridge.start()

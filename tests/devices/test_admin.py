@@ -10,8 +10,8 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
-from bridge_project import ratelimit
-from bridge_project.conf import conf
+from bridge_project.http import ratelimit
+from bridge_project.kernel.config import conf
 from devices_app import tokens
 from devices_app.models import Device
 from tests.devices.conftest import Minted, auth

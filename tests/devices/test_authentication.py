@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
 from devices_app import pairing
 from devices_app.authentication import AdminOnly, AnyToken, BearerAuthentication, DeviceOrAdmin, HookOnly
 from devices_app.models import Device, Token

@@ -20,23 +20,23 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from PIL import Image
 
-from bridge_project import address, tls
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
+from bridge_project.network import certificates, server_address
 from devices_app import pairing, tokens
 from devices_app.models import Device, Token
 from tests.devices.conftest import Minted, auth
 
 pytestmark = pytest.mark.django_db
 
-HERE = address.Address(base_url="https://192.168.1.20:8443", ws_url="wss://192.168.1.20:8443/api/v1/ws", pin="a1" * 32, fingerprint="b2" * 32)
+HERE = server_address.Address(base_url="https://192.168.1.20:8443", ws_url="wss://192.168.1.20:8443/api/v1/ws", pin="a1" * 32, fingerprint="b2" * 32)
 LINK = re.compile(r"https://192\.168\.1\.20:8443/pair#v=1&token=(bridge_device_[\w-]{43})&url=wss://192\.168\.1\.20:8443/api/v1/ws&pin=(?:a1){32}")
 
 
 @pytest.fixture(autouse=True)
 def _recorded() -> Iterator[None]:
-    address.record(conf, HERE)
+    server_address.record(conf, HERE)
     yield
-    address.path(conf).unlink(missing_ok=True)
+    server_address.path(conf).unlink(missing_ok=True)
 
 
 def run(*arguments: str) -> str:
@@ -139,7 +139,7 @@ class TestMint:
 
     @pytest.mark.parametrize(("host", "warned"), [("localhost", True), ("127.0.0.1", True), ("192.168.1.20", False), ("bridge.example", False)])
     def test_an_address_that_no_phone_reaches_is_said(self, host: str, warned: bool) -> None:
-        address.record(conf, address.Address(f"https://{host}:8443", f"wss://{host}:8443/api/v1/ws", HERE.pin, HERE.fingerprint))
+        server_address.record(conf, server_address.Address(f"https://{host}:8443", f"wss://{host}:8443/api/v1/ws", HERE.pin, HERE.fingerprint))
         assert ("no phone can reach it" in run("mint_pairing_qr")) == warned
 
     def test_output_is_for_the_owner_alone(self, tmp_path: Path) -> None:
@@ -205,13 +205,13 @@ class TestMint:
         assert "was revoked" in failure("mint_pairing_qr", "--device", str(revoked.pk))
 
     def test_where_serve_has_never_run_the_address_is_worked_out(self) -> None:
-        address.path(conf).unlink()
+        server_address.path(conf).unlink()
         answer = json.loads(run("mint_pairing_qr", "--format", "json"))
         assert re.fullmatch(rf"wss://[^/]+:{conf.bridge_port}/api/v1/ws", answer["url"])
-        assert answer["pin"] == tls.ensure(conf).pin
+        assert answer["pin"] == certificates.ensure(conf).pin
 
     def test_not_where_devices_would_be_rejected(self) -> None:
-        address.record(conf, address.Address("http://bridge.example", "ws://bridge.example/api/v1/ws", HERE.pin, HERE.fingerprint))
+        server_address.record(conf, server_address.Address("http://bridge.example", "ws://bridge.example/api/v1/ws", HERE.pin, HERE.fingerprint))
         assert "BRIDGE_PUBLIC_URL" in failure("mint_pairing_qr")
         assert not Device.objects.exists()
 

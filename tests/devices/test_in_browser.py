@@ -20,8 +20,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from bridge_project import tls
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
+from bridge_project.network import certificates as tls_certificates
 from devices_app import tokens
 from tests.devices.conftest import Minted
 
@@ -58,7 +58,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     asked: list[str] = []
-    certificates = tls.ensure(conf)
+    certificates = tls_certificates.ensure(conf)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.chain, certificates.key)
 

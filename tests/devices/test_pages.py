@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 from django.test import Client
 
-from bridge_project import tls
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
+from bridge_project.network import certificates
 from devices_app import views
 
 SIX_FIELDS = {"error", "message", "code", "request_id", "timestamp", "documentation_url"}
@@ -62,7 +62,7 @@ class TestAuthority:
     def test_it_is_the_one_that_signed_the_leaf(self, client: Client) -> None:
         response = client.get("/ca.crt")
         assert (response.status_code, response["Content-Type"]) == (200, "application/x-x509-ca-cert")
-        leaf = x509.load_pem_x509_certificates(tls.ensure(conf).chain.read_bytes())[0]
+        leaf = x509.load_pem_x509_certificates(certificates.ensure(conf).chain.read_bytes())[0]
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(response.content))
         assert b"PRIVATE" not in response.content
         assert not response.cookies

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from bridge_project.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError
 from devices_app import pairing, signals, tokens
 from devices_app.models import Device
 from tests.devices.conftest import Minted, auth
@@ -157,7 +157,7 @@ class TestRefusal:
             assert len({refused(text) for text in (void, revoked, expired, "unknown", "", "\ud800")}) == 1
 
     def test_the_hook_and_admin_token_do_not_authenticate_a_socket(self) -> None:
-        from bridge_project.conf import conf
+        from bridge_project.kernel.config import conf
 
         assert refused(conf.secret("hook_token")) == refused(conf.secret("admin_token"))
 

@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
 from devices_app import pairing, tokens
 from devices_app.models import Device, Token
 from tests.devices.conftest import Minted

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bridge_project import limits, server, tls
-from bridge_project.conf import ConfError, load
 from bridge_project.edge import http as http_edge
-from bridge_project.transport_middleware import TransportMiddleware
+from bridge_project.edge import server
+from bridge_project.http.transport_middleware import TransportMiddleware
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import ConfError, load
+from bridge_project.network import certificates
 
 stats: dict[str, Any] = {"connected": 0, "disconnects": [], "received": 0, "started": 0, "stopped": 0, "drains": 0, "held": 0}
 sockets: list[Any] = []
@@ -185,7 +187,7 @@ def main() -> None:
         server.run(
             TransportMiddleware(application),
             conf=conf,
-            certificates=tls.ensure(conf),
+            certificates=certificates.ensure(conf),
             on_start=on_start,
             on_stop=on_stop,
             on_listening=on_listening,

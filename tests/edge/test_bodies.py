@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from tests.edge.edge import Edge, read_response, wait_for
 
 MB = 2**20

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bridge_project import interfaces
-from bridge_project.transport import ConnectionMode, mode_of_address
+from bridge_project.network import interfaces
+from bridge_project.network.transport import ConnectionMode, mode_of_address
 from tests.edge.edge import Edge, read_response, wait_for
 
 MB = 2**20

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge_project.conf import ConfError
 from bridge_project.edge import listening
+from bridge_project.kernel.config import ConfError
 from tests.servers import free_port
 
 bound = listening._bound

@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from bridge_project.errors import ERRORS
+from bridge_project.http.error_body import error_body, request_id
+from bridge_project.kernel.errors import ERRORS
 from bridge_project.protocol.types import parse_timestamp
-from bridge_project.rest_body import error_body, request_id
 
 
 @pytest.mark.parametrize("code", ERRORS)

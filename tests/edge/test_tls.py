@@ -18,8 +18,9 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from bridge_project import interfaces, limits, tls
-from bridge_project.conf import Conf, ConfError
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.network import certificates, interfaces
 
 
 @pytest.fixture
@@ -30,13 +31,13 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
     return make
 
 
-def leaf_of(found: tls.Certificates) -> x509.Certificate:
+def leaf_of(found: certificates.Certificates) -> x509.Certificate:
     return x509.load_pem_x509_certificates(found.chain.read_bytes())[0]
 
 
 def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> None:
-    first = tls.ensure(conf())
-    assert tls.ensure(conf()) == first
+    first = certificates.ensure(conf())
+    assert certificates.ensure(conf()) == first
     assert first.own and first.ca == tmp_path / "data" / "tls" / "ca.crt"
     assert first.ca.read_bytes().startswith(b"-----BEGIN CERTIFICATE")
     for name in ("ca.key", "server.key"):
@@ -45,7 +46,7 @@ def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> 
 
 
 def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
-    found = tls.ensure(conf(bridge_public_url="https://Bridge.example:444"))
+    found = certificates.ensure(conf(bridge_public_url="https://Bridge.example:444"))
     leaf, ca = x509.load_pem_x509_certificates(found.chain.read_bytes())
     leaf.verify_directly_issued_by(ca)
     assert leaf.not_valid_after_utc - leaf.not_valid_before_utc <= timedelta(days=397)
@@ -59,48 +60,48 @@ def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
 def test_openssl_finds_the_pin(conf: Callable[..., Conf]) -> None:
-    found = tls.ensure(conf())
+    found = certificates.ensure(conf())
     command = f"openssl x509 -in '{found.chain}' -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256"
     assert subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()[-1] == found.pin
 
 
 def test_renewal_keeps_the_pin_and_the_authority(conf: Callable[..., Conf]) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     with time_machine.travel(first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=1), tick=False):
-        assert tls.ensure(conf()) == first
+        assert certificates.ensure(conf()) == first
     with time_machine.travel(first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=-1), tick=False):
-        second = tls.ensure(conf())
+        second = certificates.ensure(conf())
     assert second.pin == first.pin and second.fingerprint != first.fingerprint
     assert second.not_after > first.not_after
     assert first.ca and second.ca and first.ca.read_bytes() == second.ca.read_bytes()
 
 
 def test_new_names_renew_and_lost_names_do_not(conf: Callable[..., Conf], monkeypatch: pytest.MonkeyPatch) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", "::1", "10.99.0.1", "8.8.8.8"))
-    second = tls.ensure(conf())
+    second = certificates.ensure(conf())
     assert "10.99.0.1" in second.names and second.pin == first.pin
     assert "8.8.8.8" not in second.names, "nothing is let in there"
     monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", "::1"))
-    assert tls.ensure(conf()) == second
-    assert "8.8.8.8" in tls.ensure(conf(bridge_host="8.8.8.8")).names
+    assert certificates.ensure(conf()) == second
+    assert "8.8.8.8" in certificates.ensure(conf(bridge_host="8.8.8.8")).names
 
 
 @pytest.mark.parametrize("days", [-400, -3000, -2])
 def test_a_clock_that_was_set_back(conf: Callable[..., Conf], days: int) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     with time_machine.travel(datetime.now(UTC) + timedelta(days=days), tick=False):
-        back = tls.ensure(conf())
+        back = certificates.ensure(conf())
         assert back.not_before <= datetime.now(UTC) <= back.not_after
     assert back.pin == first.pin
 
 
 def test_the_authority_is_renewed_with_its_key_before_it_ends(conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     assert first.ca
     old = x509.load_pem_x509_certificate(first.ca.read_bytes())
     with time_machine.travel(old.not_valid_after_utc + timedelta(days=1), tick=False):
-        second = tls.ensure(conf())
+        second = certificates.ensure(conf())
         new = x509.load_pem_x509_certificate(first.ca.read_bytes())
         assert new.not_valid_after_utc > datetime.now(UTC)
     assert new.public_key() == old.public_key() and new.subject == old.subject and second.pin == first.pin
@@ -109,51 +110,51 @@ def test_the_authority_is_renewed_with_its_key_before_it_ends(conf: Callable[...
 
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN CERTIFICATE-----\nMIIB", b"\x00\xff", None])
 def test_a_damaged_or_lost_leaf_is_made_again(conf: Callable[..., Conf], text: bytes | None) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     first.chain.unlink() if text is None else first.chain.write_bytes(text)
-    second = tls.ensure(conf())
+    second = certificates.ensure(conf())
     assert second.pin == first.pin and second.fingerprint != first.fingerprint
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "server.key"])
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN", b"\x00\xff"])
 def test_what_clients_rely_on_is_never_replaced(conf: Callable[..., Conf], tmp_path: Path, name: str, text: bytes) -> None:
-    tls.ensure(conf())
+    certificates.ensure(conf())
     path = tmp_path / "data" / "tls" / name
     path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
-        tls.ensure(conf())
+        certificates.ensure(conf())
     assert str(path) in str(raised.value) and str(raised.value).startswith("BRIDGE_DATA_DIR: ") and "\n" not in str(raised.value)
     assert path.read_bytes() == text
 
 
 @pytest.mark.parametrize("name", ["ca.key", "server.key"])
 def test_a_lost_key_is_said_and_a_new_start_possible(conf: Callable[..., Conf], tmp_path: Path, name: str) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     (tmp_path / "data" / "tls" / name).unlink()
     with pytest.raises(ConfError, match="is missing"):
-        tls.ensure(conf())
+        certificates.ensure(conf())
     (tmp_path / "data" / "tls" / name.replace(".key", ".crt")).unlink()
-    second = tls.ensure(conf())
+    second = certificates.ensure(conf())
     assert (second.pin == first.pin) is (name == "ca.key")
 
 
 def test_an_authority_that_is_not_its_keys(conf: Callable[..., Conf], tmp_path: Path) -> None:
-    tls.ensure(conf())
+    certificates.ensure(conf())
     (tmp_path / "data" / "tls" / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
     with pytest.raises(ConfError, match="do not belong together"):
-        tls.ensure(conf())
+        certificates.ensure(conf())
 
 
 def test_open_permissions_of_a_key_are_closed(conf: Callable[..., Conf]) -> None:
-    first = tls.ensure(conf())
+    first = certificates.ensure(conf())
     first.key.chmod(0o644)
-    tls.ensure(conf())
+    certificates.ensure(conf())
     assert first.key.stat().st_mode & 0o777 == 0o600
 
 
 def test_processes_that_start_together_agree(tmp_path: Path) -> None:
-    program = "from bridge_project import tls; from bridge_project.conf import load; print(tls.ensure(load()))"
+    program = "from bridge_project.network import certificates as tls; from bridge_project.kernel.config import load; print(tls.ensure(load()))"
     environment = os.environ | {"BRIDGE_DATA_DIR": str(tmp_path / "data")}
     started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     printed = {process.communicate(timeout=30)[0] for process in started}
@@ -177,14 +178,14 @@ def given(tmp_path: Path) -> Callable[..., dict[str, Path]]:
 
 def test_a_given_certificate_is_used_as_it_is(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]], tmp_path: Path) -> None:
     files = given()
-    found = tls.ensure(conf(**files))
+    found = certificates.ensure(conf(**files))
     assert (found.chain, found.key, found.ca, found.own) == (files["bridge_tls_cert"], files["bridge_tls_key"], None, False)
     assert set(found.names) == {"bridge.example", "10.0.0.9"}
     assert not (tmp_path / "data" / "tls").exists()
 
 
 def test_a_given_key_of_another_kind(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]) -> None:
-    assert len(tls.ensure(conf(**given(key_type=trustme.KeyType.RSA))).pin) == 64
+    assert len(certificates.ensure(conf(**given(key_type=trustme.KeyType.RSA))).pin) == 64
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_given_file_that_cannot_be_used(
     path = files[setting.lower()]
     path.unlink() if text is None else path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
-        tls.ensure(conf(**files))
+        certificates.ensure(conf(**files))
     assert str(raised.value).startswith(f"{setting}: {path}") and said in str(raised.value) and "\n" not in str(raised.value)
 
 
@@ -215,12 +216,12 @@ def test_an_encrypted_key_is_said(conf: Callable[..., Conf], given: Callable[...
     secret = serialization.BestAvailableEncryption(b"x")
     files["bridge_tls_key"].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_KEY: .* is encrypted"):
-        tls.ensure(conf(**files))
+        certificates.ensure(conf(**files))
 
 
 def test_an_expired_certificate_is_said(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]) -> None:
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_CERT: .* expired on 2020-"):
-        tls.ensure(conf(**given(not_before=datetime(2019, 6, 1, tzinfo=UTC), not_after=datetime(2020, 1, 2, tzinfo=UTC))))
+        certificates.ensure(conf(**given(not_before=datetime(2019, 6, 1, tzinfo=UTC), not_after=datetime(2020, 1, 2, tzinfo=UTC))))
 
 
 def test_local_addresses() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge_project.conf import Conf
-from bridge_project.transport import (
+from bridge_project.kernel.config import Conf
+from bridge_project.network.transport import (
     ConnectionMode,
     accepts_on,
     allowed_names,

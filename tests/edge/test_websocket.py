@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from tests.edge.edge import Edge, read_response, wait_for
 
 MB = 2**20

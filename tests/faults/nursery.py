@@ -22,7 +22,7 @@ from typing import Any
 REQUEST_BYTES = 200 * 1024
 PRELOADED = (
     "autobahn.twisted.websocket",
-    "bridge_project.bootstrap",
+    "bridge_project.operations.setup",
     "bridge_project.protocol.catalogue",
     "bridge_project.protocol.http",
     "bridge_project.protocol.parse",
@@ -38,7 +38,7 @@ PRELOADED = (
     "django.test",
     "django.views.i18n",
     "dotenv",
-    "hooks_app.producer",
+    "hooks_app.producer.program",
     "inflection",
     "prometheus_client.core",
     "pydantic_settings",
@@ -56,7 +56,7 @@ PRELOADED = (
     "whitenoise.middleware",
     "yaml",
 )
-PROJECT = ("bridge_project.startup", "bridge_project.asgi", "bridge_project.urls", "bridge_project.management.commands.serve")
+PROJECT = ("bridge_project.operations.startup", "bridge_project.asgi", "bridge_project.urls", "bridge_project.management.commands.serve")
 REACTOR = "twisted.internet.reactor"  # holds an event loop, which processes must not share: each server makes its own
 
 Request = dict[str, Any]

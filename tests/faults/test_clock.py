@@ -15,11 +15,12 @@ import pytest
 import time_machine
 from cryptography import x509
 
-from bridge_project import limits, ratelimit
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from hooks_app import producer
-from hooks_app.producer import hook_command
+from bridge_project.http import ratelimit
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from hooks_app.producer import program
+from hooks_app.producer.program import hook_command
 from tests.conformance import phone as phones
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import parse_time
@@ -67,9 +68,9 @@ def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
     """An agent's spool on a machine with the right time, and the forwarder beside it."""
     directory, token = tmp_path / "spool", tmp_path / "token"
     directory.mkdir(mode=0o700)
-    producer.write_hook_script(directory)
+    program.write_hook_script(directory)
     token.write_text(off.hook_token)
-    command = [sys.executable, producer.__file__, "--spool", str(directory), "--url", f"https://127.0.0.1:{off.port}", "--token-file", str(token)]
+    command = [sys.executable, program.__file__, "--spool", str(directory), "--url", f"https://127.0.0.1:{off.port}", "--token-file", str(token)]
     forwarder = subprocess.Popen([*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     yield directory
     stop_process(forwarder)
@@ -99,7 +100,7 @@ def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Pa
             phone.join(sid)
     events = phone.wait_numbers(sid, [1, 2, 3])
     phone.close()
-    assert producer.spool_status(spool)["rejected"] == 0
+    assert program.spool_status(spool)["rejected"] == 0
     for event in events:
         assert abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead) < 60, "the server's time"
         assert abs((parse_time(event["payload"]["occurred_at"]) - fired).total_seconds()) < 60, "and the hook's own"

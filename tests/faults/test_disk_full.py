@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from hooks_app.producer import RESERVED, hook_command
+from hooks_app.producer.program import RESERVED, hook_command
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hooks_app import producer
-from hooks_app.producer import hook_command
+from hooks_app.producer import program
+from hooks_app.producer.program import hook_command
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
@@ -43,11 +43,11 @@ class Agent:
     def __init__(self, land: Land, directory: Path) -> None:
         self.spool, self.session_id, self.fired = directory / "spool", new_session(), 0
         self.spool.mkdir(mode=0o700)
-        producer.write_hook_script(self.spool)
+        program.write_hook_script(self.spool)
         token = directory / "token"
         token.write_text(land.bridge.hook_token)
         url, pin = f"https://{land.wifi.here}:{land.bridge.port}", land.bridge.pairing().pin
-        command = [sys.executable, producer.__file__, "--spool", str(self.spool), "--url", url, "--token-file", str(token), "--pin", pin]
+        command = [sys.executable, program.__file__, "--spool", str(self.spool), "--url", url, "--token-file", str(token), "--pin", pin]
         self.forwarder = subprocess.Popen([*land.clients.enter, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def fire(self, count: int = 1) -> None:
@@ -59,7 +59,7 @@ class Agent:
             self.fired += 1
 
     def waiting(self) -> int:
-        return int(producer.spool_status(self.spool)["waiting"])
+        return int(program.spool_status(self.spool)["waiting"])
 
 
 @pytest.fixture

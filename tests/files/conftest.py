@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
 from tests.conformance.repositories import Repository
 from tests.files.repositories import Seen
 

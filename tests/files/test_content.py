@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from files_app import content as content_module
 from files_app.content import modified_at, read_lines
 from tests.files.conftest import House, no_leak, refused

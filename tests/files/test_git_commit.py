@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak, refused
 from tests.files.repositories import Seen, committed, digest, hook, leftovers

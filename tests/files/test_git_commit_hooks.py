@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
-from files_app.git import run
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from files_app.git.sandbox import process
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak, refused
 from tests.files.repositories import Seen, committed, hook, index, leftovers
@@ -129,7 +129,7 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(repository: Repository, see
     thread = threading.Thread(target=commit)
     thread.start()
     wait_until((repository.path.parent / "begun").exists, 20, "the hook has begun")
-    run.end_all()
+    process.end_all()
     thread.join(10)
     assert (errors, repository.head(), repository.staged()) == (["GIT_ERROR"], first, [])
 

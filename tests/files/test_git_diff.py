@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.conf import conf
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import encode
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, refused

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import encode
 from tests.conformance.repositories import Repository
 from tests.files.conftest import SECRET, House, no_leak, refused

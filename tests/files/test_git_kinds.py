@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from files_app.git.links import look_below
 from files_app.git.repository import repository_of
-from sessions_app import workdir
+from files_app.git.sandbox.links import look_below
+from sessions_app import working_directory
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, as_nobody, no_leak, refused
 from tests.files.repositories import Seen, change, digest
@@ -23,7 +23,7 @@ def test_before_the_first_commit(house: House, repository: Repository, format: s
     other.git("add", "a")
     payload = Seen(house.jail, other.path).status()
     assert (payload.branch, [(one.path, one.status, one.additions) for one in payload.changes]) == ("main", [("a", "added", 2)])
-    assert workdir.branch_of(str(other.path)) == ""  # the house is not the settings' root
+    assert working_directory.branch_of(str(other.path)) == ""  # the house is not the settings' root
 
 
 def test_a_split_index(repository: Repository, seen: Seen) -> None:
@@ -90,21 +90,21 @@ def test_line_ends_of_another_system(repository: Repository, seen: Seen) -> None
 
 def test_a_detached_head_is_said_as_it_is_when_joining(house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     """The branch of session_ready and that of git_status_response are one."""
-    monkeypatch.setattr(workdir, "default_jail", lambda: house.jail)
+    monkeypatch.setattr(working_directory, "default_jail", lambda: house.jail)
     head = repository.commit()
-    assert seen.status().branch == workdir.branch_of(str(repository.path)) == "main"
+    assert seen.status().branch == working_directory.branch_of(str(repository.path)) == "main"
     repository.git("checkout", "-q", "--detach")
-    assert seen.status().branch == workdir.branch_of(str(repository.path)) == f"({head[:12]})"
+    assert seen.status().branch == working_directory.branch_of(str(repository.path)) == f"({head[:12]})"
     (repository.path / "sub").mkdir()
     (house.second / "link").symlink_to(repository.path / "sub")
-    assert workdir.branch_of(str(house.second / "link")) == f"({head[:12]})"
+    assert working_directory.branch_of(str(house.second / "link")) == f"({head[:12]})"
 
 
 @pytest.mark.parametrize("head", ["", "ref: refs/heads/.invalid", "nonsense", "ref: /etc/passwd", "\0\xff"])
 def test_a_head_that_is_none_is_no_branch(house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch, head: str) -> None:
-    monkeypatch.setattr(workdir, "default_jail", lambda: house.jail)
+    monkeypatch.setattr(working_directory, "default_jail", lambda: house.jail)
     repository.write(".git/HEAD", head.encode("latin-1"))
-    assert workdir.branch_of(str(repository.path)) == ""
+    assert working_directory.branch_of(str(repository.path)) == ""
 
 
 # -- where there is none -----------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from files_app.git import call, run
-from files_app.git.run import Done
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from files_app.git.sandbox import git, process
+from files_app.git.sandbox.process import Done
 from tests.files.conftest import no_leak, refused
 from tests.servers import wait_until
 
@@ -22,8 +22,8 @@ MB = limits.MB
 
 def shell(script: str, tmp_path: Path, *, stdin: bytes = b"", seconds: float = 20, max_bytes: int = MB) -> Done:
     """Run a shell script as a child of git."""
-    environment = call.reading_environment(str(tmp_path)) | {"GIT_DIR": os.devnull}
-    return run.run(["-c", f"alias.x=!{script}", "x"], cwd=str(tmp_path), environment=environment, stdin=stdin, seconds=seconds, max_bytes=max_bytes)
+    environment = git.reading_environment(str(tmp_path)) | {"GIT_DIR": os.devnull}
+    return process.run(["-c", f"alias.x=!{script}", "x"], cwd=str(tmp_path), environment=environment, stdin=stdin, seconds=seconds, max_bytes=max_bytes)
 
 
 def alive(pid: int) -> bool:
@@ -129,7 +129,7 @@ def test_all_are_ended_when_the_bridge_stops(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     wait_until(lambda: (tmp_path / "pids").exists() and len(pids(tmp_path / "pids")) == 2, 20, "both run")
-    run.end_all()
+    process.end_all()
     for thread in threads:
         thread.join(10)
     assert [outcome.code < 0 or outcome.code > 128 for outcome in outcomes] == [True, True]
@@ -141,15 +141,15 @@ def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "git").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f":.:{os.environ['PATH']}")
-    run.executable.cache_clear()
+    process.executable.cache_clear()
     try:
-        assert os.path.isabs(run.executable()) and run.executable() != str(tmp_path / "git")
+        assert os.path.isabs(process.executable()) and process.executable() != str(tmp_path / "git")
         monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-        run.executable.cache_clear()
+        process.executable.cache_clear()
         with refused("GIT_ERROR"):
-            run.executable()
+            process.executable()
     finally:
-        run.executable.cache_clear()
+        process.executable.cache_clear()
 
 
 def test_no_secret_goes_to_the_users_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_no_secret_goes_to_the_users_programs(monkeypatch: pytest.MonkeyPatch) -
     for name in secrets:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("JAVA_HOME", "/java")
-    kept = call.user_environment()
+    kept = git.user_environment()
     assert kept["JAVA_HOME"] == "/java" and "HOME" in kept
     assert "secret" not in kept.values()
-    assert set(call.reading_environment("/x")) & {"JAVA_HOME", *secrets} == {"GIT_DIR"}
+    assert set(git.reading_environment("/x")) & {"JAVA_HOME", *secrets} == {"GIT_DIR"}

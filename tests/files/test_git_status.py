@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from bridge_project.jail import Jail
-from files_app.git import mirror
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.path_jail import Jail
+from files_app.git.sandbox import mirror
 from files_app.git.status import parse
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak, refused

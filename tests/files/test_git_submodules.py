@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge_project import limits
-from files_app.git import run
+from bridge_project.kernel import limits
+from files_app.git.sandbox import process
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak
 from tests.files.repositories import Seen, digest, leftovers
@@ -92,12 +92,12 @@ def test_only_so_many_are_looked_into(inner: Repository, repository: Repository,
 def test_a_repository_without_submodules_costs_no_call_more(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.commit_files({"a": "1\n"})
     asked: list[list[str]] = []
-    real = run.run
+    real = process.run
 
-    def noted(arguments: list[str], **more: Any) -> run.Done:
+    def noted(arguments: list[str], **more: Any) -> process.Done:
         asked.append(arguments)
         return real(arguments, **more)
 
-    monkeypatch.setattr(run, "run", noted)
+    monkeypatch.setattr(process, "run", noted)
     assert seen.changes() == {}
     assert asked and not [arguments for arguments in asked if "ls-files" in arguments]

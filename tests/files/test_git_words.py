@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from bridge_project import limits
-from bridge_project.jail import Jail, shown
-from files_app.git import config
-from files_app.git.names import Names, Selection
+from bridge_project.kernel import limits
+from bridge_project.kernel.path_jail import Jail, shown
+from files_app.git.paths import Names, Selection
 from files_app.git.quoting import unquoted
-from files_app.git.reason import reason
-from sessions_app.workdir import Place
+from files_app.git.sandbox import config
+from files_app.git.sandbox.error_text import reason
+from sessions_app.working_directory import Place
 from tests.files.conftest import refused
 
 

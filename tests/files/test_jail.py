@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.jail import shown
+from bridge_project.kernel import limits
+from bridge_project.kernel.path_jail import shown
 from tests.files.conftest import House, no_leak, read, refused
 
 # -- what is inside ----------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from bridge_project import jail as jail_module
-from bridge_project.conf import load
-from bridge_project.jail import Jail, default_jail
+from bridge_project.kernel import path_jail as jail_module
+from bridge_project.kernel.config import load
+from bridge_project.kernel.path_jail import Jail, default_jail
 from files_app.tree import tree
 from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
 

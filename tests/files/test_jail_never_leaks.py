@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from bridge_project.errors import BridgeError
-from bridge_project.jail import Jail
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail
 from files_app.content import content, read_lines
 from files_app.tree import listing, tree
 from tests.files.conftest import SECRET, House, build

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer import RESERVED, Forwarder, HttpsTransport, hook_command, write_hook_script
+from hooks_app.producer.program import RESERVED, Forwarder, HttpsTransport, hook_command, write_hook_script
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
 Hook = Callable[[dict[str, Any] | bytes], None]

@@ -15,15 +15,16 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits, ratelimit
-from bridge_project.conf import conf
-from bridge_project.handler import Handler
+from bridge_project.http import ratelimit
+from bridge_project.http.request_threads import Handler
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.network.transport import ConnectionMode, Transport
 from bridge_project.protocol.types import now_text
-from bridge_project.transport import ConnectionMode, Transport
-from hooks_app import ingest
-from hooks_app.group import GroupWriter
-from hooks_app.hot import HotPath
-from hooks_app.ingest import Posted, Receipt
+from hooks_app.intake import store as intake
+from hooks_app.intake.fast_path import HotPath
+from hooks_app.intake.group_commit import GroupWriter
+from hooks_app.intake.store import Posted, Receipt
 from hooks_app.models import HookEvent
 from tests.sessions import helpers
 
@@ -221,7 +222,7 @@ async def test_what_arrives_while_the_writer_is_busy_shares_a_transaction() -> N
 
     def store(posted: Any) -> list[Receipt]:
         groups.append(len(posted))
-        return ingest.store(posted)
+        return intake.store(posted)
 
     writer = GroupWriter(store)
     receipts = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=str(n)))) for n in range(50)))
@@ -238,7 +239,7 @@ async def test_one_event_that_the_database_refuses_does_not_take_the_others_with
     def store(posted: Any) -> list[Receipt]:
         if any(one.event.payload["prompt"] == "bad" for one in posted):
             raise DataError("bad")
-        return ingest.store(posted)
+        return intake.store(posted)
 
     writer = GroupWriter(store)
     results = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=p))) for p in ("one", "bad", "two")), return_exceptions=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooks_app.producer import HOOK_SCRIPT, Forwarder, hook_command, hook_script, write_hook_script
+from hooks_app.producer.program import HOOK_SCRIPT, Forwarder, hook_command, hook_script, write_hook_script
 from tests.hooks.conftest import Hook, run_hook, waiting
 from tests.hooks.scripted import FIXTURES, ScriptedBridge
 from tests.servers import wait_until

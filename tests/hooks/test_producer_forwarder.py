@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 import time_machine
 
-from hooks_app import producer
-from hooks_app.producer import HOOK_SCRIPT, Forwarder, HttpsTransport, spool_status
+from hooks_app.producer import program
+from hooks_app.producer.program import HOOK_SCRIPT, Forwarder, HttpsTransport, spool_status
 from tests.hooks.conftest import Hook, waiting
 from tests.hooks.scripted import TOKEN, ScriptedBridge, answer, cut_after_taking, fixture
 from tests.servers import stop_process, wait_until
 
-EVENT, BATCH = producer.EVENT, producer.BATCH
+EVENT, BATCH = program.EVENT, program.BATCH
 
 
 def put(spool: Path, name: str, mtime: float | None = None, **fields: Any) -> Path:
@@ -114,8 +114,8 @@ def test_at_a_tie_process_ids_that_began_anew_come_later(spool: Path, bridge: Sc
 
 
 def test_an_event_leaves_at_once(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer, "POLL_SECONDS", 1.0)
-    monkeypatch.setattr(producer, "LOOK_SECONDS", 10.0)
+    monkeypatch.setattr(program, "POLL_SECONDS", 1.0)
+    monkeypatch.setattr(program, "LOOK_SECONDS", 10.0)
     with running(forwarder):
         hook(fixture("Stop"))
         wait_until(lambda: len(bridge.events) > 0, 5, "the first event")
@@ -192,7 +192,7 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(spool: Path, 
         put(spool, str(number), time.time() - 50 + number)
     token = spool.parent / "token"
     token.write_text(TOKEN + "\n")
-    command = [sys.executable, "-I", producer.__file__, "--spool", str(spool), "--url", bridge.url, "--pin", bridge.pin, "--token-file", str(token)]
+    command = [sys.executable, "-I", program.__file__, "--spool", str(spool), "--url", bridge.url, "--pin", bridge.pin, "--token-file", str(token)]
     for _ in range(3):
         holding.clear()
         bridge.script.append(hold)
@@ -227,7 +227,7 @@ def test_two_forwarders_take_turns(spool: Path, bridge: ScriptedBridge, forwarde
 
 @pytest.mark.parametrize("status", [500, 503, 401, 403, 404, 302])
 def test_what_may_pass_is_waited_for(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer, "BACKOFF_SECONDS", (20.0, 30.0))
+    monkeypatch.setattr(program, "BACKOFF_SECONDS", (20.0, 30.0))
     bridge.script.append(answer(status))
     put(spool, "1")
     assert forwarder.run_once() == 0
@@ -263,8 +263,8 @@ def test_retry_after_is_honoured(spool: Path, bridge: ScriptedBridge, forwarder:
 
 
 def test_a_date_is_a_retry_after_too() -> None:
-    told = producer.Answer(503, {"retry-after": email.utils.formatdate(time.time() + 30, usegmt=True)}, {})
-    assert producer.retry_after(told) == pytest.approx(30, abs=2)
+    told = program.Answer(503, {"retry-after": email.utils.formatdate(time.time() + 30, usegmt=True)}, {})
+    assert program.retry_after(told) == pytest.approx(30, abs=2)
 
 
 def test_when_single_events_are_limited_batches_go_on(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder) -> None:
@@ -274,7 +274,7 @@ def test_when_single_events_are_limited_batches_go_on(spool: Path, bridge: Scrip
     assert bridge.requests == [(EVENT, 1), (BATCH, 1)]
     put(spool, "2")
     assert forwarder.run_once() == 0
-    assert forwarder._retry_at - time.monotonic() < producer.BATCH_GAP_SECONDS
+    assert forwarder._retry_at - time.monotonic() < program.BATCH_GAP_SECONDS
     put(spool, "3", hook_event_name="PermissionRequest", tool_name="Bash", tool_input={})
     ready(forwarder)
     forwarder._open_at[EVENT] = time.monotonic() + 60
@@ -284,7 +284,7 @@ def test_when_single_events_are_limited_batches_go_on(spool: Path, bridge: Scrip
 def test_the_token_file_may_be_replaced(spool: Path, bridge: ScriptedBridge, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old-token")
-    forwarder = Forwarder(spool, HttpsTransport(bridge.url, producer.token_from(token), bridge.pin))
+    forwarder = Forwarder(spool, HttpsTransport(bridge.url, program.token_from(token), bridge.pin))
     put(spool, "1")
     assert forwarder.run_once() == 0
     assert waiting(spool) == ["1"]
@@ -412,7 +412,7 @@ def test_a_time_that_stays_stale_does_not_go_round_for_ever(spool: Path, bridge:
     put(spool, "1")
     forwarder.run_once()
     assert spool_status(spool)["rejected"] == 1
-    assert len(bridge.requests) == producer.STALE_RETRIES + 1
+    assert len(bridge.requests) == program.STALE_RETRIES + 1
 
 
 def test_what_waited_long_has_a_fresh_time_and_its_own(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder) -> None:
@@ -449,7 +449,7 @@ def test_poison_blocks_nothing(spool: Path, bridge: ScriptedBridge, forwarder: F
     assert "20" in prompts(bridge)
     assert outside.read_text() == "precious"
     assert spool_status(spool)["rejected"] == (14 if os.geteuid() == 0 else 15)
-    assert sum(path.lstat().st_size for path in (spool / "rejected").iterdir()) <= producer.REJECTED_MAX_BYTES
+    assert sum(path.lstat().st_size for path in (spool / "rejected").iterdir()) <= program.REJECTED_MAX_BYTES
 
 
 def test_a_file_that_grows_is_waited_for(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder) -> None:

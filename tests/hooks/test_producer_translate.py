@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.parse import parse_hook_event
-from hooks_app import producer
-from hooks_app.producer import EVENT_MAX_BYTES, RESERVED, Refused, dump, risk_level, translate
+from hooks_app.producer import program
+from hooks_app.producer.program import EVENT_MAX_BYTES, RESERVED, Refused, dump, risk_level, translate
 from tests.hooks.scripted import FIXTURES, fixture
 
 NOW = 1_800_000_000.0
-PRODUCER = Path(producer.__file__)
+PRODUCER = Path(program.__file__)
 
 CRITICAL = [
     "rm -rf build",
@@ -129,7 +129,7 @@ def test_time_is_that_of_the_hook_while_the_bridge_takes_it() -> None:
 def test_an_old_event_gets_a_fresh_time_and_keeps_its_own(mtime: float) -> None:
     event = made(fixture("Stop"), mtime=mtime)
     assert event["timestamp"] == "2027-01-15T08:00:00.000000Z"
-    assert event["occurred_at"] == producer.iso(mtime)
+    assert event["occurred_at"] == program.iso(mtime)
 
 
 def test_the_servers_clock_is_used_when_it_differs() -> None:
@@ -179,7 +179,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-KINDS = sorted(producer.TRANSLATIONS)
+KINDS = sorted(program.TRANSLATIONS)
 FIELDS = [
     "tool_name",
     "tool_input",
@@ -209,9 +209,9 @@ def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[s
 
 
 def test_numbers_agree_with_the_bridges_limits() -> None:
-    assert limits.BATCH_MAX_EVENTS == producer.BATCH_MAX_EVENTS
-    assert limits.TIMESTAMP_SKEW_SECONDS > producer.FRESH_SECONDS
-    assert set(producer.HOOK_EVENTS) == set(producer.TRANSLATIONS)
+    assert limits.BATCH_MAX_EVENTS == program.BATCH_MAX_EVENTS
+    assert limits.TIMESTAMP_SKEW_SECONDS > program.FRESH_SECONDS
+    assert set(program.HOOK_EVENTS) == set(program.TRANSLATIONS)
     assert not any(name.isdigit() for name in RESERVED)
 
 
@@ -229,7 +229,7 @@ def test_it_prints_hooks_for_another_machine(tmp_path: Path) -> None:
     spool.mkdir()
     printed = subprocess.run([sys.executable, "-I", copy, "--spool", spool, "--print-hooks"], capture_output=True, check=True).stdout
     hooks = json.loads(printed)["hooks"]
-    assert set(hooks) == set(producer.HOOK_EVENTS)
+    assert set(hooks) == set(program.HOOK_EVENTS)
     subprocess.run(["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]], input=(FIXTURES / "Stop.json").read_bytes(), check=True)
     status = subprocess.run([sys.executable, "-I", copy, "--spool", spool, "--status"], capture_output=True, check=True).stdout
     assert json.loads(status)["waiting"] == 1

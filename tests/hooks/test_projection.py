@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.protocol.hooks import HookEvent
-from hooks_app import projection
-from sessions_app.calls import Call, describe, usable_id
+from hooks_app.intake import projection
+from sessions_app.approvals.tool_call import Call, describe, usable_id
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 

@@ -12,8 +12,8 @@ from django.core.cache import caches
 from django.test import Client
 from django.utils import timezone
 
-from bridge_project import ratelimit
-from bridge_project.conf import conf
+from bridge_project.http import ratelimit
+from bridge_project.kernel.config import conf
 from devices_app import pairing
 
 SIX = {"error", "message", "code", "request_id", "timestamp", "documentation_url"}

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bridge_project import asyncapi, reference
+from bridge_project.docs import asyncapi, reference
 from bridge_project.protocol.catalogue import CATALOGUE
 from tests.http.conftest import Api
 

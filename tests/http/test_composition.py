@@ -12,11 +12,11 @@ import pytest
 from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
-from bridge_project import health, rest
 from bridge_project.asgi import Gate
-from bridge_project.conf import conf
-from bridge_project.handler import Handler
-from bridge_project.transport import ConnectionMode, Transport
+from bridge_project.http import errors, health
+from bridge_project.http.request_threads import Handler
+from bridge_project.kernel.config import conf
+from bridge_project.network.transport import ConnectionMode, Transport
 from devices_app import tokens
 from tests.http.conftest import SIX, Api
 
@@ -117,7 +117,7 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
 
         return note
 
-    monkeypatch.setattr(rest, "take_transport", noting(rest.take_transport))
+    monkeypatch.setattr(errors, "take_transport", noting(errors.take_transport))
     monkeypatch.setattr(health, "features", noting(health.features))
     monkeypatch.setattr(SyncToAsync, "__call__", None)
     monkeypatch.setattr(AsyncToSync, "__call__", None)

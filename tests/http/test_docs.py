@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, get_resolver
 
-from bridge_project import reference, schema, urls, views
-from bridge_project.conf import PROJECT_DIR, Conf
-from bridge_project.errors import ERRORS
+from bridge_project import urls
+from bridge_project.composition import system_views
+from bridge_project.docs import openapi, reference
+from bridge_project.kernel.config import PROJECT_DIR, Conf
+from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
 from bridge_project.protocol.http import UserEvent
 from bridge_project.protocol.parse import parse_hook_event
@@ -33,7 +35,7 @@ NOT_OVER_HTTP = {
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(views.document())
+    found: dict[str, Any] = json.loads(system_views.document())
     return found
 
 
@@ -53,7 +55,7 @@ def test_the_schema_is_made_without_warnings(capsys: pytest.CaptureFixture[str])
     GENERATOR_STATS.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        views.document.__wrapped__()
+        system_views.document.__wrapped__()
     assert not GENERATOR_STATS
     assert capsys.readouterr().err == ""
 
@@ -67,7 +69,7 @@ def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> 
 
 def test_every_operation_is_described(document: dict[str, Any]) -> None:
     found = operations(document)
-    assert {one["operationId"].removesuffix(schema.WITHOUT_PREFIX) for one in found} == schema.OWN_ERRORS.keys()
+    assert {one["operationId"].removesuffix(openapi.WITHOUT_PREFIX) for one in found} == openapi.OWN_ERRORS.keys()
     assert len({one["operationId"] for one in found}) == len(found)
     for one in found:
         assert one["description"], one["operationId"]
@@ -75,7 +77,7 @@ def test_every_operation_is_described(document: dict[str, Any]) -> None:
 
 
 def test_every_error_code_is_in_the_schema(document: dict[str, Any]) -> None:
-    said = {code for one in operations(document) for code in schema.codes_of(one)}
+    said = {code for one in operations(document) for code in openapi.codes_of(one)}
     sendable = {code for code, row in ERRORS.items() if row.status}
     assert said == sendable - NOT_OVER_HTTP.keys()
     assert NOT_OVER_HTTP.keys() < sendable
@@ -83,7 +85,7 @@ def test_every_error_code_is_in_the_schema(document: dict[str, Any]) -> None:
 
 def test_every_error_answer_has_a_body_and_its_code(document: dict[str, Any]) -> None:
     for one in operations(document):
-        for code in schema.codes_of(one):
+        for code in openapi.codes_of(one):
             answer = one["responses"][str(ERRORS[code].status)]
             assert code in json.dumps(answer["content"]["application/json"]["schema"]), (one["operationId"], code)
             assert code in answer["description"]

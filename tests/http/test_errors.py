@@ -17,8 +17,9 @@ from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from bridge_project import api, urls
-from bridge_project.errors import ERRORS, BridgeError
+from bridge_project import urls
+from bridge_project.http import view
+from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.protocol import jsontext
 from tests.http.conftest import Api, check_error
 
@@ -50,7 +51,7 @@ class Failing:
     now: Any = None
 
 
-class FailingView(api.BridgeAPIView):
+class FailingView(view.BridgeAPIView):
     rate_group = "status"
     authentication_classes = []
     permission_classes = []

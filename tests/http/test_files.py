@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from bridge_project.jail import Jail
+from bridge_project.composition.system_views import document
+from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.http import FileContent, FileTree
-from bridge_project.views import document
 from files_app import views
 from files_app.tree import tree
 from tests.http.conftest import Api, check_error

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bridge_project.conf import conf
-from bridge_project.errors import BridgeError
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.http import ReloadResult
 from hooks_app import config
 from tests.http.conftest import Api, check_error

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import structlog
 
-from bridge_project import limits, logs
-from bridge_project.conf import conf
+from bridge_project.kernel import limits
+from bridge_project.kernel import logging as bridge_logging
+from bridge_project.kernel.config import conf
 from tests.http.conftest import Api, check_error
 from tests.servers import wait_until
 
@@ -26,12 +27,12 @@ OWN = 'my "own" hook token, which looks like nothing'.replace(" ", "+")
 def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Logging as ``serve`` has it, into a data directory that is not there yet; as it was, afterwards."""
     changed = conf.model_copy(update={"bridge_data_dir": tmp_path / "data", "bridge_hook_token": OWN, "redis_url": "redis://user:p%40ssw0rd-long@host/0"})
-    monkeypatch.setattr(logs, "conf", changed)
+    monkeypatch.setattr(bridge_logging, "conf", changed)
     monkeypatch.setattr(sys, "argv", ["manage.py", "serve"])
-    logs.configure({})
+    bridge_logging.configure({})
     yield tmp_path / "data" / "logs"
     monkeypatch.undo()
-    logs.configure({})
+    bridge_logging.configure({})
 
 
 def lines(log_dir: Path) -> list[dict[str, Any]]:
@@ -71,7 +72,7 @@ def test_only_the_owner_reads_it(log_dir: Path) -> None:
 
 
 def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, logs._LogFile)]
+    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)]
     assert (handler.maxBytes, handler.backupCount) == (10 * 2**20, 5)
     handler.maxBytes = 400
     for i in range(40):
@@ -108,13 +109,13 @@ def test_no_secret_is_written(log_dir: Path, capsys: pytest.CaptureFixture[str],
     for text in (written, shown):
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
-        assert logs.HIDDEN in text
+        assert bridge_logging.HIDDEN in text
 
 
 @pytest.mark.parametrize("key", ["authorization", "Authorization", "token", "hook_token", "password"])
 def test_no_field_of_a_secrets_name_is_written(log_dir: Path, key: str) -> None:
     structlog.get_logger("bridge.test").warning("event", **{key: "plain-words"})
-    assert lines(log_dir)[0][key] == logs.HIDDEN
+    assert lines(log_dir)[0][key] == bridge_logging.HIDDEN
 
 
 def test_a_traceback_shows_no_local_variables(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +141,7 @@ def test_the_terminal_is_quiet(log_dir: Path, capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().err
     counts = [shown.count(text) for text in ("NOT_FOUND", "AUTH_INVALID_TOKEN", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR", "/health", "Listening")]
     assert counts == [0, 2, 1, 2, 0, 1]
-    logs.log_held_back()
+    bridge_logging.log_held_back()
     assert "49 more refusals of 192.0.2.1 in the last minute: AUTH_INVALID_TOKEN 49" in capsys.readouterr().err
     assert len(lines(log_dir)) == 9
 
@@ -165,17 +166,17 @@ def test_what_was_held_back_is_counted_by_itself(log_dir: Path, monkeypatch: pyt
 def test_a_directory_that_cannot_be_used_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     with monkeypatch.context() as patched:
-        patched.setattr(logs, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"}))
+        patched.setattr(bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"}))
         patched.setattr(sys, "argv", ["manage.py", "serve"])
-        logs.configure({})
+        bridge_logging.configure({})
         logging.getLogger("bridge.test").warning("still here")
-    logs.configure({})
+    bridge_logging.configure({})
     shown = capsys.readouterr().err
     assert "no log file" in shown and "still here" in shown
 
 
 def test_a_full_disk_costs_lines_and_says_so_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, logs._LogFile)]
+    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)]
 
     def full(record: logging.LogRecord) -> bool:
         raise OSError(28, "No space left on device")
@@ -188,9 +189,9 @@ def test_a_full_disk_costs_lines_and_says_so_once(log_dir: Path, monkeypatch: py
 
 def test_another_command_says_warnings_only_and_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(logs, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path}))
+        patched.setattr(bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path}))
         patched.setattr(sys, "argv", ["manage.py", "list_devices"])
-        logs.configure({})
+        bridge_logging.configure({})
         logging.getLogger("bridge.test").info("quiet")
         logging.getLogger("bridge.test").warning("loud")
     shown = capsys.readouterr().err
@@ -206,7 +207,7 @@ def test_a_refused_request_is_logged_once_with_its_id(log_dir: Path, stranger: A
 
 
 def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(log_dir: Path, hook: Api, monkeypatch: pytest.MonkeyPatch, db: None) -> None:
-    from bridge_project import health
+    from bridge_project.http import health
 
     def fault() -> list[str]:
         raise ZeroDivisionError(f"with {DEVICE}")

@@ -14,13 +14,15 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from bridge_project import __version__, metrics
-from bridge_project.dispatch import connection_error_payload, error_payload
-from bridge_project.errors import BridgeError
+from bridge_project import __version__
+from bridge_project.http.dispatch import connection_error_payload, error_payload
+from bridge_project.kernel import metrics
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
-from hooks_app import forwarding
-from sessions_app import cursors, figures, log
+from hooks_app.producer import server_forwarder
+from sessions_app import metrics as session_metrics
+from sessions_app.log import cursors, reader
 from sessions_app.models import Feed, LogRow
 from tests.http.conftest import Api, check_error
 
@@ -49,7 +51,7 @@ def accept(hook: Api, session_id: str, count: int = 1) -> None:
 def empty_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     spool = tmp_path / "spool"
     spool.mkdir()
-    monkeypatch.setattr(forwarding, "spool", lambda: spool)
+    monkeypatch.setattr(server_forwarder, "spool", lambda: spool)
     return spool
 
 
@@ -142,7 +144,7 @@ def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     assert len(rows) == 5, "two announcements, one row of the first session, two of the second"
     assert (found["bridge_queue_rows",], found["bridge_queue_bytes",]) == (5, sum(rows))
     assert 0 <= found["bridge_queue_oldest_age_seconds",] < 60
-    assert found["bridge_log_head",] == log.head_seq() == 7
+    assert found["bridge_log_head",] == reader.head_seq() == 7
     assert found["bridge_sessions_active",] == 2
 
 
@@ -166,7 +168,7 @@ def test_a_devices_lag_shrinks_as_it_acknowledges(admin: Api, hook: Api, pair: C
     newest = LogRow.objects.filter(feed__session__session_id="new").order_by("seq")
     cursors.acknowledge(phone.pk, [newest[0].message_id, newest[1].message_id], {})
     assert scrape(admin)[key] == 4
-    cursors.prove(phone.pk, {Feed.ALL: log.head_seq()})
+    cursors.prove(phone.pk, {Feed.ALL: reader.head_seq()})
     assert scrape(admin)[key] == 4, "a device that acknowledges proves nothing by heartbeats (D27)"
     cursors.acknowledge(phone.pk, list(LogRow.objects.values_list("message_id", flat=True)), {})
     assert scrape(admin)[key] == 0
@@ -195,7 +197,7 @@ def test_without_the_database_the_rest_is_still_told(admin: Api) -> None:
     try:
         found = scrape(admin)
     finally:
-        metrics.register("sessions", figures.collect)
+        metrics.register("sessions", session_metrics.collect)
     assert found["bridge_collector_up", "sessions"] == 0
     assert found["bridge_collector_up", "hooks"] == 1
     assert ("bridge_half",) not in found

@@ -14,9 +14,10 @@ from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from bridge_project import limits, ratelimit
-from bridge_project.errors import BridgeError
-from bridge_project.transport import Transport, network_of
+from bridge_project.http import ratelimit
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport, network_of
 from tests.http.conftest import Api, check_error
 from tests.servers import Redis
 
@@ -186,7 +187,7 @@ def test_the_address_is_the_transports(limited: Clock, db: None) -> None:
     """Behind a proxy, not the proxy but its clients are counted."""
     from django.test import AsyncRequestFactory
 
-    from bridge_project.rest import RequestMiddleware, client_address
+    from bridge_project.http.errors import RequestMiddleware, client_address
 
     carrier = Transport(secure=True, client="198.51.100.4", mode="private_network", via_proxy=True, base_url="https://localhost:8443")  # type: ignore[arg-type]
     request = AsyncRequestFactory().get("/api/v1/info")
@@ -233,7 +234,7 @@ def test_redis_away_means_counting_alone(limited: Clock, monkeypatch: pytest.Mon
 
 def test_redis_is_asked_again_and_the_log_is_not_filled(limited: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("bridge_project.ratelimit.time.monotonic", lambda: now)
+    monkeypatch.setattr("bridge_project.http.ratelimit.time.monotonic", lambda: now)
     shared = ratelimit._Shared()
     shared.cache = GoneCache({})
     monkeypatch.setattr(ratelimit, "_shared", shared)

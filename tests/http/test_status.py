@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import OperationalError
 
-from bridge_project import agents, health, limits
-from bridge_project.conf import conf
+from bridge_project.http import health
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.http import Health, HealthDegraded, Info
+from sessions_app.agents import listing
 from tests.http.conftest import Api, check_error
 
 pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
@@ -141,17 +143,17 @@ def test_info(hook: Api) -> None:
 
 def test_info_lists_the_agents_that_can_start_now(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """D41: supported_agents lists what can start here and now; beside it, why another cannot. A version is only told when it is known."""
-    monkeypatch.setattr(agents, "_agents", {})
-    monkeypatch.setattr(agents, "_versions", {})
-    agents.register(agents.Agent("demo", lambda: None, lambda: "1.0", real=False))
-    agents.register(agents.Agent("absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None))
+    monkeypatch.setattr(listing, "_agents", {})
+    monkeypatch.setattr(listing, "_versions", {})
+    listing.register(listing.Agent("demo", lambda: None, lambda: "1.0", real=False))
+    listing.register(listing.Agent("absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None))
     demo = {"name": "demo", "can_start": True, "can_modify": True, "asks": True}
     absent = {"name": "absent", "can_start": False, "can_modify": False, "reason": "It is not installed."}
     for version in ({}, {"version": "1.0"}):
         body = hook.get("/api/v1/info").json()
         Info.model_validate(body)
         assert (body["supported_agents"], body["agents"]) == (["demo"], [demo | version, absent])
-        agents.ask_versions()
+        listing.ask_versions()
 
 
 def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
@@ -161,9 +163,9 @@ def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
 
 
 def test_addresses_come_from_the_public_url_when_there_is_one(stranger: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bridge_project import rest
+    from bridge_project.http import errors
 
-    monkeypatch.setattr(rest, "conf", conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}))
+    monkeypatch.setattr(errors, "conf", conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}))
     body: dict[str, Any] = stranger.get("/api/v1/ws").json()
     assert body["websocket_url"] == "wss://bridge.example/inner/api/v1/ws"
     assert body["documentation_url"] == "https://bridge.example/inner/docs/errors/WS_UPGRADE_REQUIRED"

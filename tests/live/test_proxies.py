@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import Https, Response, assert_error, spki_pin
 from tests.conformance.phone import Phone

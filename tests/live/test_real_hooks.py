@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer import HOOK_EVENTS
+from hooks_app.producer.program import HOOK_EVENTS
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session

@@ -46,8 +46,8 @@ def fill(sessions: int, rows: int) -> None:
     from django.db import connection, transaction
 
     from hooks_app.models import HookEvent
+    from sessions_app.log.ingest_sql import insert_into
     from sessions_app.models import Feed, LogHead, LogRow
-    from sessions_app.statements import insert_into
 
     now = datetime.now(UTC)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -76,7 +76,7 @@ def _feeds(sessions: int, now: datetime) -> list[Any]:
 
 def _rows(feeds: list[Any], head: Any, rows: int, now: datetime) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The values of each log row and of its event's record, bringing the counters along."""
-    from sessions_app.statements import moment
+    from sessions_app.log.ingest_sql import moment
 
     start, step = now - timedelta(hours=HOURS), timedelta(hours=HOURS) / max(rows, 1)
     for number in range(rows):

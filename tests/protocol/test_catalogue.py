@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from bridge_project.protocol import client as c
+from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import http, jsontext
-from bridge_project.protocol import server as s
+from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import ClientPayload, ServerPayload
 from bridge_project.protocol.catalogue import CATALOGUE, Phase, encode, encode_raw
 from bridge_project.protocol.hooks import ENFORCED, PAYLOADS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge_project import asyncapi
+from bridge_project.docs import asyncapi
 from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.base import ClientPayload, Wire
 from bridge_project.protocol.catalogue import CATALOGUE, encode

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.jsontext import JsonError, dumps, loads
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits
-from bridge_project.protocol import client as c
+from bridge_project.kernel import limits
+from bridge_project.protocol import client_messages as c
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.constraints import describe
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client

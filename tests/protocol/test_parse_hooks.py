@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body, parse_hook_event
 from bridge_project.protocol.types import HOOK_EVENTS

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from bridge_project.protocol.types import HOOK_EVENTS, SemVer, SessionId, Timestamp, is_uuid, is_uuid4, now_text, parse_timestamp
 
 TIMESTAMP = TypeAdapter(Timestamp)

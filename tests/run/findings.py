@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge_project.doctor.findings import Finding, Level
+from bridge_project.operations.doctor.findings import Finding, Level
 
 
 def only(found: list[Finding], level: Level) -> Finding:

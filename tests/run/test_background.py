@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge_project import background
+from bridge_project.kernel import background
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import bootstrap
+from bridge_project.operations import setup
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (project / "requirements.txt").write_text("# runtime\nDjango==5.2\nredis==8.1; python_version < '4'\n")
     (project / "tests" / "requirements.txt").write_text("-r ../requirements.txt\npytest==9.2\n")
     venv = project / ".venv"
-    monkeypatch.setattr(bootstrap, "PROJECT", str(project))
-    monkeypatch.setattr(bootstrap, "VENV", str(venv))
-    monkeypatch.setattr(bootstrap, "PYTHON", str(venv / "bin" / "python"))
-    monkeypatch.setattr(bootstrap, "STAMP", str(venv / "bridge-stamp.json"))
+    monkeypatch.setattr(setup, "PROJECT", str(project))
+    monkeypatch.setattr(setup, "VENV", str(venv))
+    monkeypatch.setattr(setup, "PYTHON", str(venv / "bin" / "python"))
+    monkeypatch.setattr(setup, "STAMP", str(venv / "bridge-stamp.json"))
     return project
 
 
@@ -38,21 +38,21 @@ def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def run_step(command: list[str], *_: object) -> None:
         if command[1:3] == ["-m", "venv"]:
             done.append("venv")
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", bootstrap.VENV], check=True)
-            site = next(Path(bootstrap.VENV, "lib").glob("python*/site-packages"))
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", setup.VENV], check=True)
+            site = next(Path(setup.VENV, "lib").glob("python*/site-packages"))
             (site / "pip").mkdir()
             (site / "pip" / "__init__.py").touch()
         elif command[1:3] == ["-m", "pip"]:
             done.append(f"pip {command[-1]}")
 
-    monkeypatch.setattr(bootstrap, "run_step", run_step)
-    monkeypatch.setattr(bootstrap, "find_python", lambda: sys.executable)
+    monkeypatch.setattr(setup, "run_step", run_step)
+    monkeypatch.setattr(setup, "find_python", lambda: sys.executable)
     return done
 
 
 def prepared(kind: str, steps: list[str]) -> list[str]:
     steps.clear()
-    bootstrap.prepare(kind)
+    setup.prepare(kind)
     return list(steps)
 
 
@@ -60,12 +60,12 @@ def prepared(kind: str, steps: list[str]) -> list[str]:
 
 
 def test_python_3_8_can_read_it() -> None:
-    source = Path(bootstrap.__file__).read_text()
+    source = Path(setup.__file__).read_text()
     ast.parse(source, feature_version=(3, 8))
 
 
 def test_it_imports_the_standard_library_only() -> None:
-    tree = ast.parse(Path(bootstrap.__file__).read_text())
+    tree = ast.parse(Path(setup.__file__).read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
@@ -80,8 +80,8 @@ def test_the_newest_checked_python_is_chosen() -> None:
         ("/py399", (3, 99), True),
         ("/shim", None, False),
     ]
-    assert bootstrap.choose(found) == "/py312"
-    assert bootstrap.choose([("/py39", (3, 9), True), ("/py399", (3, 99), True)]) == "/py399"
+    assert setup.choose(found) == "/py312"
+    assert setup.choose([("/py39", (3, 9), True), ("/py399", (3, 99), True)]) == "/py399"
 
 
 @pytest.mark.parametrize(
@@ -93,28 +93,28 @@ def test_the_newest_checked_python_is_chosen() -> None:
     ],
 )
 def test_a_missing_python_is_one_line_that_names_the_package(found: list[tuple[str, tuple[int, int] | None, bool]], words: str) -> None:
-    with pytest.raises(bootstrap.Missing) as caught:
-        bootstrap.choose(found)
+    with pytest.raises(setup.Missing) as caught:
+        setup.choose(found)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_git_is_one_line_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(bootstrap.Missing, match="git is missing: install the package git"):
-        bootstrap.prepare("run")
+    with pytest.raises(setup.Missing, match="git is missing: install the package git"):
+        setup.prepare("run")
 
 
 def test_probe_tells_version_and_whether_it_can_make_environments(tmp_path: Path) -> None:
     version = (sys.version_info.major, sys.version_info.minor)
-    assert bootstrap.probe(sys.executable) == (version, True)
+    assert setup.probe(sys.executable) == (version, True)
     half = tmp_path / "python"
     half.write_text("#!/bin/sh\necho 3.12\nexit 1\n")
     half.chmod(0o755)
-    assert bootstrap.probe(str(half)) == ((3, 12), False)
+    assert setup.probe(str(half)) == ((3, 12), False)
     half.write_text("#!/bin/sh\necho command not found >&2\nexit 127\n")
-    assert bootstrap.probe(str(half)) == (None, False)
-    assert bootstrap.probe(str(tmp_path / "none")) == (None, False)
+    assert setup.probe(str(half)) == (None, False)
+    assert setup.probe(str(tmp_path / "none")) == (None, False)
 
 
 # -- the environment ---------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_a_changed_file_that_another_includes_counts_too(clone: Path, steps: lis
 
 def test_an_interrupted_installation_is_made_anew(clone: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed while pip ran, the first time and when requirements had changed."""
-    whole = bootstrap.run_step
+    whole = setup.run_step
 
     def interrupted(command: list[str], *rest: object) -> None:
         if command[1:3] == ["-m", "pip"]:
@@ -155,24 +155,24 @@ def test_an_interrupted_installation_is_made_anew(clone: Path, steps: list[str],
 
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(bootstrap, "run_step", interrupted)
+            patch.setattr(setup, "run_step", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                bootstrap.prepare("run")
+                setup.prepare("run")
         assert prepared("run", steps) == ["venv", "pip requirements.txt"]
         (clone / "requirements.txt").write_text("Django==5.3\n")
 
 
 def test_an_environment_that_was_moved_is_made_anew(clone: Path, steps: list[str]) -> None:
     prepared("run", steps)
-    stamp = Path(bootstrap.STAMP)
+    stamp = Path(setup.STAMP)
     stamp.write_text(stamp.read_text().replace("a clone", "elsewhere"))
     assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(steps: list[str]) -> None:
     prepared("run", steps)
-    os.unlink(bootstrap.PYTHON)
-    os.symlink("/nonexistent/python", bootstrap.PYTHON)
+    os.unlink(setup.PYTHON)
+    os.symlink("/nonexistent/python", setup.PYTHON)
     assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 
@@ -184,7 +184,7 @@ def test_a_file_in_the_place_of_the_environment_is_replaced(clone: Path, steps: 
 def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
     with open(clone / "requirements.txt") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        second = threading.Thread(target=bootstrap.prepare, args=("run",))
+        second = threading.Thread(target=setup.prepare, args=("run",))
         second.start()
         second.join(0.3)
         assert second.is_alive()
@@ -197,8 +197,8 @@ def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
 
 
 def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[str]) -> None:
-    with open(os.devnull) as lock, pytest.raises(bootstrap.Missing) as caught:
-        bootstrap.run_step([sys.executable, "-c", "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"], "Installing", lock.fileno())
+    with open(os.devnull) as lock, pytest.raises(setup.Missing) as caught:
+        setup.run_step([sys.executable, "-c", "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"], "Installing", lock.fileno())
     assert "one" in str(caught.value)
     assert "two" in str(caught.value)
     assert "Installing failed (exit code 3)" in str(caught.value)
@@ -212,9 +212,9 @@ def test_the_step_holds_the_lock_itself(tmp_path: Path) -> None:
     with open(path) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code = f"import fcntl; fcntl.flock({lock.fileno()}, fcntl.LOCK_EX | fcntl.LOCK_NB)"
-        bootstrap.run_step([sys.executable, "-c", code], "Checking", lock.fileno())
+        setup.run_step([sys.executable, "-c", code], "Checking", lock.fileno())
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bootstrap.main(["nonsense"]) == 1
+    assert setup.main(["nonsense"]) == 1
     assert "no such command: nonsense" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import bootstrap
+from bridge_project.operations import setup
 from tests import checks
 from tests.agents import install
 
@@ -35,12 +35,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[checks.Step]:
 def test_the_makefile_knows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The set-up first, then the command of that name, in the environment that it made."""
     handed: list[list[str]] = []
-    monkeypatch.setattr(bootstrap, "prepare", lambda kind: handed.append([kind]))
+    monkeypatch.setattr(setup, "prepare", lambda kind: handed.append([kind]))
     monkeypatch.setattr(os, "execv", lambda _, words: handed.append(words[1:]))
-    makefile = Path(bootstrap.PROJECT, "Makefile").read_text()
+    makefile = Path(setup.PROJECT, "Makefile").read_text()
     for name in checks.COMMANDS:
         assert re.search(rf"^{name}: ## .*\n\t\$\(call bootstrap,check {name}\b", makefile, re.MULTILINE), name
-        bootstrap.main(["check", name, "more"])
+        setup.main(["check", name, "more"])
         assert handed[-2:] == [["test"], ["-m", "tests.checks", name, "more"]]
 
 
@@ -64,7 +64,7 @@ def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.Mo
     assert checks.main(["soak"]) == 0
     assert [name for name, _ in asked] == ["crashes", "model", "document", "cycles"]
     files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
-    assert len(files) == 6 and all(Path(bootstrap.PROJECT, file).is_file() for file in files)
+    assert len(files) == 6 and all(Path(setup.PROJECT, file).is_file() for file in files)
     assert ("--instants", "1000") in pairwise(asked[0][1])
     assert [os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS", "TEST_AGENT_CYCLES")] == ["300", "5", "1000"]
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
-from bridge_project import limits
-from bridge_project.watch import client, listing
-from bridge_project.watch.client import Client, Lost
-from bridge_project.watch.console import COMMANDS, Console
+from bridge_project.kernel import limits
+from bridge_project.terminal import client, listing
+from bridge_project.terminal.client import Client, Lost
+from bridge_project.terminal.console import COMMANDS, Console
 
 Message = dict[str, Any]
 

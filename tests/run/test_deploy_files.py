@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge_project import limits
-from bridge_project.conf import Conf
-from bridge_project.data_files import NEEDS_A_PERSON
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge
 
 REPOSITORY = Path(__file__).resolve().parents[2]

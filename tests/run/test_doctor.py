@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 import trustme
 
-from bridge_project import address, tls
-from bridge_project.conf import Conf
-from bridge_project.doctor import bridge as parts
-from bridge_project.doctor import machine
-from bridge_project.doctor.findings import Level
-from bridge_project.doctor.look import Look, look
-from hooks_app.install import install
-from hooks_app.producer import RESERVED
+from bridge_project.kernel.config import Conf
+from bridge_project.network import certificates, server_address
+from bridge_project.operations.doctor import bridge as parts
+from bridge_project.operations.doctor import machine
+from bridge_project.operations.doctor.findings import Level
+from bridge_project.operations.doctor.snapshot import Look, look
+from hooks_app.producer.install import install
+from hooks_app.producer.program import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import mended_by, only
@@ -177,7 +177,7 @@ def kept(*files: Path) -> Iterator[None]:
 
 
 def test_certificate_replaced(bridge: Bridge, tmp_path: Path) -> None:
-    other = tls.ensure(Conf(bridge_data_dir=tmp_path / "other", bridge_host="127.0.0.1"))
+    other = certificates.ensure(Conf(bridge_data_dir=tmp_path / "other", bridge_host="127.0.0.1"))
     directory = bridge.data / "tls"
     with kept(directory / "server.crt", directory / "server.key"):
         shutil.copyfile(other.chain, directory / "server.crt")
@@ -191,10 +191,10 @@ def test_certificate_replaced(bridge: Bridge, tmp_path: Path) -> None:
 
 def test_something_else_answers(bridge: Bridge) -> None:
     conf = conf_of(bridge)
-    recorded = address.recorded(conf)
+    recorded = server_address.recorded(conf)
     assert recorded is not None
-    with kept(address.path(conf)):
-        address.record(conf, replace(recorded, pin="ab" * 32))
+    with kept(server_address.path(conf)):
+        server_address.record(conf, replace(recorded, pin="ab" * 32))
         seen = look(conf)
     assert seen.health is None and not seen.statuses
     assert "no token was sent" in only(parts.running(seen), Level.BROKEN).text

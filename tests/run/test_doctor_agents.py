@@ -20,17 +20,19 @@ from typing import Any
 
 import pytest
 
-from bridge_project import agents as registry
-from bridge_project import conf as settings
-from bridge_project.address import Address
-from bridge_project.conf import Conf
-from bridge_project.doctor import agents
-from bridge_project.doctor.findings import Finding, Level
-from bridge_project.doctor.look import Look, Reached
-from sessions_app.agents import claude, drivers, processes
-from sessions_app.agents.acp_driver import Acp
-from sessions_app.agents.base import CannotStart, Chunk, Died, Ended
-from sessions_app.agents.drivers import Kind
+from bridge_project.kernel import config as settings
+from bridge_project.kernel.config import Conf
+from bridge_project.network.server_address import Address
+from bridge_project.operations.doctor import agents
+from bridge_project.operations.doctor.findings import Finding, Level
+from bridge_project.operations.doctor.snapshot import Look, Reached
+from sessions_app.agents import listing as registry
+from sessions_app.agents import registry as agent_registry
+from sessions_app.agents.acp.driver import Acp
+from sessions_app.agents.claude import agent
+from sessions_app.agents.driver import CannotStart, Chunk, Died, Ended
+from sessions_app.agents.process import groups
+from sessions_app.agents.registry import Kind
 from tests.agents.drive import carrying, command
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
@@ -52,11 +54,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """A bridge with this data directory that does not run, and no kind of agent yet; whatever is made for a moment is made in ``tmp_path/brief``."""
-    monkeypatch.setattr(drivers, "MODULES", ())
-    monkeypatch.setattr(drivers, "_kinds", {})
+    monkeypatch.setattr(agent_registry, "MODULES", ())
+    monkeypatch.setattr(agent_registry, "_kinds", {})
     monkeypatch.setattr(registry, "_agents", {})
     monkeypatch.setitem(settings.conf.__dict__, "bridge_default_agent", "")
-    monkeypatch.setattr(processes, "_instance", processes._instance)
+    monkeypatch.setattr(groups, "_instance", groups._instance)
     (tmp_path / "brief").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "brief"))
     return Look(Conf(bridge_data_dir=tmp_path, bridge_acp_agents="named=named --acp"))
@@ -71,7 +73,7 @@ def add(seen: Look) -> Add:
             made.append(type("Of" + str(len(made)), (Scripted,), script)())
             return made[-1]
 
-        drivers.register(Kind(name, make, lambda: why_not, version, real, lambda: "" if name == "named" else f"install {name}"))
+        agent_registry.register(Kind(name, make, lambda: why_not, version, real, lambda: "" if name == "named" else f"install {name}"))
         return made
 
     return add
@@ -158,10 +160,10 @@ def test_the_bridge_that_runs_sees_it_otherwise(add: Add, seen: Look, monkeypatc
 def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The reason goes to devices: it names what is missing and the command, and no path of the machine."""
     for package, words in ((None, "pip install -r"), (tmp_path, "--force-reinstall")):
-        monkeypatch.setattr(claude, "_package", lambda package=package: package)
+        monkeypatch.setattr(agent, "_package", lambda package=package: package)
         monkeypatch.setenv("PATH", str(tmp_path))
-        reason = claude.why_not()
-        assert reason and words in reason and claude.mend() in reason and str(tmp_path) not in reason
+        reason = agent.why_not()
+        assert reason and words in reason and agent.mend() in reason and str(tmp_path) not in reason
 
 
 # -- starting it -----------------------------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ async def answers(driver: Scripted) -> None:
 
 def test_the_demo_is_really_started(seen: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo itself: started, prompted, answered, closed, and nothing is left of it."""
-    monkeypatch.setattr(drivers, "MODULES", ("sessions_app.agents.demo",))
+    monkeypatch.setattr(agent_registry, "MODULES", ("sessions_app.agents.demo.driver",))
     found = only(agents.agents(seen), Level.OK)
     assert "demo (scripted" in found.text and "answered a prompt" in found.text
     assert list((tmp_path / "brief").iterdir()) == []
@@ -228,7 +230,7 @@ def test_one_that_never_answers_is_ended(seen: Look, monkeypatch: pytest.MonkeyP
     """It has a time of its own, and its process is gone when that is over."""
     mark = f"never-{uuid.uuid4()}"
     monkeypatch.setattr(agents, "REAL_SECONDS", 0.5)
-    drivers.register(Kind("mute", partial(Acp, "mute", _mute(mark)), lambda: None, str))
+    agent_registry.register(Kind("mute", partial(Acp, "mute", _mute(mark)), lambda: None, str))
     found = agents.trial(seen.conf, "mute")
     assert found.level is Level.BROKEN and "did not start within 0.5 s" in found.text
     assert carrying(mark) == []
@@ -244,7 +246,7 @@ def _mute(mark: str) -> list[str]:
 
 def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
     """`doctor --agent NAME`, with an agent of the Agent Client Protocol, whose version is known when it has been started."""
-    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo_acp'))}; gone=no-such-agent --acp")
+    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}; gone=no-such-agent --acp")
     told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)["checks"]
     said = {one["text"].split()[0]: one for one in told if one["check"] == "agents"}
     assert "answered a prompt" in said["demo"]["text"] and said["demo"]["level"] == "ok"

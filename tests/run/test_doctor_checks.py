@@ -16,15 +16,17 @@ from typing import Any
 
 import pytest
 
-from bridge_project import address, limits, tls
-from bridge_project.address import Address
-from bridge_project.conf import Conf
-from bridge_project.doctor import bridge as parts
-from bridge_project.doctor import checks, machine, probe, storage
-from bridge_project.doctor.findings import Finding, Level, as_json, as_lines, broken, cleaned, ok, warning, worst
-from bridge_project.doctor.look import Look, Reached, look
-from bridge_project.watch.client import Target
-from hooks_app.producer import Spool
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import Conf
+from bridge_project.network import certificates as tls_certificates
+from bridge_project.network import server_address
+from bridge_project.network.server_address import Address
+from bridge_project.operations.doctor import bridge as parts
+from bridge_project.operations.doctor import checks, machine, round_trip, storage
+from bridge_project.operations.doctor.findings import Finding, Level, as_json, as_lines, broken, cleaned, ok, warning, worst
+from bridge_project.operations.doctor.snapshot import Look, Reached, look
+from bridge_project.terminal.client import Target
+from hooks_app.producer.program import Spool
 from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
@@ -37,12 +39,12 @@ def quiet(tmp_path: Path) -> Conf:
     data = tmp_path / "quiet data"
     data.mkdir(mode=0o700)
     conf = Conf(bridge_data_dir=data, bridge_host="127.0.0.1", bridge_port=free_port(), bridge_hook_token="", bridge_admin_token="")
-    certificates = tls.ensure(conf)
+    certificates = tls_certificates.ensure(conf)
     for name in ("hook_token", "admin_token"):
         conf.secret(name)
     (data / "spool").mkdir(mode=0o700)
     url = f"https://127.0.0.1:{conf.bridge_port}"
-    address.record(conf, Address(url, f"wss://127.0.0.1:{conf.bridge_port}/api/v1/ws", certificates.pin, certificates.fingerprint))
+    server_address.record(conf, Address(url, f"wss://127.0.0.1:{conf.bridge_port}/api/v1/ws", certificates.pin, certificates.fingerprint))
     return conf
 
 
@@ -131,7 +133,7 @@ def at(moment: datetime) -> type[datetime]:
 
 
 def test_certificate_dates(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = tls.ensure(quiet).not_after
+    ends = tls_certificates.ensure(quiet).not_after
     only(parts.certificate(look(quiet)), Level.OK)
     for now, level, said in (
         (ends - timedelta(days=5), Level.WARNING, "ends in 5 days"),
@@ -153,7 +155,7 @@ def test_the_bridges_clock_is_another(quiet: Conf) -> None:
 def test_clock(quiet: Conf) -> None:
     only(parts.clock(look(quiet)), Level.OK)
     later = (datetime.now(UTC) + timedelta(hours=1)).timestamp()
-    os.utime(address.path(quiet), (later, later))
+    os.utime(server_address.path(quiet), (later, later))
     assert mended_by(only(parts.clock(look(quiet)), Level.BROKEN), "timedatectl")
 
 
@@ -176,7 +178,7 @@ def test_file_limit(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("broken_part", ["rejected", "waiting", "full", "no spool"])
 def test_where_an_event_hangs(quiet: Conf, broken_part: str) -> None:
-    way = probe._Way(quiet, Target("wss://nowhere", "t"))
+    way = round_trip._Way(quiet, Target("wss://nowhere", "t"))
     spool = Spool(way.spool)
     spool.make()
     if broken_part in ("rejected", "waiting"):

@@ -23,9 +23,9 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from bridge_project import archive, maintenance, startup
-from bridge_project.conf import Conf, conf
-from bridge_project.maintenance import MaintenanceError
+from bridge_project.kernel.config import Conf, conf
+from bridge_project.operations import backup, database_copies, startup
+from bridge_project.operations.database_copies import MaintenanceError
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.models import HookEvent
@@ -42,8 +42,8 @@ import django
 django.setup()
 import sys
 from django.core.management import CommandError, call_command
-from bridge_project import startup
-from bridge_project.conf import conf
+from bridge_project.operations import startup
+from bridge_project.kernel.config import conf
 if sys.argv[1:]:
     call_command("migrate", *sys.argv[1:], verbosity=0)
 else:
@@ -285,15 +285,15 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
 
 
 def test_a_file_that_is_there_is_not_replaced(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "sqlite_path", lambda: template / "bridge.sqlite3")
+    monkeypatch.setattr(backup, "sqlite_path", lambda: template / "bridge.sqlite3")
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(MaintenanceError, match="is there already"):
-        archive.back_up(conf.model_copy(update={"bridge_data_dir": template}), tmp_path / "mine")
+        backup.back_up(conf.model_copy(update={"bridge_data_dir": template}), tmp_path / "mine")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine", "mine")]
 
 
 def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, template: Path) -> None:
-    restored = archive.restore(target, saved)
+    restored = backup.restore(target, saved)
     directory = target.bridge_data_dir
     assert restored.aside is not None
     assert restored.aside.name.startswith("in use.before-restore-")
@@ -311,24 +311,24 @@ def test_a_directory_that_cannot_be_renamed(saved: Path, target: Conf, monkeypat
     """A volume of a container, or a directory in one that belongs to root."""
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == target.bridge_data_dir)
     directory = target.bridge_data_dir
-    restored = archive.restore(target, saved)
+    restored = backup.restore(target, saved)
     assert restored.aside is not None and restored.aside.parent == directory
     assert (restored.aside / "bridge.sqlite3").read_text() == "precious"
     assert query(directory / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
-    monkeypatch.setattr(archive, "now_name", lambda: "second")
-    second = archive.restore(target, saved).aside
+    monkeypatch.setattr(backup, "now_name", lambda: "second")
+    second = backup.restore(target, saved).aside
     assert second is not None
     assert (second / "instance").read_text() == "me"
     assert not [path for path in directory.iterdir() if "restoring" in path.name]
 
     present = sorted(path.name for path in directory.iterdir())
-    monkeypatch.setattr(archive, "now_name", lambda: "later")
+    monkeypatch.setattr(backup, "now_name", lambda: "later")
     rename = os.rename
     monkeypatch.setattr(
         os, "rename", lambda old, new: rename(old, new) if Path(new).name != "tls" or Path(new).parent != directory else broken(old, new, rename)
     )
     with pytest.raises(MaintenanceError, match="half-way"):
-        archive.restore(target, saved)
+        backup.restore(target, saved)
     assert sorted(path.name for path in directory.iterdir()) == present, "what had been moved is back"
     assert (directory / "tls" / "kept.pem").read_text() == "key"
 
@@ -344,7 +344,7 @@ def test_a_database_that_the_settings_want_elsewhere(saved: Path, target: Conf, 
     elsewhere = tmp_path / "elsewhere.sqlite3"
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
-    archive.restore(target, saved)
+    backup.restore(target, saved)
     assert query(elsewhere, "SELECT count(*) FROM django_migrations")[0][0] > 5
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
     assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == ["the old one"]
@@ -413,7 +413,7 @@ def test_a_bad_backup_is_refused_and_nothing_touched(case: str, saved: Path, tar
     change, extra, words = BAD[case]
     bad = rewritten(saved, tmp_path / "bad.tar.gz", change, *extra)
     with pytest.raises(MaintenanceError, match=words.replace(".", r"\.")) as caught:
-        archive.restore(target, bad)
+        backup.restore(target, bad)
     assert "\n" not in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
     assert [path.read_text() for path in target.bridge_data_dir.iterdir()] == ["precious"]
@@ -423,7 +423,7 @@ def test_a_bad_backup_is_refused_and_nothing_touched(case: str, saved: Path, tar
 def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path: Path) -> None:
     (tmp_path / "bad.tar.gz").write_bytes(saved.read_bytes()[:cut])
     with pytest.raises(MaintenanceError, match="damaged"):
-        archive.restore(target, tmp_path / "bad.tar.gz")
+        backup.restore(target, tmp_path / "bad.tar.gz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
 
 
@@ -453,11 +453,11 @@ def test_postgresql_is_the_operators_to_dump(data: Path, saved: Path, target: Co
     assert "hushhush" not in done.stdout + done.stderr
     assert "bridge.sqlite3" not in members(data.parent / "rest.tar.gz")
     with pytest.raises(MaintenanceError, match="holds no database"):
-        archive.restore(target, data.parent / "rest.tar.gz")
+        backup.restore(target, data.parent / "rest.tar.gz")
     monkeypatch.setenv("DATABASE_URL", url)
     with pytest.raises(MaintenanceError, match="SQLite"):
-        archive.restore(target, saved)
-    assert archive.restore(target, data.parent / "rest.tar.gz").database is False
+        backup.restore(target, saved)
+    assert backup.restore(target, data.parent / "rest.tar.gz").database is False
 
 
 # -- migrations ------------------------------------------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     for year in range(2001, 2008):
         (data / "backups" / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
     database = data / "bridge.sqlite3"
-    with maintenance.sqlite_locked(database):
+    with database_copies.sqlite_locked(database):
         both = [migrating(data) for _ in range(2)]
         wait_until(lambda: all(waits_for_lock(one.pid) for one in both), 30, "both have found something to do")
         assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
@@ -544,7 +544,7 @@ def test_a_newer_database_is_refused(data: Path) -> None:
 
 @pytest.mark.django_db
 def test_a_database_server_is_migrated_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(maintenance, "sqlite_path", lambda: None)
+    monkeypatch.setattr(database_copies, "sqlite_path", lambda: None)
     startup._copy_first(conf, ["sessions_app.0002_more"])
     assert "pg_dump" in caplog.text
 
@@ -555,7 +555,7 @@ def test_a_database_server_is_migrated_with_a_word(monkeypatch: pytest.MonkeyPat
 @pytest.mark.django_db(transaction=True)
 def test_prune_says_what_it_removed() -> None:
     from bridge_project.protocol.parse import parse_hook_body
-    from hooks_app.ingest import Posted, store
+    from hooks_app.intake.store import Posted, store
 
     for session_id in ("old", "old", "gone", "young"):
         store([Posted(parse_hook_body(json.dumps(prompt(session_id, 1)).encode(), now=timezone.now()))])

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge_project import asyncapi
+from bridge_project.docs import asyncapi
 from bridge_project.protocol.hooks import PAYLOADS
-from bridge_project.watch.render import Renderer, plain
+from bridge_project.terminal.render import Renderer, plain
 
 GOLDEN = asyncapi.EXAMPLES
 ENDLESS = "x" * 100_000
@@ -65,7 +65,7 @@ def test_a_hook_event_is_told_in_a_line(name: str, payload: dict[str, Any], word
 
 
 def test_every_hook_event_has_words_of_its_own() -> None:
-    from bridge_project.watch import render
+    from bridge_project.terminal import render
 
     assert set(render._EVENTS) == set(PAYLOADS)
 

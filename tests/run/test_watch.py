@@ -17,10 +17,10 @@ import trustme
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from bridge_project import limits
-from bridge_project.watch.client import Client, Lost, Refused, Target, pin_of
-from bridge_project.watch.render import Renderer
-from bridge_project.watch.watcher import Watcher
+from bridge_project.kernel import limits
+from bridge_project.terminal.client import Client, Lost, Refused, Target, pin_of
+from bridge_project.terminal.render import Renderer
+from bridge_project.terminal.watcher import Watcher
 
 NOW = "2026-01-31T12:00:00.000Z"
 Message = dict[str, Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.watch.console import COMMANDS
+from bridge_project.terminal.console import COMMANDS
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session

@@ -11,12 +11,12 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from devices_app.models import Device
-from sessions_app.agents import drivers
-from sessions_app.agents.base import Driver, Event, Events, Start, Verdict
-from sessions_app.agents.drivers import Kind
-from sessions_app.agents.runtime import Runtime
-from sessions_app.agents.tenure import found
-from sessions_app.calls import Call
+from sessions_app.agents import registry
+from sessions_app.agents.driver import Driver, Event, Events, Start, Verdict
+from sessions_app.agents.ownership import found
+from sessions_app.agents.registry import Kind
+from sessions_app.agents.supervisor import Runtime
+from sessions_app.approvals.tool_call import Call
 from sessions_app.models import Feed, LogRow, Session, ToolCall
 
 NAME = "scripted"
@@ -81,7 +81,7 @@ class Agency:
         self.why_not: str | None = None
 
     def register(self) -> None:
-        drivers.register(Kind(NAME, self.make, lambda: self.why_not, lambda: "1.0"))
+        registry.register(Kind(NAME, self.make, lambda: self.why_not, lambda: "1.0"))
 
     def make(self) -> Scripted:
         driver = Scripted()

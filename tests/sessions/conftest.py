@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from asgiref.sync import sync_to_async
 
-from bridge_project import agents, limits
-from bridge_project.conf import conf
-from sessions_app import log, presence
-from sessions_app.agents import breaker, drivers, processes
-from sessions_app.agents.runtime import Runtime
-from sessions_app.hub import hub
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from sessions_app.agents import breaker, listing, registry
+from sessions_app.agents.process import groups
+from sessions_app.agents.supervisor import Runtime
+from sessions_app.log import reader
+from sessions_app.log.tail import hub
+from sessions_app.socket import presence
 from tests.sessions import helpers
 from tests.sessions.agent_driver import Agency
 
@@ -23,15 +25,15 @@ async def agency(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     """This process serves, may work in ``tmp_path``, and has one kind of agent. What is waited for by looking is looked for often."""
     monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(tmp_path),))
     for module, name, value in (
-        (drivers, "MODULES", ()),
-        (drivers, "_kinds", {}),
-        (agents, "_agents", {}),
+        (registry, "MODULES", ()),
+        (registry, "_kinds", {}),
+        (listing, "_agents", {}),
         (breaker, "_breakers", {}),
         (limits, "POLL_SECONDS", 0.02),
-        (processes, "reap", lambda instance: 0),
+        (groups, "reap", lambda instance: 0),
     ):
         monkeypatch.setattr(module, name, value)
-    hub.open(await sync_to_async(presence.start_process)("here"), await sync_to_async(log.head_seq)())
+    hub.open(await sync_to_async(presence.start_process)("here"), await sync_to_async(reader.head_seq)())
     made = Agency(Runtime(), await sync_to_async(helpers.device)(), str(tmp_path))
     made.register()
     await made.runtime.start()

@@ -9,10 +9,11 @@ from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.parse import parse_hook_event
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
-from hooks_app import ingest
-from sessions_app import lifecycle, log
+from hooks_app.intake import store as intake
+from sessions_app.log import reader as log_reader
+from sessions_app.log.row import Row
 from sessions_app.models import Feed, Session
-from sessions_app.rows import Row
+from sessions_app.observed import sessions as observed_sessions
 
 
 def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: str | None = None, **payload: Any) -> HookEvent:
@@ -22,8 +23,8 @@ def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: s
     return parse_hook_event(body, now=datetime.now(UTC))
 
 
-def store(*events: HookEvent) -> list[ingest.Receipt]:
-    return ingest.store([ingest.Posted(one) for one in events])
+def store(*events: HookEvent) -> list[intake.Receipt]:
+    return intake.store([intake.Posted(one) for one in events])
 
 
 def post(session_id: str = "s1", count: int = 1, **payload: Any) -> Session:
@@ -33,7 +34,7 @@ def post(session_id: str = "s1", count: int = 1, **payload: Any) -> Session:
 
 
 def session(session_id: str) -> Session:
-    found = lifecycle.find(session_id)
+    found = observed_sessions.find(session_id)
     assert found is not None
     return found
 
@@ -44,7 +45,7 @@ def rows(*feed_ids: int, after: int = 0) -> list[Row]:
 
 def read_all(positions: dict[int, int], upto: int | None = None) -> list[Row]:
     """What a reader gives after these positions, to the head of the log unless told."""
-    reader = log.Reader(positions, log.head_seq() if upto is None else upto)
+    reader = log_reader.Reader(positions, log_reader.head_seq() if upto is None else upto)
     return [row for page in iter(reader.page, None) for row in page.rows]
 
 

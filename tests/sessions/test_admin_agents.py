@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from bridge_project import agents
+from sessions_app.agents import listing
 
 pytestmark = pytest.mark.django_db
 
@@ -15,12 +15,12 @@ PAGE = "/admin/sessions_app/session/agents/"
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "_agents", {})
-    monkeypatch.setattr(agents, "_versions", {})
-    agents.register(agents.Agent("real", lambda: None, lambda: "4.5.6"))
-    agents.register(agents.Agent("absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None))
-    agents.register(agents.Agent("scripted", lambda: None, str, real=False, asks=lambda: False))
-    agents.ask_versions()
+    monkeypatch.setattr(listing, "_agents", {})
+    monkeypatch.setattr(listing, "_versions", {})
+    listing.register(listing.Agent("real", lambda: None, lambda: "4.5.6"))
+    listing.register(listing.Agent("absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None))
+    listing.register(listing.Agent("scripted", lambda: None, str, real=False, asks=lambda: False))
+    listing.ask_versions()
 
 
 def client(*, is_superuser: bool = False) -> Client:
@@ -51,6 +51,6 @@ def test_not_without_the_right() -> None:
 
 
 def test_none_is_changed_there() -> None:
-    before = agents.listed()
+    before = listing.listed()
     client(is_superuser=True).post(PAGE, {"name": "other"})
-    assert agents.listed() == before
+    assert listing.listed() == before

@@ -17,14 +17,14 @@ from asgiref.sync import sync_to_async
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import ToolOutcome
-from sessions_app import approvals, conversation
-from sessions_app.agents import breaker, commands, drivers, tenure, transcript
-from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Identified, Used, Verdict
+from sessions_app.agents import breaker, inbox, messages, ownership, registry, transcript
+from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Identified, Used, Verdict
+from sessions_app.approvals import service as approvals
+from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Command, Process, Session
-from sessions_app.outbox import Outbox, outbox
 from tests.sessions.agent_driver import Agency, call, has_said, has_state, said, state, until
 from tests.sessions.test_agent_runtime import say
 
@@ -141,7 +141,7 @@ async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agenc
 
 def _interrupt_and_approve(agency: Agency, session: Session) -> None:
     with transaction.atomic():
-        conversation.interrupt(session.pk, device=agency.device)
+        messages.interrupt(session.pk, device=agency.device)
         approvals.decide(agency.device, session.session_id, "call-1", "approved", None)
 
 
@@ -154,13 +154,13 @@ async def test_the_agent_from_before_is_ended_first(agency: Agency, monkeypatch:
     await old.say(Identified("its own id"))
     await until(lambda: _resumable(session), "it can be resumed")
 
-    def blind(process_id: uuid.UUID, session_pks: Any) -> tenure.Look:
-        return tenure.Look(set(), set(session_pks), set(session_pks))
+    def blind(process_id: uuid.UUID, session_pks: Any) -> ownership.Look:
+        return ownership.Look(set(), set(session_pks), set(session_pks))
 
-    monkeypatch.setattr(tenure, "look", blind)  # it has not found out yet
+    monkeypatch.setattr(ownership, "look", blind)  # it has not found out yet
     owner = (await state(session)).owner
     assert owner is not None
-    await sync_to_async(transcript.pause)(session.pk, owner, tenure.DIED)
+    await sync_to_async(transcript.pause)(session.pk, owner, ownership.DIED)
     closed: list[bool] = []
 
     async def note() -> None:
@@ -186,7 +186,7 @@ async def test_a_process_whose_database_was_away_is_not_dead(agency: Agency, mon
     ticker.cancel()
     now = timezone.now()
     other = await sync_to_async(Process.objects.create)(instance="elsewhere", lease_until=now - timedelta(seconds=1))
-    session, _ = await sync_to_async(tenure.reserve)(other.pk, "theirs", "scripted", agency.directory, agency.device)
+    session, _ = await sync_to_async(ownership.reserve)(other.pk, "theirs", "scripted", agency.directory, agency.device)
     await sync_to_async(transcript.ready)(session.pk, other.pk, True)
     await agency.runtime._look()
     assert (await state(session)).status == "active", "one look is not enough"
@@ -210,8 +210,8 @@ async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agen
     begun = timezone.now()
     await say(session, "run it")
     await until(lambda: driver.prompts, "the agent has the prompt")
-    await sync_to_async(conversation.say)(session.pk, "run it", device=agency.device, begun=begun)
-    await sync_to_async(conversation.say)(session.pk, "run it again", device=agency.device, begun=begun)
+    await sync_to_async(messages.say)(session.pk, "run it", device=agency.device, begun=begun)
+    await sync_to_async(messages.say)(session.pk, "run it again", device=agency.device, begun=begun)
     await driver.say(Ended("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
     assert driver.prompts == ["run it", "run it again"]
@@ -236,7 +236,7 @@ async def test_what_waits_for_an_agent_is_bounded(agency: Agency, monkeypatch: p
 @sync_to_async
 def _taken_long_ago() -> int:
     Command.objects.update(taken_at=timezone.now(), created_at=timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS + 1))
-    return commands.forget_old()
+    return inbox.forget_old()
 
 
 async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
@@ -298,8 +298,8 @@ async def test_a_decision_while_the_lease_has_run_out_is_told(agency: Agency) ->
 
 async def test_the_demo_has_no_breaker(agency: Agency) -> None:
     """D48: the breaker is of real agents; however often a scripted one dies, /health stays as it is."""
-    kind = drivers.kinds()[0]
-    drivers._kinds[kind.name] = replace(kind, real=False)
+    kind = registry.kinds()[0]
+    registry._kinds[kind.name] = replace(kind, real=False)
     for _ in range(limits.CIRCUIT_BREAKER_FAILURES):
         session, driver = await agency.session()
         await driver.say(Died("It fell over."))

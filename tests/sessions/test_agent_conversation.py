@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from devices_app.models import AuditEntry
-from sessions_app import approvals, conversation, presence
-from sessions_app.agents import commands, running, words
-from sessions_app.agents.base import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
-from sessions_app.hub import hub
+from sessions_app.agents import inbox, sanitize, session_runner
+from sessions_app.agents import messages as agent_messages
+from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
+from sessions_app.approvals import service as approvals
+from sessions_app.log.tail import hub
 from sessions_app.models import Command, Session, ToolCall
+from sessions_app.socket import presence
 from tests.sessions import helpers
 from tests.sessions.agent_driver import Agency, Scripted, announced, approval, call, has_said, has_state, said, state, until
 
@@ -34,11 +36,11 @@ async def talk(agency: Agency, prompt: str = "hello") -> tuple[Session, Scripted
 
 
 async def say(session: Session, content: str) -> None:
-    await sync_to_async(conversation.say)(session.pk, content, device=None)
+    await sync_to_async(agent_messages.say)(session.pk, content, device=None)
 
 
 async def interrupt(session: Session) -> None:
-    await sync_to_async(conversation.interrupt)(session.pk, device=None)
+    await sync_to_async(agent_messages.interrupt)(session.pk, device=None)
 
 
 async def decide(agency: Agency, session: Session, call_id: str, decision: str, modifications: Any = None) -> Any:
@@ -160,8 +162,8 @@ class Clock:
 async def test_a_piece_waits_for_others_for_50_ms(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue: output is coalesced (about 50 ms): of a second in which a piece comes every 10 ms, the first is sent at once, none later than 50 ms."""
     clock = Clock()
-    monkeypatch.setattr(running, "time", clock)
-    monkeypatch.setattr(running, "asyncio", clock)
+    monkeypatch.setattr(session_runner, "time", clock)
+    monkeypatch.setattr(session_runner, "asyncio", clock)
     session, driver = await talk(agency)
     pieces = [f"{number} " for number in range(100)]
     writer = agency.runtime._running[session.pk]
@@ -219,7 +221,7 @@ async def test_large_output_comes_in_pieces_that_a_phone_can_take(agency: Agency
 def test_coalescing_keeps_what_separates() -> None:
     """Only adjacent chunks of one kind are joined; empty ones vanish."""
     events: list[Event] = [Chunk("a"), Chunk("b"), Chunk("c", is_tool_use=True), Chunk("d"), Ended("stop"), Chunk(""), Chunk("e"), Chunk("f")]
-    assert words.coalesce(events) == [Chunk("ab"), Chunk("c", is_tool_use=True), Chunk("d"), Ended("stop"), Chunk("ef")]
+    assert sanitize.coalesce(events) == [Chunk("ab"), Chunk("c", is_tool_use=True), Chunk("d"), Ended("stop"), Chunk("ef")]
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------------
@@ -371,9 +373,9 @@ async def test_commands_are_taken_once_and_in_order(agency: Agency) -> None:
 
     def take() -> list[tuple[str, Any]]:
         for kind in ("prompt", "interrupt", "prompt"):
-            commands.add(session, commands.Kind(kind), content=kind)
-        found = [commands.take(session.pk, busy=True), commands.take(session.pk, busy=True)]
-        found += [commands.take(session.pk, busy=False) for _ in range(3)]
+            inbox.add(session, inbox.Kind(kind), content=kind)
+        found = [inbox.take(session.pk, busy=True), inbox.take(session.pk, busy=True)]
+        found += [inbox.take(session.pk, busy=False) for _ in range(3)]
         return [(one.kind, one.payload["content"]) if one else None for one in found]  # type: ignore[misc]
 
     assert await sync_to_async(take)() == [("interrupt", "interrupt"), None, ("prompt", "prompt"), ("prompt", "prompt"), None]

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge_project import agents, conf, limits
-from bridge_project.errors import BridgeError
-from sessions_app.agents import acp, drivers
-from sessions_app.agents.drivers import Kind
+from bridge_project.kernel import config, limits
+from bridge_project.kernel.errors import BridgeError
+from sessions_app.agents import listing, registry
+from sessions_app.agents.acp import agent
+from sessions_app.agents.registry import Kind
 from tests.servers import wait_until
 from tests.sessions.agent_driver import Scripted
 
@@ -20,13 +21,13 @@ Add = Callable[..., None]
 
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch) -> Add:
-    monkeypatch.setattr(drivers, "_kinds", {})
-    monkeypatch.setattr(agents, "_agents", {})
-    monkeypatch.setattr(agents, "_versions", {})
-    monkeypatch.setitem(conf.conf.__dict__, "bridge_default_agent", "")
+    monkeypatch.setattr(registry, "_kinds", {})
+    monkeypatch.setattr(listing, "_agents", {})
+    monkeypatch.setattr(listing, "_versions", {})
+    monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
-        drivers.register(Kind(name, Scripted, lambda: why_not, lambda: "1", real))
+        registry.register(Kind(name, Scripted, lambda: why_not, lambda: "1", real))
 
     return add
 
@@ -35,27 +36,27 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Add:
 def test_the_first_real_one_that_can_start(add: Add, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT, else the first real one, else demo."""
     add("demo", real=False)
-    assert drivers.resolve(name).name == "demo"
+    assert registry.resolve(name).name == "demo"
     add("absent", "It is not installed.")
-    assert drivers.resolve(name).name == "demo"
+    assert registry.resolve(name).name == "demo"
     add("one")
     add("two")
-    assert drivers.resolve(name).name == "one"
-    monkeypatch.setitem(conf.conf.__dict__, "bridge_default_agent", "two")
-    assert drivers.resolve(name).name == "two"
-    monkeypatch.setitem(conf.conf.__dict__, "bridge_default_agent", "absent")
+    assert registry.resolve(name).name == "one"
+    monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "two")
+    assert registry.resolve(name).name == "two"
+    monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "absent")
     with pytest.raises(BridgeError, match="It is not installed"):
-        drivers.resolve(name)
+        registry.resolve(name)
 
 
 def test_what_can_start_is_listed(add: Add) -> None:
     """D41: supported_agents lists what can start here and now; anything else is AGENT_UNAVAILABLE, with what can."""
     add("demo", real=False)
     add("absent", "It is not installed.")
-    assert agents.supported() == ["demo"]
+    assert listing.supported() == ["demo"]
     for name in ("absent", "nobody", "Demo"):
         with pytest.raises(BridgeError, match=r"AGENT_UNAVAILABLE.*What can: demo"):
-            drivers.resolve(name)
+            registry.resolve(name)
     with pytest.raises(ValueError, match="demo"):
         add("demo")
 
@@ -72,24 +73,24 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
         return "2.0" * 100
 
     add("demo", real=False)
-    drivers.register(Kind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
-    drivers.register(Kind("slow", Scripted, lambda: None, slow))
+    registry.register(Kind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
+    registry.register(Kind("slow", Scripted, lambda: None, slow))
 
     async def serve() -> None:
-        await agents.start()
+        await listing.start()
         try:
             assert await asyncio.to_thread(asked.wait, 30)
-            assert {one.name: one.version for one in agents.listed()} == {"demo": "1", "faulty": None, "slow": None}
+            assert {one.name: one.version for one in listing.listed()} == {"demo": "1", "faulty": None, "slow": None}
             free.set()
-            while agents.listed()[2].version is None:
+            while listing.listed()[2].version is None:
                 await asyncio.sleep(0.01)
         finally:
             free.set()
-            await agents.stop()
+            await listing.stop()
 
     asyncio.run(asyncio.wait_for(serve(), 30))
-    version = agents.listed()[2].version
-    assert version and len(version) == agents.VERSION_MAX_CHARS
+    version = listing.listed()[2].version
+    assert version and len(version) == listing.VERSION_MAX_CHARS
     assert by and by[0] is not threading.main_thread() and by[0].daemon
 
 
@@ -97,19 +98,19 @@ def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> 
     """One that is brought up to date while the bridge runs, or is known only once it was started."""
     monkeypatch.setattr(limits, "AGENT_VERSIONS_SECONDS", 0.01)
     now = {"version": ""}
-    drivers.register(Kind("one", Scripted, lambda: None, lambda: now["version"]))
-    asyncio.run(agents.start())
+    registry.register(Kind("one", Scripted, lambda: None, lambda: now["version"]))
+    asyncio.run(listing.start())
     try:
         now["version"] = "3"
-        wait_until(lambda: agents.listed()[0].version == "3", 30, "the version is known")
+        wait_until(lambda: listing.listed()[0].version == "3", 30, "the version is known")
     finally:
-        asyncio.run(agents.stop())
+        asyncio.run(listing.stop())
 
 
 def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to devices, in /info and in AGENT_UNAVAILABLE."""
-    monkeypatch.setitem(conf.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]})
-    (kind,) = acp.kinds()
+    monkeypatch.setitem(config.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]})
+    (kind,) = agent.kinds()
     reason = kind.why_not()
     assert reason and "agent is not installed" in reason and "BRIDGE_ACP_AGENTS" in reason
     assert "alice" not in reason and "key" not in reason
@@ -118,12 +119,12 @@ def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """D44: BRIDGE_ACP_AGENTS: name=command line, `;` between them."""
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", "qwen = npx -y 'a b' --acp; gemini=gemini --acp ;")
-    assert conf.load().acp_agents == {"qwen": ["npx", "-y", "a b", "--acp"], "gemini": ["gemini", "--acp"]}
+    assert config.load().acp_agents == {"qwen": ["npx", "-y", "a b", "--acp"], "gemini": ["gemini", "--acp"]}
 
 
 @pytest.mark.parametrize("value", ["qwen", "qwen=", "=x", "a=x;a=y", "demo=x", "claude-code=x", "a b=x", "a='x", "primary-agent=x"])
 def test_a_bad_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """D44: one line that names the setting."""
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", value)
-    with pytest.raises(conf.ConfError, match=r"^BRIDGE_ACP_AGENTS: .+$"):
-        conf.load()
+    with pytest.raises(config.ConfError, match=r"^BRIDGE_ACP_AGENTS: .+$"):
+        config.load()

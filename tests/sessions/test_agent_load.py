@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sessions_app.agents.base import Chunk, Ended
+from sessions_app.agents.driver import Chunk, Ended
 from tests.sessions.agent_driver import Agency, Scripted, has_said, said
 from tests.sessions.test_agent_conversation import say
 

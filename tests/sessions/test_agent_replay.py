@@ -10,16 +10,16 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import encode_raw
 from devices_app.models import Device
-from sessions_app import cursors, log
 from sessions_app.agents.breaker import Breaker
-from sessions_app.hub import Hub
+from sessions_app.log import cursors, reader
+from sessions_app.log.outbox import outbox
+from sessions_app.log.replay import Replay, replay_of
+from sessions_app.log.tail import Hub
 from sessions_app.models import Feed, LogRow, Session
-from sessions_app.outbox import outbox
-from sessions_app.replay import Replay, replay_of
 from tests.sessions import helpers
 from tests.sessions.test_delivery import Phone, connected, hub
 
@@ -46,16 +46,16 @@ def contents(frames: Any) -> list[str]:
 
 
 def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
-    return replay_of(device.pk, session.feed_id, sent, log.head_seq())
+    return replay_of(device.pk, session.feed_id, sent, reader.head_seq())
 
 
 def test_a_device_new_to_it_gets_all() -> None:
     """D28: whatever the device's start was: a session is older than the phone that was paired to look at it."""
     session = begin()
     stream(session, "one", "two")
-    device = helpers.device(start_seq=log.head_seq())
+    device = helpers.device(start_seq=reader.head_seq())
     found = replay(device, session)
-    assert len(found.rows) == 2 and found.cut == 0 and found.through == log.head_seq()
+    assert len(found.rows) == 2 and found.cut == 0 and found.through == reader.head_seq()
 
 
 def test_a_device_that_knows_it_gets_the_rest() -> None:
@@ -66,7 +66,7 @@ def test_a_device_that_knows_it_gets_the_rest() -> None:
     assert replay(device, session).rows == []
     stream(session, "three")
     assert ["three" in row.frame for row in replay(device, session).rows] == [True]
-    assert replay(device, session, sent=log.head_seq()).rows == [], "this connection has been sent it"
+    assert replay(device, session, sent=reader.head_seq()).rows == [], "this connection has been sent it"
 
 
 def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     stream(session, *("x" * 9_000 for _ in range(20)))
     found = replay(device, session)
     assert sum(row.size for row in found.rows) <= limits.REPLAY_BUFFER_BYTES < sum(row.size for row in found.rows) + 9_500
-    assert found.rows[-1].seq == found.through == log.head_seq() and found.cut == found.rows[0].seq - 1
+    assert found.rows[-1].seq == found.through == reader.head_seq() and found.cut == found.rows[0].seq - 1
     newest = found.rows[-1].seq
     LogRow.objects.filter(seq__lt=newest).update(created_at=timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS + 1))
     found = replay(device, session)
@@ -118,7 +118,7 @@ async def _ready(client: Client) -> None:
 
 async def join(client: Client, session: Session) -> None:
     """As a session_start does: the buffer reaches up to what there is when it is answered."""
-    client.delivery.join(session.feed_id, buffer_upto=await sync_to_async(log.head_seq)())
+    client.delivery.join(session.feed_id, buffer_upto=await sync_to_async(reader.head_seq)())
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -127,10 +127,10 @@ async def test_one_buffer_then_live(client: Client, known: bool) -> None:
     that are said before the buffer is made, and those that other feeds' rows have overtaken (``known``)."""
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "one", "two")
-    upto = await sync_to_async(log.head_seq)()
+    upto = await sync_to_async(reader.head_seq)()
     await sync_to_async(stream)(session, "three", "four")
     if known:
-        await client.until_live(await sync_to_async(log.head_seq)())
+        await client.until_live(await sync_to_async(reader.head_seq)())
     client.delivery.join(session.feed_id, buffer_upto=upto)
     await sync_to_async(stream)(session, "five")
     await client.until(lambda: "five" in client.chunks)
@@ -168,7 +168,7 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
     client.receipts.acknowledged(ids if what == "its rows" else [message["id"] for message in client.messages if message["type"] == "replay_buffer"])
     await client.receipts.flush()
     positions = await sync_to_async(cursors.positions)(await sync_to_async(Device.objects.get)(pk=client.device_id))
-    assert positions[session.feed_id] == await sync_to_async(log.head_seq)()
+    assert positions[session.feed_id] == await sync_to_async(reader.head_seq)()
 
 
 async def test_what_was_cut_is_said(client: Client) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from bridge_project import limits
-from bridge_project.errors import BridgeError
-from sessions_app import conversation, presence
-from sessions_app.agents import breaker, tenure
-from sessions_app.agents.base import Asked, CannotResume, CannotStart, Chunk, Died, Ended, Identified
-from sessions_app.agents.runtime import Runtime
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from sessions_app.agents import breaker, messages, ownership
+from sessions_app.agents.driver import Asked, CannotResume, CannotStart, Chunk, Died, Ended, Identified
+from sessions_app.agents.supervisor import Runtime
 from sessions_app.agents.transcript import Transcript
-from sessions_app.hub import hub
+from sessions_app.log.tail import hub
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
+from sessions_app.socket import presence
 from tests.sessions.agent_driver import NAME, Agency, announced, approval, call, has_said, has_state, said, state, until
 from tests.sessions.test_log import set_conf
 
@@ -45,18 +45,18 @@ async def refused(work: Any, code: str) -> BridgeError:
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When the runtime looked at its sessions from now on, every 20 ms."""
     looks: list[float] = []
-    look = tenure.look
+    look = ownership.look
 
-    def counted(*args: Any) -> tenure.Look:
+    def counted(*args: Any) -> ownership.Look:
         looks.append(time.monotonic())
         return look(*args)
 
-    monkeypatch.setattr(tenure, "look", counted)
+    monkeypatch.setattr(ownership, "look", counted)
     return looks
 
 
 async def say(session: Session, content: str = "hello") -> None:
-    await sync_to_async(conversation.say)(session.pk, content, device=None)
+    await sync_to_async(messages.say)(session.pk, content, device=None)
 
 
 # -- created ---------------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
     assert (paused.status, paused.resume_id, paused.owner, paused.open_message) == ("paused", "its own id", None, "")
     record = await approval(session)
     assert (record.decision, record.decided_by, record.reason) == ("rejected", ToolCall.DecidedBy.BRIDGE, "session_paused")
-    await refused(sync_to_async(conversation.say)(session.pk, "no", device=None), "SESS_NOT_ACTIVE")
+    await refused(sync_to_async(messages.say)(session.pk, "no", device=None), "SESS_NOT_ACTIVE")
     await agency.runtime.start()
     resumed = await agency.runtime.resume(paused, agency.device)
     again = agency.made[-1]
@@ -377,7 +377,7 @@ async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
         Process.objects.create(pk=living, instance="elsewhere", lease_until=presence.lease())
         found = []
         for owner in (dead, living):
-            session, _ = tenure.reserve(owner, None, NAME, agency.directory, agency.device)
+            session, _ = ownership.reserve(owner, None, NAME, agency.directory, agency.device)
             Session.objects.filter(pk=session.pk).update(status="active", open_message=str(uuid.uuid4()))
             found.append(session)
         return found

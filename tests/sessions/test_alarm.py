@@ -9,11 +9,11 @@ from concurrent.futures import Future
 import pytest
 from django.db import OperationalError
 
-from bridge_project import failures
-from bridge_project.database import background
-from bridge_project.errors import ERRORS
-from bridge_project.failures import Failure
-from sessions_app import alarm
+from bridge_project.kernel import failure_alerts
+from bridge_project.kernel.database import background
+from bridge_project.kernel.errors import ERRORS
+from bridge_project.kernel.failure_alerts import Failure
+from sessions_app import failure_notifications
 from sessions_app.models import Feed
 from tests.sessions import helpers
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize(("code", "reference", "session_id"), [("INTERNAL_ERROR", "3f2a", None), ("AGENT_ERROR", "", "s1")])
 def test_it_is_a_row_of_the_feed_for_all(code: str, reference: str, session_id: str | None) -> None:
-    alarm.write(Failure(ERRORS[code], reference, session_id))
+    failure_notifications.write(Failure(ERRORS[code], reference, session_id))
     (row,) = helpers.rows(Feed.ALL)
     message = json.loads(row.frame)
     payload = message["payload"]
@@ -41,26 +41,26 @@ def test_whoever_fails_while_the_database_is_away_does_not_wait_nor_fail_again(m
         go.wait(10)
         raise OperationalError
 
-    real = alarm._ended
+    real = failure_notifications._ended
 
     def watched(failure: Failure, done: Future[None]) -> None:
         real(failure, done)
         ended.set()
 
-    monkeypatch.setattr(alarm, "write", away)
-    monkeypatch.setattr(alarm, "_ended", watched)
-    failures.tell_by(alarm.tell)
+    monkeypatch.setattr(failure_notifications, "write", away)
+    monkeypatch.setattr(failure_notifications, "_ended", watched)
+    failure_alerts.tell_by(failure_notifications.tell)
     try:
-        failures.happened("INTERNAL_ERROR", "first")  # returns while the database is being waited for
+        failure_alerts.happened("INTERNAL_ERROR", "first")  # returns while the database is being waited for
         assert not ended.is_set()
-        failures.happened("INTERNAL_ERROR", "second")
+        failure_alerts.happened("INTERNAL_ERROR", "second")
         go.set()
         assert ended.wait(10)
         ended.clear()
-        failures.happened("INTERNAL_ERROR", "third")
+        failure_alerts.happened("INTERNAL_ERROR", "third")
         assert ended.wait(10)
     finally:
-        failures.tell_by(None)
+        failure_alerts.tell_by(None)
     assert writes == ["first", "third"]
 
 
@@ -69,4 +69,4 @@ def test_a_process_that_ends_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("cannot schedule new futures after shutdown")
 
     monkeypatch.setattr(background, "begin", closed)
-    alarm.tell(Failure(ERRORS["INTERNAL_ERROR"]))
+    failure_notifications.tell(Failure(ERRORS["INTERNAL_ERROR"]))

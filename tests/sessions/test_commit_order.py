@@ -14,9 +14,9 @@ from typing import TypeVar
 import pytest
 from django.db import connection, transaction
 
-from sessions_app import log
+from sessions_app.log import reader as log_reader
+from sessions_app.log.row import Row
 from sessions_app.models import Feed
-from sessions_app.rows import Row
 from tests.servers import wait_until
 from tests.sessions import helpers
 
@@ -78,12 +78,12 @@ class Reader:
 
     def __init__(self, feeds: list[int]) -> None:
         self.feeds = feeds
-        self.last = self.first = log.head_seq()
+        self.last = self.first = log_reader.head_seq()
         self.seen: list[int] = []
 
     def poll(self) -> list[Row]:
         """What is new; the log's numbers have no holes, so a row that is not the next one has come before another."""
-        upto = log.head_seq()
+        upto = log_reader.head_seq()
         rows = helpers.read_all(dict.fromkeys(self.feeds, self.last), upto)
         for row in rows:
             assert row.seq == self.last + 1, f"row {row.seq} was visible before row {self.last + 1}"
@@ -143,7 +143,7 @@ def test_a_number_that_is_given_back_leaves_no_hole(crowd: Crowd, feeds: list[in
 @pytest.mark.timeout(120)
 def test_readers_beside_many_late_writers_miss_nothing(crowd: Crowd, feeds: list[int]) -> None:
     """Writers of two sessions hold their transactions open for a moment after appending, some roll back; every reader sees every row, in order, without a hole."""
-    begun = log.head_seq()
+    begun = log_reader.head_seq()
     done = threading.Event()
     readers = [crowd.run(Reader(feeds).poll_until, done) for _ in range(READERS)]
 

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devices_app.models import Device
-from sessions_app import cursors
+from sessions_app.log import cursors
+from sessions_app.log.row import Row
 from sessions_app.models import Cursor, Feed
-from sessions_app.rows import Row
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,14 +100,14 @@ def test_a_heartbeat_proves_nothing_for_a_client_that_acks(phone: Device, five: 
 def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -> None:
     """The spec's table has only notifications answered; such a client must not be sent every event for ever."""
     from bridge_project.protocol.catalogue import encode
-    from sessions_app import notices
-    from sessions_app.outbox import outbox
+    from sessions_app import notifications
+    from sessions_app.log.outbox import outbox
 
     with outbox() as box:
-        box.append_to_all(encode(notices.gap(None)))
+        box.append_to_all(encode(notifications.gap(None)))
     session = helpers.post(count=2)
     with outbox() as box:
-        box.append_to_all(encode(notices.gap(None)))
+        box.append_to_all(encode(notifications.gap(None)))
     first, started, second = helpers.rows(Feed.ALL)
     events = helpers.rows(session.feed_id)
     ack(phone, first)

@@ -15,15 +15,15 @@ from asgiref.sync import sync_to_async
 from django.db import OperationalError
 from django.utils import timezone
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from devices_app.models import Device
-from sessions_app import cursors, log, reading
-from sessions_app import hub as hub_module
-from sessions_app.delivery import Delivery
-from sessions_app.hub import Hub
+from sessions_app.log import cursors, reader, retention
+from sessions_app.log import tail as hub_module
+from sessions_app.log.row import Row
+from sessions_app.log.tail import Hub
 from sessions_app.models import Feed, LogRow
-from sessions_app.receipts import Receipts
-from sessions_app.rows import Row
+from sessions_app.socket.acknowledgements import Receipts
+from sessions_app.socket.delivery import Delivery
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -81,7 +81,7 @@ P = TypeVar("P", bound=Phone)
 @pytest.fixture
 async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     hub = hub_module.hub
-    hub.open(UUID(int=1), await sync_to_async(log.head_seq)())
+    hub.open(UUID(int=1), await sync_to_async(reader.head_seq)())
     yield hub
     for listener in tuple(hub.listeners):
         await listener.retire("")
@@ -101,7 +101,7 @@ async def phone(hub: Hub, start_seq: int = 0) -> Phone:
 
 async def connected(hub: Hub, device: Device, kind: type[P]) -> P:
     """A socket that is told now that it is connected."""
-    return kind(hub, device, await sync_to_async(log.head_seq)())
+    return kind(hub, device, await sync_to_async(reader.head_seq)())
 
 
 async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
@@ -114,7 +114,7 @@ async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
 async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub: Hub) -> None:
     """D28: what comes after that is live, however late the backlog is read, and so are the approvals."""
     feed = await say("before")
-    device, upto = await sync_to_async(helpers.device)("phone"), await sync_to_async(log.head_seq)()
+    device, upto = await sync_to_async(helpers.device)("phone"), await sync_to_async(reader.head_seq)()
     await say("after")
     await sync_to_async(helpers.store)(
         helpers.event("s1", "PreToolUse", tool="Bash", params={}, risk_level="high", requires_approval=True, tool_call_id="late")
@@ -130,7 +130,7 @@ async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub
 
 async def test_live_rows_come_only_from_joined_sessions(hub: Hub) -> None:
     feed = await say("old")
-    client = await phone(hub, start_seq=await sync_to_async(log.head_seq)())
+    client = await phone(hub, start_seq=await sync_to_async(reader.head_seq)())
     await client.until(lambda: Feed.ALL in client.delivery.feeds) if client.messages else await asyncio.wait_for(_ready(client), 10)
     await say("unheard", session_id="other")
     client.delivery.join(feed)
@@ -216,7 +216,7 @@ async def test_rows_without_a_bell_are_found_by_looking(hub: Hub, monkeypatch: p
     await client.until(lambda: client.prompts == ["one"])
     monkeypatch.setattr(hub, "committed", lambda rows: None)
     await say("two")
-    hub.heard(await sync_to_async(log.head_seq)())
+    hub.heard(await sync_to_async(reader.head_seq)())
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
@@ -269,8 +269,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(where, name, read)
 
-    counted(reading, "newest")
-    counted(log.Reader, "page")
+    counted(retention, "newest")
+    counted(reader.Reader, "page")
     return done
 
 
@@ -312,7 +312,7 @@ async def test_more_of_another_process_than_is_kept_at_hand(
 
 async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the database is away they are asked for again, without another bell."""
-    tries, newest = [], reading.newest
+    tries, newest = [], retention.newest
 
     def away_twice(after: int, count: int, size: int) -> tuple[int, list[Row]]:
         tries.append(after)
@@ -321,7 +321,7 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joi
         return newest(after, count, size)
 
     monkeypatch.setattr(limits, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(reading, "newest", away_twice)
+    monkeypatch.setattr(retention, "newest", away_twice)
     [row] = await theirs("theirs")
     hub.heard(row.seq)
     for client in joined:
@@ -341,7 +341,7 @@ async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(hub: Hub,
     async with asyncio.timeout(10):
         while hub._catching_up is None or not hub._catching_up.done():
             await asyncio.sleep(0)
-    assert hub._grown <= hub.head == await sync_to_async(log.head_seq)(), "nor waited for"
+    assert hub._grown <= hub.head == await sync_to_async(reader.head_seq)(), "nor waited for"
 
 
 async def test_rows_of_others_that_were_pruned_before_they_were_read(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
@@ -375,7 +375,7 @@ async def test_two_processes_in_any_order(hub: Hub, joined: list[Phone], theirs:
                 untold.append(rows)
         if chance.random() < 0.3:
             await asyncio.sleep(0)
-    hub.heard(await sync_to_async(log.head_seq)())
+    hub.heard(await sync_to_async(reader.head_seq)())
     for client in joined:
         await client.hears("first", *map(str, range(60)))
 
@@ -395,7 +395,7 @@ async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(hub: Hub) -> N
 async def test_a_gap_is_said_and_its_acknowledgement_ends_it(hub: Hub) -> None:
     feed = await say("lost", "kept")
     await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(created_at=timezone.now() - timedelta(days=9))
-    newest = await sync_to_async(log.head_seq)()
+    newest = await sync_to_async(reader.head_seq)()
     client = await phone(hub, start_seq=newest - 2)
     await client.until(lambda: bool(client.messages))
     [notice] = client.messages

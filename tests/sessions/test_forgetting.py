@@ -10,13 +10,16 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from bridge_project import database
+from bridge_project.kernel import database
 from devices_app import pairing
 from devices_app.models import Device, Token
-from hooks_app import ingest
+from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
-from sessions_app import approvals, lifecycle, log, requests
+from sessions_app.approvals import service as approvals
+from sessions_app.log import reader
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import idempotency
 from tests.sessions import helpers
 from tests.sessions.costs import statements
 
@@ -30,7 +33,7 @@ STEP = 3
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "DELETE_ROWS", STEP)
     monkeypatch.setattr(approvals, "FORGET_CALLS", STEP)
-    monkeypatch.setattr(log, "PRUNE_ROWS", STEP)
+    monkeypatch.setattr(reader, "PRUNE_ROWS", STEP)
 
 
 def deleted_at_once(work: Callable[[], object]) -> int:
@@ -86,12 +89,12 @@ def test_closed_sessions_with_all_that_they_have() -> None:
     for name, status in (("open", Session.Status.ACTIVE), ("just closed", Session.Status.CLOSED)):
         Session.objects.filter(pk=helpers.post(name, 2).pk).update(status=status)
     call(helpers.session("just closed"), decision="approved")
-    assert deleted_at_once(lambda: forgets(lifecycle.forget_closed, 5)) <= STEP
+    assert deleted_at_once(lambda: forgets(observed_sessions.forget_closed, 5)) <= STEP
     assert {session.session_id for session in Session.objects.all()} == {"open", "just closed"}
     feeds = {helpers.session(name).feed_id for name in ("open", "just closed")}
     assert set(Feed.objects.values_list("pk", flat=True)) == {Feed.ALL, *feeds}
     assert LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4 and ToolCall.objects.count() == 1 and not Cursor.objects.exists()
-    forgets(lifecycle.forget_closed, 0)
+    forgets(observed_sessions.forget_closed, 0)
 
 
 def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,16 +102,16 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(monkeypatch: py
     session = helpers.post("old", 4)
     newest = helpers.rows(session.feed_id)[-1].seq
     Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
-    real = log.empty
+    real = reader.empty
 
     def empty(feed_id: int) -> None:
         real(feed_id)
         helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
 
-    monkeypatch.setattr(log, "empty", empty)
-    forgets(lifecycle.forget_closed, 0)
-    pages: Iterator[log.Page] = iter(log.Reader({session.feed_id: 0}, log.head_seq()).page, None)
-    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [([log.Gap(session.feed_id, newest)], ["agent_event"])]
+    monkeypatch.setattr(reader, "empty", empty)
+    forgets(observed_sessions.forget_closed, 0)
+    pages: Iterator[reader.Page] = iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None)
+    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [([reader.Gap(session.feed_id, newest)], ["agent_event"])]
 
 
 def test_the_memory_of_events_and_of_requests() -> None:
@@ -119,7 +122,7 @@ def test_the_memory_of_events_and_of_requests() -> None:
     process, phone = Process.objects.create(instance="i", lease_until=timezone.now()), helpers.device()
     for number in range(10):
         ClientRequest.objects.create(device=phone, digest=str(number), process_id=process.pk, created_at=timezone.now() - LONG_AGO)
-    for chore in (ingest.forget_old, requests.forget_old):
+    for chore in (intake.forget_old, idempotency.forget_old):
         assert deleted_at_once(lambda chore=chore: forgets(chore, 10)) <= STEP  # type: ignore[misc]
         assert not connection.in_atomic_block
     assert StoredEvent.objects.count() == 1 and not ClientRequest.objects.exists()

@@ -10,17 +10,17 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from sessions_app import log
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from sessions_app.log import reader as log_reader
 from sessions_app.models import Feed, LogHead, LogRow
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def gap_of(feed_id: int, after: int) -> log.Gap | None:
-    return log.gap(Feed.objects.get(pk=feed_id), after, LogHead.objects.get(pk=1).bytes, timezone.now())
+def gap_of(feed_id: int, after: int) -> log_reader.Gap | None:
+    return log_reader.gap(Feed.objects.get(pk=feed_id), after, LogHead.objects.get(pk=1).bytes, timezone.now())
 
 
 def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
@@ -30,30 +30,30 @@ def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
 def test_one_sequence_numbers_the_rows_of_all_feeds() -> None:
     for n in range(4):
         helpers.post("one" if n % 2 else "two")
-    assert list(LogRow.objects.values_list("seq", flat=True)) == list(range(1, log.head_seq() + 1))
+    assert list(LogRow.objects.values_list("seq", flat=True)) == list(range(1, log_reader.head_seq() + 1))
 
 
 def test_a_reader_merges_feeds_in_the_order_of_the_log() -> None:
     for n in range(6):
         helpers.post("one" if n % 2 else "two")
     feeds = [helpers.session(name).feed_id for name in ("one", "two")]
-    assert [row.seq for row in helpers.rows(Feed.ALL, *feeds)] == list(range(1, log.head_seq() + 1))
+    assert [row.seq for row in helpers.rows(Feed.ALL, *feeds)] == list(range(1, log_reader.head_seq() + 1))
 
 
 def test_what_rolls_back_takes_no_number() -> None:
     helpers.post()
-    before = log.head_seq()
+    before = log_reader.head_seq()
     with pytest.raises(RuntimeError), transaction.atomic():
         helpers.post(count=3)
         raise RuntimeError
     helpers.post()
-    assert log.head_seq() == before + 1
+    assert log_reader.head_seq() == before + 1
 
 
 def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE_BYTES", 1000)
     feed_id = helpers.post(count=20, filler="x" * 400).feed_id
-    reader, pages = log.Reader({feed_id: 0}, log.head_seq()), []
+    reader, pages = log_reader.Reader({feed_id: 0}, log_reader.head_seq()), []
     while page := reader.page():
         pages.append([row.seq for row in page.rows])
     assert all(len(page) == 1 for page in pages)
@@ -78,7 +78,7 @@ def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(mo
         assert [row.seq for row in helpers.read_all({feed.pk: position})] == expected
         found = gap_of(feed.pk, position)
         assert (found.through if found else None) == (lost[-1] if lost else None)
-        log.prune()
+        log_reader.prune()
     assert LogRow.objects.filter(feed=feed).count() == len(kept)
 
 
@@ -103,24 +103,24 @@ def test_old_rows_are_not_read_although_nothing_pruned_them() -> None:
     oldest = LogRow.objects.filter(feed_id=feed_id)[0]
     LogRow.objects.filter(pk=oldest.pk).update(created_at=timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds + 1))
     assert len(helpers.rows(feed_id)) == 2
-    assert gap_of(feed_id, 0) == log.Gap(feed_id, oldest.seq)
+    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, oldest.seq)
     assert gap_of(feed_id, oldest.seq) is None
-    assert log.prune() == 1
-    assert gap_of(feed_id, 0) == log.Gap(feed_id, oldest.seq)
+    assert log_reader.prune() == 1
+    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, oldest.seq)
 
 
 def test_pruning_everything_still_says_the_gap() -> None:
     feed_id = helpers.post(count=3).feed_id
     LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
-    newest = log.head_seq()
-    log.prune()
+    newest = log_reader.head_seq()
+    log_reader.prune()
     assert not LogRow.objects.exists()
-    assert gap_of(feed_id, 0) == log.Gap(feed_id, newest)
+    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, newest)
     assert helpers.post().feed.last_seq == newest + 1
 
 
 def test_pruning_takes_only_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "PRUNE_ROWS", 2)
+    monkeypatch.setattr(log_reader, "PRUNE_ROWS", 2)
     helpers.post(count=5)
     LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
-    assert log.prune() == 6  # five events and session_started
+    assert log_reader.prune() == 6  # five events and session_started

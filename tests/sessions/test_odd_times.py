@@ -10,11 +10,11 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits
-from bridge_project.conf import conf
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.types import now_text
-from sessions_app import log, reading
 from sessions_app.handlers.session import _replay
+from sessions_app.log import reader, retention
 from sessions_app.models import Feed, LogRow, Session
 from tests.sessions import helpers
 from tests.sessions.costs import statements
@@ -45,7 +45,7 @@ def test_the_end_of_a_feed_is_sent_and_what_came_before_it_is_said(
     for model in (LogRow, Session, Feed):
         model._default_manager.all().delete()
     set_conf(monkeypatch, "bridge_queue_max", most)
-    monkeypatch.setattr(reading, "FEW_FEEDS", few_feeds)
+    monkeypatch.setattr(retention, "FEW_FEEDS", few_feeds)
     monkeypatch.setattr(limits, "PAGE_ROWS", page_rows)
     feed_id, seqs = rows_of(*hours)
     position = seqs[0] - 1 + min(read, len(seqs))
@@ -53,26 +53,26 @@ def test_the_end_of_a_feed_is_sent_and_what_came_before_it_is_said(
     kept = [seq for seq in seqs if young and seq >= young[0]]
     lost = [seq for seq in seqs if seq > position and seq not in kept]
     for _ in ("before pruning", "after pruning"):
-        pages = list(iter(log.Reader({feed_id: position}, log.head_seq()).page, None))
+        pages = list(iter(reader.Reader({feed_id: position}, reader.head_seq()).page, None))
         assert [row.seq for page in pages for row in page.rows] == [seq for seq in kept if seq > position]
         assert [gap.through for page in pages for gap in page.gaps] == lost[-1:]
         found = gap_of(feed_id, position)
         assert (found.through if found else None) == (lost[-1] if lost else None)
         frames, complete = _replay(feed_id, None, None)
         assert (len(frames), complete) == (len(kept), len(kept) == len(seqs))
-        log.prune()
+        reader.prune()
     assert list(LogRow.objects.filter(feed_id=feed_id).order_by("seq").values_list("seq", flat=True)) == kept
 
 
 def test_rows_that_look_old_between_younger_ones_go_when_those_before_them_go() -> None:
     """They do not stay for ever, either."""
     feed_id, seqs = rows_of(1, KEPT_HOURS + 1, 0)
-    log.prune()
+    reader.prune()
     assert [row.seq for row in helpers.rows(feed_id)] == seqs
     LogRow.objects.filter(seq=seqs[0]).update(created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1))
-    log.prune()
+    reader.prune()
     assert [row.seq for row in helpers.rows(feed_id)] == seqs[2:]
-    assert gap_of(feed_id, 0) == log.Gap(feed_id, seqs[1])
+    assert gap_of(feed_id, 0) == reader.Gap(feed_id, seqs[1])
 
 
 def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
@@ -81,7 +81,7 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     frames, complete = _replay(feed_id, None, now_text(timezone.now() - timedelta(hours=2)))
     assert (len(frames), complete) == (3, True)
     LogRow.objects.filter(seq=seqs[0]).update(created_at=timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds + 1))
-    log.prune()
+    reader.prune()
     frames, complete = _replay(feed_id, None, now_text(timezone.now() - timedelta(hours=2)))
     assert (len(frames), complete) == (3, False), "a later one that is gone may have been stamped like the one that is an hour behind"
 
@@ -90,8 +90,8 @@ def test_one_transaction_prunes_many_feeds_and_none_prunes_too_much(monkeypatch:
     for number in range(6):
         helpers.post(f"s{number}", 3)
     LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
-    monkeypatch.setattr(log, "PRUNE_ROWS", 7)
+    monkeypatch.setattr(reader, "PRUNE_ROWS", 7)
     with statements() as seen:
-        assert log.prune() == 24  # 18 events and 6 session_started
+        assert reader.prune() == 24  # 18 events and 6 session_started
     begun = [sql for sql, _ in seen if sql.startswith("BEGIN")] if connection.vendor == "sqlite" else [None] * 4
     assert len(begun) == 4

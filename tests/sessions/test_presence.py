@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from devices_app.models import Device, Token
-from sessions_app import presence
 from sessions_app.models import Connection
+from sessions_app.socket import presence
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,12 +10,13 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from bridge_project import limits
+from bridge_project.kernel import limits
 from devices_app.models import Device
-from sessions_app import cursors, log, reading
-from sessions_app.hub import Hub
+from sessions_app.log import cursors, retention
+from sessions_app.log import reader as log_reader
+from sessions_app.log.tail import Hub
 from sessions_app.models import Feed, LogRow
-from sessions_app.receipts import Receipts
+from sessions_app.socket.acknowledgements import Receipts
 from tests.sessions import helpers
 from tests.sessions.test_delivery import Phone, hub, phone, say
 
@@ -32,7 +33,7 @@ def test_rows_pruned_between_choosing_and_reading_are_a_gap_and_not_the_end(monk
     monkeypatch.setattr(limits, "PAGE_BYTES", 1)  # a row a page
     feed_id = helpers.post(count=4).feed_id
     first = helpers.rows(feed_id)[0].seq
-    reader = log.Reader({feed_id: first - 1}, log.head_seq())
+    reader = log_reader.Reader({feed_id: first - 1}, log_reader.head_seq())
     page = reader.page()
     assert page is not None and [row.seq for row in page.rows] == [first]
     LogRow.objects.filter(seq=first + 1).delete()
@@ -45,10 +46,10 @@ def test_two_feeds_of_which_one_was_pruned_lose_nothing_of_the_other() -> None:
     old, new = helpers.post("old", 3), helpers.post("new", 5)
     gone = [row.seq for row in helpers.rows(old.feed_id)]
     expire(gone[-1])
-    log.prune()
-    reader = log.Reader({old.feed_id: 0, new.feed_id: 0}, log.head_seq())
+    log_reader.prune()
+    reader = log_reader.Reader({old.feed_id: 0, new.feed_id: 0}, log_reader.head_seq())
     pages = list(iter(reader.page, None))
-    assert [gap for one in pages for gap in one.gaps] == [log.Gap(old.feed_id, gone[-1])]
+    assert [gap for one in pages for gap in one.gaps] == [log_reader.Gap(old.feed_id, gone[-1])]
     assert len([row for one in pages for row in one.rows]) == 5
 
 
@@ -59,9 +60,9 @@ async def test_a_live_socket_that_fell_behind_is_told(hub: Hub, monkeypatch: pyt
     await client.until(lambda: client.prompts == ["one"])
     monkeypatch.setattr(hub, "committed", lambda rows: None)  # the bell is lost, so the log is read
     await say("lost", "kept")
-    newest = await sync_to_async(log.head_seq)()
+    newest = await sync_to_async(log_reader.head_seq)()
     await sync_to_async(expire)(newest - 1)
-    await sync_to_async(log.prune)()
+    await sync_to_async(log_reader.prune)()
     hub.heard(newest)
     await client.until(lambda: client.prompts == ["one", "kept"])
     notices = [message["payload"] for message in client.messages if message["type"] == "notification"]
@@ -112,17 +113,17 @@ def test_a_gap_further_along_a_feed_is_said_after_what_comes_before_it(monkeypat
     monkeypatch.setattr(limits, "PAGE_ROWS", 2)  # two rows are looked up at once
     feed_id = helpers.post(count=6).feed_id
     seqs = [row.seq for row in helpers.rows(feed_id)]
-    real, calls = reading.ahead, []
+    real, calls = retention.ahead, []
 
-    def ahead(*arguments: Any) -> dict[int, reading.Ahead]:
+    def ahead(*arguments: Any) -> dict[int, retention.Ahead]:
         calls.append(arguments)
         if len(calls) == 2:  # the first two rows are known, the others are looked up now
             expire(seqs[3])
-            log.prune()
+            log_reader.prune()
         return real(*arguments)
 
-    monkeypatch.setattr(reading, "ahead", ahead)
-    reader = log.Reader({feed_id: seqs[0] - 1}, log.head_seq())
+    monkeypatch.setattr(retention, "ahead", ahead)
+    reader = log_reader.Reader({feed_id: seqs[0] - 1}, log_reader.head_seq())
     told: list[int] = []
     for page in iter(reader.page, None):
         told += [gap.through for gap in page.gaps]

@@ -12,8 +12,9 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge_project import limits
-from sessions_app import log, reading
+from bridge_project.kernel import limits
+from sessions_app.log import reader as log_reader
+from sessions_app.log import retention
 from sessions_app.models import Feed, LogRow, Session
 from tests.sessions import helpers
 from tests.sessions.test_log import set_conf
@@ -61,9 +62,9 @@ class World:
         set_conf(monkeypatch, "bridge_queue_max", 1_000_000)
         monkeypatch.setattr(limits, "PAGE_ROWS", case.page_rows)
         monkeypatch.setattr(limits, "PAGE_BYTES", case.page_bytes)
-        monkeypatch.setattr(reading, "FEW_FEEDS", case.few_feeds)
-        monkeypatch.setattr(log, "AHEAD_FEEDS", case.ahead_feeds)
-        before = log.head_seq()
+        monkeypatch.setattr(retention, "FEW_FEEDS", case.few_feeds)
+        monkeypatch.setattr(log_reader, "AHEAD_FEEDS", case.ahead_feeds)
+        before = log_reader.head_seq()
         helpers.store(*[helpers.event(f"s{number}", prompt="x" * (number * 50)) for number in case.posts])
         self.rows: dict[int, list[int]] = {}
         for seq, feed_id in LogRow.objects.order_by("seq").values_list("seq", "feed_id"):
@@ -93,7 +94,7 @@ class World:
         return sorted(set(self.wanted(feed_id)) - set(self.kept(feed_id)))
 
 
-def told(pages: Iterator[log.Page]) -> list[tuple[int, int, bool]]:
+def told(pages: Iterator[log_reader.Page]) -> list[tuple[int, int, bool]]:
     """(feed, row, whether it is a gap up to there) as a device gets them."""
     said = []
     for page in pages:
@@ -108,8 +109,8 @@ def test_each_row_once_in_order_and_a_gap_before_what_follows_it(monkeypatch: py
     """D26 to D30; whether or not pruning has run makes no difference to the device."""
     world = World(case, monkeypatch)
     if pruned:
-        log.prune()
-    said = told(iter(log.Reader(world.positions, world.upto).page, None))
+        log_reader.prune()
+    said = told(iter(log_reader.Reader(world.positions, world.upto).page, None))
     rows = [seq for _, seq, gap in said if not gap]
     assert rows == sorted(seq for feed_id in world.rows for seq in world.kept(feed_id))
     for feed_id in world.rows:
@@ -126,13 +127,13 @@ def test_what_is_pruned_between_two_pages_is_sent_or_said(monkeypatch: pytest.Mo
     world = World(case, monkeypatch)
     feeds = sorted(world.rows)
 
-    def pages() -> Iterator[log.Page]:
-        reader, changes = log.Reader(world.positions, world.upto), iter(meanwhile)
+    def pages() -> Iterator[log_reader.Page]:
+        reader, changes = log_reader.Reader(world.positions, world.upto), iter(meanwhile)
         while page := reader.page():
             yield page
             if change := next(changes, None):
                 world.expire(feeds[change[0] % len(feeds)], change[1])
-                log.prune()
+                log_reader.prune()
 
     said = told(pages())
     assert [seq for _, seq, gap in said if not gap] == sorted({seq for _, seq, gap in said if not gap})

@@ -14,14 +14,17 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from bridge_project import limits, ratelimit
-from bridge_project.conf import conf
+from bridge_project.http import ratelimit
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from devices_app.models import Device
-from sessions_app import cursors, delivery, log, reading
 from sessions_app.handlers import handshake
-from sessions_app.hub import Hub
+from sessions_app.log import cursors, retention
+from sessions_app.log import reader as log_reader
+from sessions_app.log.row import Row
+from sessions_app.log.tail import Hub
 from sessions_app.models import Cursor, Feed, LogRow
-from sessions_app.rows import Row
+from sessions_app.socket import delivery
 from tests.http.conftest import Api
 from tests.performance.fill import fill
 from tests.sessions import helpers
@@ -36,8 +39,8 @@ FEW, MANY = 500, 10_000  # rows; what grows with the log is twenty times as much
 
 
 def read_page(after: int) -> None:
-    positions = dict.fromkeys(log.news({}, after), after)
-    page = log.Reader(positions, log.head_seq()).page()
+    positions = dict.fromkeys(log_reader.news({}, after), after)
+    page = log_reader.Reader(positions, log_reader.head_seq()).page()
     assert page is not None and page.rows
 
 
@@ -55,12 +58,12 @@ def test_storing_an_event_costs_the_same_with_many_rows() -> None:
 
 @on_sqlite
 def test_reading_a_page_costs_the_same_with_many_rows() -> None:
-    costs_the_same(lambda: read_page(log.head_seq() - 100))
+    costs_the_same(lambda: read_page(log_reader.head_seq() - 100))
 
 
 @on_sqlite
 def test_looking_for_what_to_prune_costs_the_same_with_many_rows() -> None:
-    costs_the_same(log.prune)
+    costs_the_same(log_reader.prune)
 
 
 @on_sqlite
@@ -77,7 +80,7 @@ def test_acknowledging_costs_the_same_with_many_rows() -> None:
 @on_sqlite
 def test_the_first_page_of_a_long_absence_costs_the_same_as_that_of_a_short_one() -> None:
     fill(1, 2_000)
-    newest = log.head_seq()
+    newest = log_reader.head_seq()
     short, long = (steps(lambda after=after: read_page(after)) for after in (newest - limits.PAGE_ROWS, 0))  # type: ignore[misc]
     assert long < 2.5 * short  # it looks ahead as far as there is something ahead
 
@@ -87,16 +90,16 @@ def test_nothing_reads_the_whole_log() -> None:
     phone = helpers.device()
     with statements() as seen:
         helpers.post("one", count=3)
-        upto = log.head_seq()
+        upto = log_reader.head_seq()
         positions = delivery.positions_of(phone, None, {})
-        reader = log.Reader(positions, upto)
-        ids = [row.id for _ in range(3) for row in (reader.page() or log.Page([], [])).rows]
+        reader = log_reader.Reader(positions, upto)
+        ids = [row.id for _ in range(3) for row in (reader.page() or log_reader.Page([], [])).rows]
         newest = Feed.objects.order_by("-pk").values_list("pk", flat=True)[0]
-        log.Reader({newest: 0, Feed.ALL: 0}, upto).page()
+        log_reader.Reader({newest: 0, Feed.ALL: 0}, upto).page()
         cursors.acknowledge(phone.pk, ids, {})
         cursors.prove(phone.pk, positions)
-        reading.newest(upto - 10, 100, 2**20)
-        log.prune()
+        retention.newest(upto - 10, 100, 2**20)
+        log_reader.prune()
         handshake._active_sessions()
     assert sum(LOG in sql for sql, _ in seen) > 10
     assert whole_reads(seen) == []
@@ -107,9 +110,9 @@ def test_thousands_of_sessions_with_news_take_few_statements() -> None:
     fill(2_000, 4_000)
     phone = helpers.device()
     with statements() as seen:
-        upto = log.head_seq()
+        upto = log_reader.head_seq()
         positions = delivery.positions_of(phone, None, {})
-        reader = log.Reader(positions, upto)
+        reader = log_reader.Reader(positions, upto)
         first = reader.page()
     assert first is not None and len(first.rows) > 200
     assert len(seen) < 20
@@ -130,22 +133,22 @@ def test_memory_does_not_grow_with_the_rows_that_wait() -> None:
     """D30: what is held for one socket stays under 1 MB, whatever waits."""
     fill(1, 5_000)
     fill(50, 5_000)
-    positions = log.news({}, 0)
+    positions = log_reader.news({}, 0)
     assert _peak_of_reading(positions) < 2**20
 
 
 @on_sqlite
 def test_memory_for_thousands_of_sessions_is_some_hundred_bytes_each() -> None:
     fill(2_000, 6_000)
-    positions = log.news({}, 0)
+    positions = log_reader.news({}, 0)
     assert _peak_of_reading(positions) < 2**20 + 2_000 * 300
 
 
 def _peak_of_reading(positions: dict[int, int]) -> int:
-    log.Reader(dict(list(positions.items())[:3]), log.head_seq()).page()  # what is made only once has been made
+    log_reader.Reader(dict(list(positions.items())[:3]), log_reader.head_seq()).page()  # what is made only once has been made
     tracemalloc.start()
     try:
-        reader, rows = log.Reader(positions, log.head_seq()), 0
+        reader, rows = log_reader.Reader(positions, log_reader.head_seq()), 0
         while page := reader.page():
             rows += len(page.rows)
         assert rows == LogRow.objects.count()

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from bridge_project import archive
-from bridge_project.conf import conf, make_private_dir
-from bridge_project.maintenance import MaintenanceError, now_name
+from bridge_project.kernel.config import conf, make_private_dir
+from bridge_project.operations import backup
+from bridge_project.operations.database_copies import MaintenanceError, now_name
 
 DUMP = """The database is PostgreSQL and NOT in this backup. Dump it with its own tool:
   pg_dump --format=custom --file=bridge.dump "$DATABASE_URL"
@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            saved = archive.back_up(conf, _target(options["file"]))
+            saved = backup.back_up(conf, _target(options["file"]))
         except MaintenanceError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"Saved {saved.files} files ({saved.size / 2**20:.1f} MB) in {saved.path}")

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from bridge_project.conf import conf
-from bridge_project.doctor.checks import examine
-from bridge_project.doctor.findings import Level, as_json, as_lines, worst
+from bridge_project.kernel.config import conf
+from bridge_project.operations.doctor.checks import examine
+from bridge_project.operations.doctor.findings import Level, as_json, as_lines, worst
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from bridge_project import reference
-from bridge_project.conf import PROJECT_DIR
+from bridge_project.docs import reference
+from bridge_project.kernel.config import PROJECT_DIR
 
 PAGES = {"settings.md": reference.settings_markdown, "errors.md": reference.errors_markdown, "messages.md": reference.messages_markdown}
 

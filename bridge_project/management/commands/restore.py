@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from bridge_project import archive, startup
-from bridge_project.conf import conf
-from bridge_project.maintenance import MaintenanceError
+from bridge_project.kernel.config import conf
+from bridge_project.operations import backup, startup
+from bridge_project.operations.database_copies import MaintenanceError
 
 
 class Command(BaseCommand):
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         file = options["file"].expanduser().absolute()
         with startup.only_server(conf):
             try:
-                if archive.is_database(file):
+                if backup.is_database(file):
                     self._restore_database(file)
                 else:
                     self._restore(file)
@@ -39,13 +39,13 @@ class Command(BaseCommand):
                 raise CommandError(str(error)) from None
 
     def _restore_database(self, file: Path) -> None:
-        aside = archive.restore_database(file)
+        aside = backup.restore_database(file)
         self.stdout.write(f"The database is the one of {file} again.")
         if aside is not None:
             self.stdout.write(f"What was there is in {aside}; remove it when all is well.")
 
     def _restore(self, file: Path) -> None:
-        restored = archive.restore(conf, file)
+        restored = backup.restore(conf, file)
         self.stdout.write(f"Restored {restored.files} files of {restored.created_at} to {restored.directory}")
         if restored.aside is not None:
             self.stdout.write(f"What was there is in {restored.aside}; remove it when all is well.")

@@ -12,8 +12,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project import address, background, data_files, database, startup, tls
-from bridge_project.conf import conf
+from bridge_project.kernel import background, data_files, database
+from bridge_project.kernel.config import conf
+from bridge_project.network import certificates, server_address
+from bridge_project.operations import startup
 
 PHONE = "phone"
 
@@ -34,20 +36,20 @@ class Command(BaseCommand):
             startup.make_database(conf, new=options["new_database"])  # first: see there
             for name in ("hook_token", "admin_token"):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
-            self.certificates = tls.ensure(conf)
+            self.certificates = certificates.ensure(conf)
             startup.check_system(conf)
             startup.migrate(conf)
             self.here = startup.here(conf, self.certificates)
-            address.record(conf, self.here)
+            server_address.record(conf, self.here)
             startup.register(conf)
             self._run()
         if taken := data_files.files.taken:
             raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
 
     def _run(self) -> None:
-        from bridge_project import server  # installs the reactor: only here, after everything that can be refused
         from bridge_project.asgi import routes
-        from bridge_project.transport_middleware import TransportMiddleware
+        from bridge_project.edge import server  # installs the reactor: only here, after everything that can be refused
+        from bridge_project.http.transport_middleware import TransportMiddleware
 
         server.run(
             TransportMiddleware(routes),

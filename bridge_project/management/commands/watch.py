@@ -14,12 +14,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from bridge_project.conf import conf
-from bridge_project.watch import identity, screen
-from bridge_project.watch.client import Refused, Target
-from bridge_project.watch.console import Console
-from bridge_project.watch.render import Renderer
-from bridge_project.watch.watcher import Asker, Watcher
+from bridge_project.kernel.config import conf
+from bridge_project.terminal import identity, screen
+from bridge_project.terminal.client import Refused, Target
+from bridge_project.terminal.console import Console
+from bridge_project.terminal.render import Renderer
+from bridge_project.terminal.watcher import Asker, Watcher
 
 Input = Callable[[Console, Callable[[], Awaitable[Any]]], Coroutine[Any, Any, None]]
 

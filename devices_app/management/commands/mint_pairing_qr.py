@@ -10,8 +10,9 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from bridge_project import limits, transport
-from bridge_project.conf import write_private_file
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import write_private_file
+from bridge_project.network import transport
 from bridge_project.protocol.types import now_text
 from devices_app import pairing, qr
 from devices_app.management.base import DeviceCommand, bridge_address, device_name, duration, find_device

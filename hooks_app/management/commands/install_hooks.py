@@ -13,9 +13,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from bridge_project.conf import conf, make_private_dir
-from hooks_app.install import SettingsError, install, installed, remove
-from hooks_app.producer import HOOK_EVENTS, write_hook_script
+from bridge_project.kernel.config import conf, make_private_dir
+from hooks_app.producer.install import SettingsError, install, installed, remove
+from hooks_app.producer.program import HOOK_EVENTS, write_hook_script
 
 
 def default_settings() -> Path:

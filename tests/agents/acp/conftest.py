@@ -12,24 +12,25 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bridge_project.conf import conf
-from sessions_app.agents import acp_driver, processes
-from sessions_app.agents.base import Died, Verdict
+from bridge_project.kernel.config import conf
+from sessions_app.agents.acp import driver
+from sessions_app.agents.driver import Died, Verdict
+from sessions_app.agents.process import groups
 from tests.agents.drive import Drive, carrying, command
 from tests.conformance.agent_tools import PROGRAM
 
-DEMO, STRANGE = "sessions_app.agents.demo_acp", "tests.agents.strange"
+DEMO, STRANGE = "sessions_app.agents.demo.acp_agent", "tests.agents.strange"
 Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left() -> Iterator[None]:
     """After these tests no process is there that they, or what they started, have started."""
-    before, processes._instance = processes._instance, uuid.uuid4().hex
+    before, groups._instance = groups._instance, uuid.uuid4().hex
     yield
-    left = carrying(processes._instance)
-    processes.reap(processes._instance)
-    processes._instance = before
+    left = carrying(groups._instance)
+    groups.reap(groups._instance)
+    groups._instance = before
     assert left == []
 
 
@@ -67,7 +68,7 @@ async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterato
     async def open_(*answers: Verdict, module: str = STRANGE, mode: str = "", resume_id: str | None = None, fresh: bool = False) -> Drive:
         drive = kept.get((module, mode))
         if fresh or resume_id or drive is None or drive.closed or drive.of(Died):
-            drive = Drive(acp_driver.Acp("strange", command(module, mode)))
+            drive = Drive(driver.Acp("strange", command(module, mode)))
             if fresh or resume_id:
                 own.append(drive)
             await drive.start(root, resume_id)
@@ -85,4 +86,4 @@ async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterato
 
 def scripted(journal: Path, mode: str = "plain") -> Drive:
     """The agent of the conformance tests, which starts in no time: it is nothing but the standard library. Its name in processes is its journal's."""
-    return Drive(acp_driver.Acp("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]))
+    return Drive(driver.Acp("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]))

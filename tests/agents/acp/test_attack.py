@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from acp import RequestError, schema
 
-from bridge_project import limits
-from sessions_app.agents import running
-from sessions_app.agents.acp_calls import diff_of
-from sessions_app.agents.acp_driver import Acp
-from sessions_app.agents.acp_host import Host
-from sessions_app.agents.base import Asked, Chunk, Ended, Event, Start, Verdict
+from bridge_project.kernel import limits
+from sessions_app.agents import session_runner
+from sessions_app.agents.acp.client import Host
+from sessions_app.agents.acp.driver import Acp
+from sessions_app.agents.acp.tool_calls import diff_of
+from sessions_app.agents.driver import Asked, Chunk, Ended, Event, Start, Verdict
 from tests.agents.drive import APPROVED, REJECTED, Drive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -166,7 +166,7 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
     await drive.until(lambda: len(drive.of(Asked)) == 4)
     await _until(lambda: len(driver._host.terminals._terminals) == 4)
     groups = [terminal.group for terminal in driver._host.terminals._terminals.values()]
-    await running.close(driver, "it")
+    await session_runner.close(driver, "it")
     assert [group.exited.is_set() for group in groups] == [True] * 4
     assert driver._group is not None and driver._group.exited.is_set()
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from sessions_app.agents import acp_terminal
-from sessions_app.agents.base import Asked, Failed
+from bridge_project.kernel import limits
+from sessions_app.agents.acp import terminal as acp_terminal
+from sessions_app.agents.driver import Asked, Failed
 from tests.agents.acp.conftest import DEMO, Open
 from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, text, within
 
@@ -75,7 +75,7 @@ async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
 
 
 async def test_a_terminal_outside_the_roots_is_refused(root: Path) -> None:
-    from bridge_project.errors import BridgeError
+    from bridge_project.kernel.errors import BridgeError
 
     with pytest.raises(BridgeError) as refused:
         await acp_terminal.Terminals(root).create("true", [], "/", {}, None)

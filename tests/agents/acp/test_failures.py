@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.conf import PROJECT_DIR, conf
-from sessions_app.agents import acp, acp_driver
-from sessions_app.agents.base import CannotResume, CannotStart, Chunk, Died, Start
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import PROJECT_DIR, conf
+from sessions_app.agents.acp import agent, driver
+from sessions_app.agents.driver import CannotResume, CannotStart, Chunk, Died, Start
 from tests.agents.acp.conftest import DEMO, scripted
 from tests.agents.drive import Drive, carrying, command, eventually, kinds, text, within
 
@@ -50,7 +50,7 @@ async def test_an_agent_that_is_killed_between_turns_is_dead(root: Path, tmp_pat
 async def test_an_agent_that_cannot_start_says_why(root: Path, tmp_path: Path, mode: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """D35: in words that a person can act on."""
     monkeypatch.setattr(limits, "AGENT_MESSAGE_BYTES", 1_000_000)
-    drive = Drive(acp_driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"])) if mode == "long" else scripted(tmp_path / "journal", mode)
+    drive = Drive(driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"])) if mode == "long" else scripted(tmp_path / "journal", mode)
     with pytest.raises(CannotStart, match=words) as refused:
         await drive.start(root)
     assert str(refused.value).startswith("scripted ") and not isinstance(refused.value, CannotResume)
@@ -58,7 +58,7 @@ async def test_an_agent_that_cannot_start_says_why(root: Path, tmp_path: Path, m
 
 async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
     with pytest.raises(CannotStart, match=r"no-such-agent is not installed.*BRIDGE_ACP_AGENTS"):
-        await acp_driver.Acp("it", ["no-such-agent", "--acp"]).start(Start("s", root))
+        await driver.Acp("it", ["no-such-agent", "--acp"]).start(Start("s", root))
 
 
 async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(root: Path, tmp_
 
 async def test_a_bridge_without_such_agents_does_not_load_the_library() -> None:
     """It takes half a second and some memory."""
-    script = "import sys; from sessions_app.agents import acp; print(acp.kinds(), 'acp' in sys.modules)"
+    script = "import sys; from sessions_app.agents.acp import agent as acp; print(acp.kinds(), 'acp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT_DIR, capture_output=True, text=True, env={**os.environ, "BRIDGE_ACP_AGENTS": ""})
     assert done.stdout == "[] False\n", done.stderr
 
@@ -97,8 +97,8 @@ async def test_a_bridge_without_such_agents_does_not_load_the_library() -> None:
 async def test_the_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     """D41: each is listed, with why it cannot start here, and its version once it has been started."""
     monkeypatch.setitem(conf.__dict__, "acp_agents", {"here": command(DEMO), "there": ["no-such-program", "--acp"]})
-    assert acp._program("./x") == f"{os.getcwd()}/x"  # never from a session's directory
-    here, there = acp.kinds()
+    assert agent._program("./x") == f"{os.getcwd()}/x"  # never from a session's directory
+    here, there = agent.kinds()
     assert (here.name, here.why_not(), here.version(), here.real) == ("here", None, "", True)
     assert there.name == "there"
     why_not = there.why_not() or ""

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from acp import RequestError, schema, start_tool_call, tool_diff_content
 
-from sessions_app.agents import acp_files, acp_terminal
-from sessions_app.agents.acp_host import Host
-from sessions_app.agents.base import Asked, Done, Event, Failed, Used
-from sessions_app.agents.demo_acp import OPTIONS
+from sessions_app.agents.acp import files
+from sessions_app.agents.acp import terminal as acp_terminal
+from sessions_app.agents.acp.client import Host
+from sessions_app.agents.demo.acp_agent import OPTIONS
+from sessions_app.agents.driver import Asked, Done, Event, Failed, Used
 from tests.agents.drive import APPROVED, eventually, within
 from tests.agents.test_shell import RETRIES
 
@@ -70,7 +71,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, way: str, number: int) -> None:
     def fail(*_: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(acp_files, f"_{way}", fail)
+    monkeypatch.setattr(files, f"_{way}", fail)
 
 
 @pytest.mark.parametrize("way", ["read", "write"])

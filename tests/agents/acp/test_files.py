@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from bridge_project.conf import conf
-from sessions_app.agents import acp_files
-from sessions_app.agents.acp_asking import REJECTED as WORDS_OF_A_REJECTION
-from sessions_app.agents.base import Asked, Done, Failed, Verdict
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from sessions_app.agents.acp import files
+from sessions_app.agents.acp.permissions import REJECTED as WORDS_OF_A_REJECTION
+from sessions_app.agents.driver import Asked, Done, Failed, Verdict
 from tests.agents.acp.conftest import DEMO, Open
 from tests.agents.drive import APPROVED, REJECTED, kinds, text, within
 
@@ -108,9 +108,9 @@ async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside
     (root / "run.sh").write_text("old")
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("run.sh")
-    assert await acp_files.write("link", root, "new") == "old"
+    assert await files.write("link", root, "new") == "old"
     assert ((root / "run.sh").read_text(), (root / "run.sh").stat().st_mode & 0o777, (root / "link").is_symlink()) == ("new", 0o755, True)
-    assert await acp_files.write("a/b/c.txt", root, "deep") is None
+    assert await files.write("a/b/c.txt", root, "deep") is None
     assert ((root / "a/b/c.txt").read_text(), (root / "a/b/c.txt").stat().st_mode & 0o777) == ("deep", 0o644)
     assert (root / "a").stat().st_mode & 0o777 == 0o755
     assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c.txt", "link", "run.sh"]
@@ -120,13 +120,13 @@ async def test_writing_breaks_a_hard_link_to_the_outside(root: Path) -> None:
     """A file of another place that is linked into the root keeps its content."""
     (root.parent / "theirs").write_text("theirs")
     os.link(root.parent / "theirs", root / "mine")
-    await acp_files.write("mine", root, "mine")
+    await files.write("mine", root, "mine")
     assert ((root.parent / "theirs").read_text(), (root / "mine").read_text()) == ("theirs", "mine")
 
 
 async def test_lines_of_a_file(root: Path) -> None:
     (root / "a.txt").write_text("1\n2\n3\n4\n")
-    assert [await acp_files.read("a.txt", root, line, limit) for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]] == [
+    assert [await files.read("a.txt", root, line, limit) for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]] == [
         "1\n2\n3\n4\n",
         "2\n3\n",
         "4\n",
@@ -143,7 +143,7 @@ async def test_a_disk_that_hangs_holds_the_agent_up_no_longer_than_the_spec_says
     assert (limits.TOOL_TIMEOUT_READ_SECONDS, limits.TOOL_TIMEOUT_EDIT_SECONDS) == (10, 30)
     released = threading.Event()
     monkeypatch.setattr(limits, setting, 0.2)
-    monkeypatch.setattr(acp_files, f"_{way}", lambda *_: released.wait(60))
+    monkeypatch.setattr(files, f"_{way}", lambda *_: released.wait(60))
     drive = await opened(APPROVED, module=DEMO)
     try:
         said = await within(10, drive.turn(f"/{way} a.txt content"))

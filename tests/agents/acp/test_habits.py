@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project import limits
-from sessions_app.agents import acp_driver
-from sessions_app.agents.base import Asked, CannotStart, Chunk, Done, Ended, Failed, Start, Used
+from bridge_project.kernel import limits
+from sessions_app.agents.acp import driver as acp_driver
+from sessions_app.agents.driver import Asked, CannotStart, Chunk, Done, Ended, Failed, Start, Used
 from tests.agents.acp.conftest import Open, scripted
 from tests.agents.drive import APPROVED, eventually, kinds, text
 

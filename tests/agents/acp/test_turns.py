@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.base import Asked, CannotResume, Chunk, Done, Ended, Identified, Verdict, Withdrawn
+from sessions_app.agents.driver import Asked, CannotResume, Chunk, Done, Ended, Identified, Verdict, Withdrawn
 from tests.agents.acp.conftest import DEMO, Open, scripted
 from tests.agents.drive import APPROVED, REJECTED, Drive, kinds, text, within
 

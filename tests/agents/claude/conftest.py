@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sessions_app.agents import claude
+from sessions_app.agents.claude import agent
 from tests.agents.claude.model import Model
 from tests.agents.claude.session import Kept, Session
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
-    if (why_not := claude.why_not()) is not None:
+    if (why_not := agent.why_not()) is not None:
         pytest.skip(why_not)
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from sessions_app.agents.base import Asked, Chunk, Ended, Event, Identified, Start, Verdict
-from sessions_app.agents.launch import AGENT_RUN
+from sessions_app.agents.driver import Asked, Chunk, Ended, Event, Identified, Start, Verdict
+from sessions_app.agents.process.launch import AGENT_RUN
 
 if TYPE_CHECKING:
-    from sessions_app.agents.claude_driver import Claude
+    from sessions_app.agents.claude.driver import Claude
 
 PATIENCE = 20.0
 E = TypeVar("E", bound=Event)
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=Event)
 
 def driver_of(program: Path | None = None) -> Claude:
     """A driver, of the real program or of another. Imported here, so that the tests can be collected where there is no SDK."""
-    from sessions_app.agents.claude_driver import Claude
+    from sessions_app.agents.claude.driver import Claude
 
     return Claude(program)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from sessions_app.agents import claude
+from sessions_app.agents.claude import agent
 from tests.agents.claude.conftest import surround, surroundings_in
 from tests.agents.claude.model import Model, Text, Tool
 from tests.conformance import agents
@@ -36,7 +36,7 @@ def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
 
 def programs(bridge: QuickBridge) -> list[psutil.Process]:
     """The agent's processes that this bridge has started: they share its session's directory."""
-    found, program = [], claude.program()
+    found, program = [], agent.program()
     assert program is not None
     for process in psutil.process_iter():
         try:
@@ -57,7 +57,7 @@ def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
     file = bridge.root / "new.txt"
     prompt = model.play("write", [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})], [Text("Written.")])
     with bridge.phones() as [phone]:
-        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        session_id = agents.begin(bridge, phone, agent=agent.NAME)
         [program] = programs(bridge)
         environ = program.environ()
         agents.say(phone, session_id, prompt)
@@ -83,7 +83,7 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     prompt = model.play("dying", [Text("one two three", hold)])
     phone = bridge.phone(device_id="a-phone")
     phone.ready()
-    session_id = agents.begin(bridge, phone, agent=claude.NAME)
+    session_id = agents.begin(bridge, phone, agent=agent.NAME)
     assert agents.words(agents.ask(phone, session_id, "play:hello")) == "Hello from the scripted model."
     agents.say(phone, session_id, prompt)
     phone.until(lambda message: message["type"] == "stream_chunk" and "two" in message["payload"]["content"], "half of the answer")
@@ -95,7 +95,7 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     bridge.start()
     phone.ready()
     assert bridge.session(session_id)["status"] == "paused"
-    ready = agents.start(phone, bridge.root, session_id, resume=True, agent=claude.NAME)
+    ready = agents.start(phone, bridge.root, session_id, resume=True, agent=agent.NAME)
     assert ready["type"] == "session_ready", ready
     log = agents.log_of(phone, session_id)
     assert agents.words(log).endswith("one two ")
@@ -114,7 +114,7 @@ def test_what_a_phone_changes_and_stops(model: Model, bridge: QuickBridge) -> No
     slow = model.play("slow", [Text("one two three", hold)])
     asking = model.play("asking", [Tool("Bash", {"command": "touch never"})], [Text("never")])
     with bridge.phones() as [phone]:
-        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        session_id = agents.begin(bridge, phone, agent=agent.NAME)
         agents.say(phone, session_id, changed)
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
         decide(phone, session_id, asked["tool_call_id"], decision="modified", modifications={"command": "touch ours"})
@@ -147,7 +147,7 @@ def test_what_a_phone_changes_and_stops(model: Model, bridge: QuickBridge) -> No
 def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
     """The session is in error, with a reason for a person, and can be resumed (D35)."""
     with bridge.phones() as [phone]:
-        session_id = agents.begin(bridge, phone, agent=claude.NAME)
+        session_id = agents.begin(bridge, phone, agent=agent.NAME)
         agents.ask(phone, session_id, "play:hello")
         for program in programs(bridge):
             program.kill()

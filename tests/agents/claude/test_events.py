@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions_app.agents.base import Asked, Chunk, Done, Ended, Failed, Used, Verdict, Withdrawn
-from sessions_app.agents.claude_diff import unified_diff
+from sessions_app.agents.claude.diff import unified_diff
+from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Failed, Used, Verdict, Withdrawn
 
 if TYPE_CHECKING:
-    from sessions_app.agents.claude_events import Translation
+    from sessions_app.agents.claude.events import Translation
 
 sdk: Any = pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed")
 
 
 @pytest.fixture
 def talk() -> Translation:
-    from sessions_app.agents.claude_events import Translation
+    from sessions_app.agents.claude.events import Translation
 
     return Translation()
 
@@ -120,7 +120,7 @@ def test_a_subagents_talk_is_its_own(talk: Translation) -> None:
 
 def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
     """Asking is the rule; what does not is listed (docs/agents.md)."""
-    from sessions_app.agents.claude_events import asks
+    from sessions_app.agents.claude.events import asks
 
     assert asks("InventedLater") and asks("mcp__server__read") and asks("WebFetch") and not asks("Read")
     assert talk.read(used("1", "InventedLater")) == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessions_app.agents import claude
+from sessions_app.agents.claude import agent
 from tests.agents.claude.model import Model, Text, Tool
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge
@@ -32,7 +32,7 @@ def bridge(tmp_path: Path) -> Iterator[QuickBridge]:
 
 def test_a_run_of_the_program_reaches_a_phone(model: Model, surroundings: dict[str, str], tmp_path: Path, bridge: QuickBridge) -> None:
     """From SessionStart to SessionEnd, in order: a command that works, one that fails, and one that the agent asks about, which nobody is there to allow."""
-    settings, directory, program = tmp_path / "settings.json", tmp_path / "work", claude.program()
+    settings, directory, program = tmp_path / "settings.json", tmp_path / "work", agent.program()
     directory.mkdir()
     bridge.manage("install_hooks", "--settings", str(settings), "--yes")
     calls = [[Tool("Bash", {"command": command})] for command in CALLS]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents import claude
+from sessions_app.agents.claude import agent
 
 
 def test_it_can_start(installed: None) -> None:
-    [kind] = claude.kinds()
+    [kind] = agent.kinds()
     assert (kind.name, kind.real, kind.why_not()) == ("claude-code", True, None)
     assert kind.version().startswith("claude-agent-sdk 0.") and "(Claude Code)" in kind.version()
     assert kind.can_modify and kind.make().can_modify and kind.make().can_resume
@@ -20,25 +20,25 @@ def test_it_can_start(installed: None) -> None:
 def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why not, with the command that mends it, and no version."""
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
-    why = claude.why_not()
-    assert why is not None and f"pip install -r {claude.REQUIREMENTS}" in why
-    assert (Path(__file__).parents[3] / claude.REQUIREMENTS).is_file()
-    assert claude.version() == ""
+    why = agent.why_not()
+    assert why is not None and f"pip install -r {agent.REQUIREMENTS}" in why
+    assert (Path(__file__).parents[3] / agent.REQUIREMENTS).is_file()
+    assert agent.version() == ""
 
 
 def test_without_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(claude, "_package", lambda: tmp_path)
+    monkeypatch.setattr(agent, "_package", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    why = claude.why_not()
+    why = agent.why_not()
     assert why is not None and "no program" in why
-    assert claude.version() == ""
+    assert agent.version() == ""
 
 
 def test_the_users_own_program_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """When the SDK brought none, as on a system that its wheel has none for."""
-    monkeypatch.setattr(claude, "_package", lambda: tmp_path / "sdk")
+    monkeypatch.setattr(agent, "_package", lambda: tmp_path / "sdk")
     monkeypatch.setenv("PATH", str(tmp_path))
     own = tmp_path / "claude"
     own.write_text("#!/bin/sh\necho 9.9.9\n")
     own.chmod(0o755)
-    assert (claude.why_not(), claude.program()) == (None, own)
+    assert (agent.why_not(), agent.program()) == (None, own)

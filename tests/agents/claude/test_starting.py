@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents import claude
-from sessions_app.agents.base import Asked, CannotResume, CannotStart, Start, Used, Verdict
+from sessions_app.agents.claude import agent
+from sessions_app.agents.driver import Asked, CannotResume, CannotStart, Start, Used, Verdict
 from tests.agents.claude.model import Model, Text, Tool
 from tests.agents.claude.session import Session, driver_of, only, pid_of
 
@@ -42,7 +42,7 @@ async def test_no_secret_of_the_bridge_reaches_it(directory: Path, monkeypatch: 
         monkeypatch.setenv(name, value)
     async with Session(directory) as session:
         program = psutil.Process(pid_of(session))
-        assert (found := claude.program()) is not None and found.samefile(program.exe())
+        assert (found := agent.program()) is not None and found.samefile(program.exe())
         environ = program.environ()
     assert not secrets.keys() & environ.keys()
     assert not set(secrets.values()) & set(environ.values())

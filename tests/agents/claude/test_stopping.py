@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
+from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
 from tests.agents.claude.model import Model, Text, Tool
 from tests.agents.claude.session import PATIENCE, Session, carrying, gone, only, pid_of, run_of, text
 

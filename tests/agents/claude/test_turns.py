@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from sessions_app.agents.base import Asked, Chunk, Done, Ended, Failed, Identified, Used, Verdict, Withdrawn
+from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Failed, Identified, Used, Verdict, Withdrawn
 from tests.agents.claude.model import Model, Refused, Text, Tool
 from tests.agents.claude.session import Kept, Session, only, text
 
@@ -20,7 +20,7 @@ TASK = Tool("Agent", {"description": "A job", "prompt": "play:job", "subagent_ty
 
 
 def claude_process() -> ModuleType:
-    return importlib.import_module("sessions_app.agents.claude_process")
+    return importlib.import_module("sessions_app.agents.claude.process")
 
 
 async def test_an_answer_is_streamed(model: Model, directory: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.conf import conf
-from sessions_app.agents import claude
+from bridge_project.kernel.config import conf
+from sessions_app.agents.claude import agent as acp_agent
 from tests.agents.conftest import nothing_left
 from tests.agents.install import AGENTS, REQUIRED, missing_agents, missing_vibe, program_of
 from tests.agents.real.models import Model
@@ -180,7 +180,7 @@ def lacks(agent: Real) -> str:
     """Why this agent cannot be run here, in a line, though the others can; empty when it can."""
     for need in agent.needs:
         if need == "claude-code":
-            why = "" if claude.program() else f"{agent.name} needs the claude-code program: pip install -r requirements-claude.txt"
+            why = "" if acp_agent.program() else f"{agent.name} needs the claude-code program: pip install -r requirements-claude.txt"
         elif need == "vibe":
             why = missing_vibe()
         elif need == "bwrap":
@@ -207,7 +207,7 @@ def settle(agent: Real, model: Model, tmp_path: Path, monkeypatch: pytest.Monkey
         if name.startswith(("ANTHROPIC_", "CLAUDE", "OPENCODE_", "CODEX_", "XDG_", "GOOGLE_")):
             monkeypatch.delenv(name)
     for name, value in {**agent.environment, "HOME": str(home), "NO_BROWSER": "1"}.items():
-        monkeypatch.setenv(name, value.format(url=model.url, home=home, program=claude.program()))
+        monkeypatch.setenv(name, value.format(url=model.url, home=home, program=acp_agent.program()))
     monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(work),))
     return agent
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bridge_project import asyncapi
+from bridge_project.docs import asyncapi
 from tests.agents.install import AGENTS, REQUIRED, missing_agents
 
 pytestmark = pytest.mark.agents

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents.acp_driver import Acp, versions
-from sessions_app.agents.base import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
+from sessions_app.agents.acp.driver import Acp, versions
+from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
 from tests.agents.drive import APPROVED, Drive, kinds, text, within
 from tests.agents.real.conftest import Real
 

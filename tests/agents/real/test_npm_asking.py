@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.acp_driver import Acp
-from sessions_app.agents.base import Asked, Identified
+from sessions_app.agents.acp.driver import Acp
+from sessions_app.agents.driver import Asked, Identified
 from tests.agents.drive import APPROVED, REJECTED, Drive
 from tests.agents.real.conftest import Real
 from tests.agents.real.test_npm_agents import make_older

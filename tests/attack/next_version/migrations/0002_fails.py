@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from bridge_project.conf import conf
+from bridge_project.kernel.config import conf
 
 
 def fail(apps, schema_editor):

@@ -1,0 +1,128 @@
+"""What the bridge says about itself: health, capabilities, the OpenAPI document, and the WebSocket's address without an upgrade."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+from django.http import HttpResponse
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from bridge_project import PROTOCOL_VERSION, __version__
+from bridge_project.docs import asyncapi
+from bridge_project.http import health
+from bridge_project.http.errors import base_url, transport_of
+from bridge_project.http.view import BridgeAPIView
+from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import websocket_url
+from bridge_project.protocol import http, jsontext
+from bridge_project.protocol.types import HookEventName
+from devices_app.authentication import AdminOnly, AnyToken
+from sessions_app.agents import listing
+
+# SPEC GET /info lists seven; PreCompact and Notification are accepted all the same.
+SUPPORTED_HOOKS: list[HookEventName] = [name for name in get_args(HookEventName) if name not in ("PreCompact", "Notification")]
+
+
+class HealthView(BridgeAPIView):
+    """How the bridge is: 200, or 503 when one of its parts does not work (D48)."""
+
+    rate_group = "status"
+    permission_classes = [AnyToken]
+
+    @extend_schema(operation_id="health", responses={200: http.Health, 503: http.HealthDegraded})
+    def get(self, request: Request) -> Response:
+        status, body = health.report(transport_of(request._request).mode)
+        return Response(body.wire(), status=status)
+
+
+class InfoView(BridgeAPIView):
+    """What this bridge can do, and its limits."""
+
+    rate_group = "status"
+    permission_classes = [AnyToken]
+
+    @extend_schema(operation_id="info", responses=http.Info)
+    def get(self, request: Request) -> Response:
+        known = listing.listed()
+        body = http.Info(
+            name="bridge",
+            version=__version__,
+            protocol_version=PROTOCOL_VERSION,
+            features=health.features(),
+            supported_agents=[one.name for one in known if one.can_start],
+            agents=[
+                http.AgentInfo(name=one.name, can_start=one.can_start, can_modify=one.can_modify, asks=one.asks, version=one.version, reason=one.reason)
+                for one in known
+            ],
+            supported_hooks=SUPPORTED_HOOKS,
+            limits=http.InfoLimits(
+                max_sessions=conf.bridge_max_sessions,
+                max_websocket_connections=conf.bridge_max_websockets,
+                max_message_size_mb=conf.bridge_max_message_mb,
+                hook_timeout_seconds=limits.HOOK_TIMEOUT_SECONDS,
+            ),
+        )
+        return Response(body.wire())
+
+
+class MetricsView(BridgeAPIView):
+    """This process's metrics, for Prometheus; it counts with health and info, since the limit of `/admin/*` would be too tight for a scrape every few seconds."""
+
+    rate_group = "status"
+    permission_classes = [AdminOnly]
+
+    @extend_schema(operation_id="metrics", responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/openmetrics-text"): OpenApiTypes.STR})
+    def get(self, request: Request) -> HttpResponse:
+        text, content_type = metrics.exposition(request.headers.get("Accept", ""))
+        return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})
+
+
+class WebSocketView(BridgeAPIView):
+    """The WebSocket's address. A request that is no upgrade is told so, with or without a token: `websocket_url` is where to connect."""
+
+    rate_group = "status"
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(operation_id="websocket", responses={101: None})
+    def get(self, request: Request) -> Response:
+        url = websocket_url(base_url(request._request))
+        raise BridgeError("WS_UPGRADE_REQUIRED", headers={"Upgrade": "websocket", "Connection": "Upgrade"}, websocket_url=url)
+
+
+class SchemaView(BridgeAPIView):
+    """This document."""
+
+    rate_group = "status"
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(operation_id="schema", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> HttpResponse:
+        return HttpResponse(document(), content_type="application/json")
+
+
+class AsyncApiView(BridgeAPIView):
+    """The WebSocket protocol as an AsyncAPI document."""
+
+    rate_group = "status"
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(operation_id="asyncapi", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> HttpResponse:
+        return HttpResponse(asyncapi.document(), content_type="application/json")
+
+
+@cache
+def document() -> str:
+    """The OpenAPI document as JSON; it does not change while the bridge runs."""
+    generator: Any = SchemaGenerator
+    return jsontext.dumps(generator().get_schema(request=None, public=True))

@@ -1,0 +1,1 @@
+"""The pages and documents that describe the bridge, made from its own tables."""

@@ -1,0 +1,112 @@
+"""The pages that explain the bridge, rendered from the tables; no token, no script, nothing from elsewhere (D9)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Concatenate, Final, ParamSpec
+
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.html import conditional_escape
+from django.utils.safestring import SafeString, mark_safe
+from django.views.decorators.csrf import csrf_exempt
+
+from bridge_project.docs import reference
+from bridge_project.kernel.errors import ERRORS, BridgeError
+
+P = ParamSpec("P")
+
+SAFE_METHODS: Final = ("GET", "HEAD")
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def page(render: Callable[P, str]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """A view of a page that is the same for everybody: GET and HEAD only, with a policy that lets nothing but its own style in."""
+
+    def view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if request.method not in SAFE_METHODS:
+            raise BridgeError("METHOD_NOT_ALLOWED", headers={"Allow": ", ".join(SAFE_METHODS)})
+        response = HttpResponse(render(*args, **kwargs))
+        response["Content-Security-Policy"] = _policy()
+        response["Cache-Control"] = "no-cache"
+        return response
+
+    return csrf_exempt(wraps(render)(view))
+
+
+@page
+@cache
+def home() -> str:
+    return _render("home")
+
+
+@page
+@cache
+def overview() -> str:
+    return _render("overview")
+
+
+@page
+@cache
+def errors() -> str:
+    return _render("errors", rows=[_error_row(code) for code in ERRORS])
+
+
+@page
+@cache
+def error(code: str) -> str:
+    if code not in ERRORS:
+        raise BridgeError("NOT_FOUND", "There is no such error code.")
+    return _render("error", row=_error_row(code))
+
+
+@page
+@cache
+def settings() -> str:
+    rows = [
+        {"name": row.name, "default": row.default, "description": inline(row.description), "file": f"{row.name}_FILE" if row.secret else ""}
+        for row in reference.settings()
+    ]
+    return _render("settings", rows=rows)
+
+
+@page
+@cache
+def messages() -> str:
+    return _render("messages", rows=reference.messages())
+
+
+def inline(text: str) -> SafeString:
+    """The text with what stands between backticks as code."""
+    return mark_safe(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))  # noqa: S308 - escaped before the tags are put in
+
+
+def _error_row(code: str) -> dict[str, object]:
+    row = ERRORS[code]
+    return {
+        "code": code,
+        "sent_as": inline(reference.sent_as(row)),
+        "recoverable": reference.retry(row),
+        "severity": row.severity,
+        "message": inline(row.message),
+        "remedy": inline(row.remedy),
+    }
+
+
+def _render(name: str, **context: object) -> str:
+    return render_to_string(f"bridge/{name}.html", {"style": _style(), **context})
+
+
+@cache
+def _style() -> SafeString:
+    return mark_safe(render_to_string("bridge/style.css").strip())  # noqa: S308 - our own file
+
+
+@cache
+def _policy() -> str:
+    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

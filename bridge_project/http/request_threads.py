@@ -1,0 +1,79 @@
+"""Django's request cycle in a few threads that stay, instead of a new thread and a new database connection for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import set_script_prefix
+
+from bridge_project.http import errors
+from bridge_project.kernel.database import Threads
+from bridge_project.kernel.errors import BridgeError
+
+THREADS: Final = 8  # a request that waits (for the disk, a check, a large directory) must not hold the others up
+
+Message = Mapping[str, Any]
+
+
+class Handler(ASGIHandler):
+    """An ASGI application for HTTP. Middlewares and views are run synchronously, from the first to the last in the same thread.
+
+    Django's own handler goes to a thread and back about seventeen times for each request. A client that goes away does not stop its request:
+    what was begun is finished, which is what an event that is being stored needs. An application in front may give other threads in
+    ``bridge.threads`` of the scope.
+    """
+
+    def __init__(self) -> None:
+        super(ASGIHandler, self).__init__()
+        self.load_middleware(is_async=False)
+        self._threads = Threads("http", THREADS)
+
+    async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        with body:
+            threads: Threads = scope.get("bridge.threads", self._threads)
+            response = await threads.run(self._answer, scope, body)
+        try:
+            await self.send_response(response, send)
+        finally:
+            response.content = b""  # or it would be in memory until the garbage collector finds the response
+
+    def _answer(self, scope: Message, body: Any) -> HttpResponse:
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        try:
+            request = ASGIRequest(scope, body)
+        except UnicodeDecodeError:
+            return self._undecodable(scope, body)
+        response = self.get_response(request)
+        response._handler_class = self.__class__  # type: ignore[attr-defined]
+        whole = _whole(response)
+        response.close()
+        return whole
+
+    def _undecodable(self, scope: Message, body: Any) -> HttpResponse:
+        """A query string that is not UTF-8, which Django refuses before any middleware runs."""
+        request = ASGIRequest({**scope, "query_string": b""}, body)
+        errors.take_transport(request)
+        answer = errors.error_response(request, BridgeError("VALIDATION_ERROR", "The query string is not UTF-8."))
+        signals.request_finished.send(sender=self.__class__)
+        return answer
+
+
+def _whole(response: HttpResponseBase) -> HttpResponse:
+    """The answer with its body in memory; what streams here are the admin site's static files, which are small."""
+    if not response.streaming:
+        return cast(HttpResponse, response)
+    parts = cast(Any, response)
+    whole = HttpResponse(b"".join(parts), status=response.status_code, headers=dict(response.items()))
+    whole.cookies = response.cookies
+    return whole

@@ -1,0 +1,199 @@
+"""Settle what each connection is, and refuse what is not safe, under any ASGI server (D18 to D20, D61)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from bridge_project.http.dispatch import connection_error_payload
+from bridge_project.http.error_body import error_body, log_error, request_id
+from bridge_project.kernel import daphne_command
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network import transport
+from bridge_project.network.transport import FORWARDING_HEADERS, ConnectionMode, Transport
+from bridge_project.protocol import jsontext
+from bridge_project.protocol.catalogue import encode
+
+Message = dict[str, Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class TransportMiddleware:
+    """Put a `Transport` into the scope as `bridge`; only what is encrypted gets further.
+
+    `serve` has put it there: its edge asks the TCP connection itself, and caps the body while it is
+    read. Any other server's scope is completed here.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.application(scope, receive, send)
+            return
+        sockets = scope["type"] == "websocket"
+        scope = dict(scope)  # the server writes its log by its own
+        if "bridge" not in scope:
+            scope["bridge"] = settle(scope)
+            if sockets:
+                scope["bridge.socket"] = ServerSocket()
+            else:
+                receive = _capped(receive)
+        bridge: Transport = scope["bridge"]
+        port = 0 if bridge.via_proxy else (scope.get("client") or ("", 0))[1]
+        scope["client"] = [bridge.client, port]
+        scope["scheme"] = ("ws" if sockets else "http") + ("s" if bridge.secure else "")
+        scope["root_path"] = ""  # daphne takes it from a header that anybody may send
+        try:
+            _check(scope)
+            await self.application(scope, receive, send)
+        except Refusal as refusal:
+            await refuse(scope, receive, send, refusal.code)
+
+
+class Refusal(Exception):
+    """A request or a socket is refused before the application has answered anything."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def _check(scope: Scope) -> None:
+    bridge: Transport = scope["bridge"]
+    if not bridge.secure:
+        raise Refusal("INSECURE_TRANSPORT")
+    if not bridge.via_proxy and not transport.accepts_on(conf.bridge_host, _local(scope)):
+        raise Refusal("HOST_NOT_ALLOWED")  # `serve` ends such a connection before TLS (D45)
+    if scope["type"] == "websocket" and bridge.mode is ConnectionMode.MISCONFIGURED:
+        raise Refusal("MISCONFIGURED")
+
+
+def _local(scope: Mapping[str, Any]) -> str:
+    """Return the address where the connection was accepted, empty when it is not known."""
+    return str((scope.get("server") or ("",))[0])
+
+
+def settle(scope: Mapping[str, Any]) -> Transport:
+    """Say what a connection is, from what an ASGI server other than `serve` tells of it.
+
+    daphne tells where a connection was accepted, and its command line whether TLS ends there. Other
+    servers tell the scheme; but with a proxy's headers some of them replace the scheme and the client
+    by what these say, whoever sent them. A connection of which that may be so counts as plain.
+    """
+    peer = str((scope.get("client") or ("",))[0])
+    if daphne_command.is_running():
+        tls = daphne_command.is_tls(scope.get("server"))
+    elif any(name in FORWARDING_HEADERS for name, _ in scope["headers"]):
+        tls, peer = False, ""
+    else:
+        tls = scope.get("scheme") in ("https", "wss")
+    return transport.resolve(conf, tls=tls, local_address=_local(scope), peer_address=peer, headers=scope["headers"])
+
+
+class ServerSocket:
+    """The socket of a server that tells nothing of what waits in it: `scope["bridge.socket"]`.
+
+    Sending goes through ASGI, and whether the peer is still there is the server's own ping to say.
+    """
+
+    def buffered(self) -> int:
+        return 0
+
+    def authenticated(self) -> None:
+        """Do nothing: the bounds before `auth` are those of the server."""
+
+    def send_frames(self, frames: Sequence[bytes]) -> int:
+        """Take no ready-made frame: the caller then sends each text by itself."""
+        return 0
+
+    async def drain(self) -> bool:
+        return True
+
+    @property
+    def last_progress(self) -> float:
+        return time.monotonic()
+
+    last_frame = last_progress
+
+    def abort(self) -> None:
+        """Do nothing: ASGI knows only the close that came before."""
+
+
+def _capped(receive: Receive) -> Receive:
+    """Stop at a body over BRIDGE_MAX_MESSAGE_MB: what is beyond is neither kept nor parsed."""
+    size = 0
+
+    async def capped() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > conf.max_message_bytes:
+            raise Refusal("PAYLOAD_TOO_LARGE")
+        return message
+
+    return capped
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, code: str) -> None:
+    """Answer a request with an error, a socket with `connection_error` and a close (D19, D20)."""
+    error = BridgeError(code)
+    if scope["type"] == "http" or error.row.close is None:
+        await send_error(scope, send, error)
+    elif (await receive())["type"] == "websocket.connect":
+        log_error(code, method="GET", path=scope["path"][:200], client=scope["bridge"].client)
+        await send({"type": "websocket.accept"})
+        payload = connection_error_payload(error, scope["bridge"].base_url)
+        await send({"type": "websocket.send", "text": encode(payload).text})
+        await send({"type": "websocket.close", "code": error.row.close})
+
+
+async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
+    """Answer a request, or an upgrade where the server can, with an error in the form of D9."""
+    prefix = "http.response"
+    headers = dict(scope["headers"])
+    given = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
+    status = error.row.status or 403
+    log_error(
+        error.code,
+        request_id=given,
+        status=status,
+        method=scope.get("method", "GET"),
+        path=scope["path"][:200],
+        client=scope["bridge"].client,
+    )
+    if scope["type"] == "websocket":
+        prefix = "websocket.http.response"
+        if prefix not in scope.get("extensions", {}):
+            await send({"type": "websocket.close"})  # daphne answers 403
+            return
+    body = error_body(
+        error.code,
+        given,
+        base_url=scope["bridge"].base_url,
+        message=error.message,
+        status=status,
+        **error.fields,
+    )
+    extra = {"Content-Type": "application/json", "X-Request-ID": given, **error.headers}
+    named = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
+    await send({"type": f"{prefix}.start", "status": status, "headers": named})
+    await send({"type": f"{prefix}.body", "body": jsontext.dumps(body).encode()})
+
+
+def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Refuse everything as a WSGI application: a server of these tells no connection from another.
+
+    `manage.py runserver` would serve tokens and files in the clear (D45, D61).
+    """
+    start_response("403 Forbidden", [("Content-Type", "text/plain")])
+    return [b"The bridge is no WSGI application. Run: python manage.py serve\n"]

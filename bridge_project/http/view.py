@@ -1,0 +1,84 @@
+"""The base of every API view: who asks, how often, whether they may, in this order (D14, D16, D17)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import structlog
+from django.http import HttpRequest
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from bridge_project.http import ratelimit
+from bridge_project.http.errors import NO_LARGE_BODY, client_address
+from bridge_project.kernel.errors import BridgeError
+
+
+class SendBody(Exception):
+    """Not an error: the edge asked whether a large body may come, and this view wants it."""
+
+
+class AlwaysJSON(BaseContentNegotiation):
+    """The API speaks JSON, whatever ``Accept`` says: an answer of 406 would help nobody."""
+
+    def select_parser(self, request: Request, parsers: Any) -> BaseParser | None:
+        content_type = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == content_type), None)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type
+
+
+class BridgeAPIView(APIView):
+    """A view states ``rate_group`` (a key of ``limits.RATES``) and ``permission_classes`` (one of ``devices_app.authentication``).
+
+    ``request.user`` is the Principal, None where ``authentication_classes`` is empty. Views raise BridgeError and return ``Response(model.wire())``; bodies come from
+    ``rest_json.json_bytes`` and ``json_model``.
+    """
+
+    rate_group: ClassVar[str]
+    takes_large_bodies: ClassVar[bool] = False  # over limits.SMALL_BODY_BYTES
+    content_negotiation_class = AlwaysJSON
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        if "CONTENT_LENGTH" not in request.META:  # a chunked body, which DRF would take for none
+            request.META["CONTENT_LENGTH"] = str(len(request.body))
+        return super().initialize_request(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.format_kwarg = None
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        address = client_address(request)
+        scope = getattr(request._request, "scope", {})
+        try:
+            principal: Any = request.user
+        except BridgeError:
+            ratelimit.check(self.rate_group, None, address)
+            raise
+        if scope.get("bridge.body") != "admitted":  # it was counted when it asked
+            ratelimit.check(self.rate_group, principal, address)
+        if principal is not None:
+            if "bridge.connection" in scope:
+                scope["bridge.connection"].authenticated = True
+            structlog.contextvars.bind_contextvars(principal=principal.rate_key)
+        self.check_permissions(request)
+        coding = request.headers.get("Content-Encoding", "").lower()
+        if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
+            raise BridgeError("UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken.")
+        if scope.get("bridge.body") == "awaited":
+            raise SendBody if self.takes_large_bodies else BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
+        if refusal := scope.get("bridge.refusal"):
+            raise refusal  # what an application in front of this one has found
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, SendBody):
+            return Response(status=100)
+        return super().handle_exception(exc)
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """Nothing but ``Allow``, which every answer has."""
+        return Response(status=204)

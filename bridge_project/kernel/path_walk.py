@@ -1,0 +1,288 @@
+"""The walk of the jail: from names to an open descriptor, one name at a time, under the rules of D12.
+
+Every name is opened from the descriptor of the directory before it and no link is ever followed by the operating system: the
+walk reads a link's target itself and steps through it under the same rules. A name that is swapped meanwhile is therefore
+either refused or leads to another place inside. Outside the roots nothing is ever looked at, only names are compared, so an
+answer cannot tell whether something exists there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat as st
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+
+Want = Literal["directory", "file", "any"]
+Names = tuple[str, ...]
+Identity = tuple[int, int]  # (device, inode): what a thing is, whatever it is called
+
+_NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
+# O_PATH lets the walk pass through directories that may be entered but not listed; without it (not Linux) they are refused.
+_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NOFOLLOW
+_LIST = os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW
+_LOOK = os.O_PATH | _NOFOLLOW if hasattr(os, "O_PATH") else None  # a file, without opening it
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW  # a FIFO swapped in meanwhile must not hold the bridge up
+
+_PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
+_fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" else None
+
+# What a failed open says when the name became something else after it was looked at: look again.
+_SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
+# What is not here (no descriptors left, a broken disk) is the bridge's trouble and no answer about the path.
+_CODES = {
+    errno.ENOENT: "FILE_NOT_FOUND",
+    errno.ESTALE: "FILE_NOT_FOUND",
+    errno.EACCES: "FILE_ACCESS_DENIED",
+    errno.EPERM: "FILE_ACCESS_DENIED",
+    errno.ENODEV: "FILE_ACCESS_DENIED",
+    errno.ESRCH: "FILE_ACCESS_DENIED",  # procfs, of a process that has ended
+    errno.EAGAIN: "FILE_ACCESS_DENIED",
+    errno.ENAMETOOLONG: "FILE_INVALID_PATH",
+    errno.EINVAL: "FILE_INVALID_PATH",
+    errno.EILSEQ: "FILE_INVALID_PATH",
+    errno.EISDIR: "FILE_INVALID_PATH",
+}
+
+
+class Opened:
+    """An open descriptor inside a root; a context manager that closes it.
+
+    ``fd`` is readable (a file's is non-blocking), ``path`` the real absolute path (names that are not UTF-8 hold
+    surrogates: pass it through ``shown`` before it is sent), ``stat`` what the descriptor said when it was opened.
+    """
+
+    __slots__ = ("fd", "names", "stat")
+
+    def __init__(self, fd: int, names: Names, stat: os.stat_result) -> None:
+        self.fd = fd
+        self.names = names
+        self.stat = stat
+
+    @property
+    def path(self) -> str:
+        return join(self.names)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Rules(Protocol):
+    """What the walk asks the jail."""
+
+    roots: frozenset[Names]  # of roots inside each other the walk enters the outermost, so that the inner one cannot be swapped
+    above: frozenset[Names]  # the proper ancestors of the roots: only passed through, by name
+
+    def hides(self, names: Names) -> bool: ...
+    def forbidden_identities(self) -> frozenset[Identity]: ...
+
+
+class Walk:
+    """One way from the top, or from an open directory, to a place inside; ``run`` ends it and leaves one descriptor or none.
+
+    ``names`` is the real path gone so far and ``fd`` its directory; -1 while the walk is still above every root.
+    """
+
+    def __init__(self, rules: Rules, want: Want, pending: Iterable[str], at: Opened | None = None) -> None:
+        self.rules = rules
+        self.want = want
+        self.pending = deque(pending)
+        self.names: list[str] = list(at.names) if at else []
+        self.fd = os.dup(at.fd) if at else -1
+        self.device = at.stat.st_dev if at else -1  # that was found to be no procfs
+        self.forbidden = rules.forbidden_identities()
+        self.links = 0
+        self.end: tuple[int, os.stat_result] | None = None  # the file that the path ends in
+
+    def run(self) -> Opened:
+        try:
+            with answering():
+                if self.fd < 0:
+                    self._arrive()
+                steps = 0
+                while self.pending:
+                    steps += 1
+                    if steps > limits.FILE_STEPS_MAX:
+                        raise BridgeError("FILE_INVALID_PATH")
+                    self._step(self.pending.popleft())
+                return self._finish()
+        finally:
+            self._leave()
+
+    def _finish(self) -> Opened:
+        names = tuple(self.names)
+        if self.end is not None:
+            return Opened(self.end[0], names, self.end[1])
+        if self.fd < 0:
+            raise BridgeError("FILE_ACCESS_DENIED")
+        if self.want == "file":
+            raise BridgeError("FILE_INVALID_PATH")
+        if self.want == "any":
+            fd, self.fd = self.fd, -1
+        else:
+            fd = os.open(".", _LIST, dir_fd=self.fd)  # the walk's own descriptor may only pass
+        return Opened(fd, names, os.fstat(fd))
+
+    def _step(self, name: str) -> None:
+        if name == ".":
+            return  # only a directory is ever followed by a name, so the walk is in one
+        if name == "..":
+            self._up()
+        elif self.fd < 0:
+            self.names.append(name)
+            self._arrive()
+        else:
+            self._down(name)
+
+    def _up(self) -> None:
+        """Go to the parent by walking the real path again from its root: what ``..`` leads to can have been moved away."""
+        parents = self.names[:-1]
+        while self.pending and self.pending[0] == "..":
+            self.pending.popleft()
+            parents = parents[:-1]
+        self._restart(parents)
+
+    def _restart(self, names: Iterable[str]) -> None:
+        self._leave()
+        self.names = []
+        self.pending.extendleft(reversed(list(names)))
+        self._arrive()
+
+    def _arrive(self) -> None:
+        """Open the root if the walk has come to one; refuse a place from which no root can be reached."""
+        names = tuple(self.names)
+        if self.rules.hides(names):
+            raise BridgeError("FILE_ACCESS_DENIED")
+        if names in self.rules.roots:
+            try:
+                self._enter(os.open(join(names), _PASS))
+            except OSError as error:
+                if error.errno in _SWAPPED:  # the root is a link or a file by now: no longer what was allowed
+                    raise BridgeError("FILE_ACCESS_DENIED") from None
+                raise
+        elif names not in self.rules.above:
+            raise BridgeError("FILE_ACCESS_DENIED")
+
+    def _down(self, name: str) -> None:
+        if self.rules.hides((*self.names, name)):
+            raise BridgeError("FILE_ACCESS_DENIED")
+        stat = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        try:
+            if st.S_ISLNK(stat.st_mode):
+                self._follow(os.readlink(name, dir_fd=self.fd))
+            elif st.S_ISDIR(stat.st_mode):
+                self._enter(os.open(name, _PASS, dir_fd=self.fd))
+                self.names.append(name)
+            elif self.pending or self.want == "directory":
+                raise BridgeError("FILE_INVALID_PATH")
+            else:
+                self._take(name, stat)
+        except OSError as error:
+            if error.errno not in _SWAPPED and not (error.errno == errno.EINVAL and st.S_ISLNK(stat.st_mode)):
+                raise
+            self._count_link()
+            self.pending.appendleft(name)
+
+    def _follow(self, target: str) -> None:
+        self._count_link()
+        if target.startswith("/"):
+            self._restart([])
+        self.pending.extendleft(reversed(split(target)))
+
+    def _take(self, name: str, stat: os.stat_result) -> None:
+        fd = -1
+        try:
+            flags = _READ if self.want == "file" else _LOOK
+            # Not even opened: closing the database file would drop SQLite's locks on it.
+            if identity(stat) in self.forbidden:
+                raise BridgeError("FILE_ACCESS_DENIED")
+            if flags is not None and st.S_ISREG(stat.st_mode):
+                fd = os.open(name, flags, dir_fd=self.fd)
+                stat = os.fstat(fd)
+            if not st.S_ISREG(stat.st_mode):
+                raise BridgeError("FILE_ACCESS_DENIED")
+            self._admit(fd, stat)
+            self.names.append(name)
+            if self.want == "file":
+                self.end, fd = (fd, stat), -1
+            else:
+                self.end = (-1, stat)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _enter(self, fd: int) -> None:
+        self._leave()
+        self.fd = fd
+        self._admit(fd, os.fstat(fd))
+
+    def _admit(self, fd: int, stat: os.stat_result) -> None:
+        """Refuse what is secret, by what it is and whatever it is called, and every procfs."""
+        if identity(stat) in self.forbidden:
+            raise BridgeError("FILE_ACCESS_DENIED")
+        if stat.st_dev != self.device:
+            if fd >= 0 and _is_procfs(fd):
+                raise BridgeError("FILE_ACCESS_DENIED")
+            self.device = stat.st_dev
+
+    def _leave(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _count_link(self) -> None:
+        self.links += 1
+        if self.links > limits.FILE_LINKS_MAX:
+            raise BridgeError("FILE_INVALID_PATH")
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """What the operating system says about a file, as the error of D12; what is no answer about a path goes on as OSError."""
+    try:
+        yield
+    except OSError as error:
+        code = _CODES.get(error.errno or 0)
+        if code is None:
+            raise
+        raise BridgeError(code) from None
+
+
+def _is_procfs(fd: int) -> bool:
+    """Whether a descriptor is in a procfs, wherever that is mounted: it shows the environment and memory of processes."""
+    if _fstatfs is None:  # not Linux
+        return False
+    found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
+    if _fstatfs(fd, found):
+        raise OSError(ctypes.get_errno(), "fstatfs")
+    return ctypes.c_uint32.from_buffer(found).value == _PROC_SUPER_MAGIC
+
+
+def identity(stat: os.stat_result) -> Identity:
+    return stat.st_dev, stat.st_ino
+
+
+def split(path: str) -> Names:
+    """The names of a path; a ``.`` at the end says that what comes before must be a directory."""
+    names = tuple(name for name in path.split("/") if name not in ("", "."))
+    return (*names, ".") if path.endswith(("/", "/.")) else names
+
+
+def join(names: Iterable[str]) -> str:
+    return "/" + "/".join(names)

@@ -1,0 +1,1 @@
+"""Addresses, certificates and what is known of a connection."""

@@ -1,0 +1,40 @@
+"""Where this bridge is: ``serve`` writes it into the data directory, the commands and the pairing QR read it there (D43)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bridge_project.kernel.config import Conf, make_private_dir, write_private_file
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate.
+
+    ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
+    """
+
+    base_url: str
+    ws_url: str
+    pin: str
+    fingerprint: str
+    local_ws_url: str = ""
+
+
+def path(conf: Conf) -> Path:
+    return conf.bridge_data_dir / "server.json"
+
+
+def record(conf: Conf, address: Address) -> None:
+    make_private_dir(conf.bridge_data_dir)
+    write_private_file(path(conf), json.dumps(asdict(address), indent=2).encode() + b"\n")
+
+
+def recorded(conf: Conf) -> Address | None:
+    """What ``serve`` wrote last, or None when it has never run with this data directory."""
+    try:
+        return Address(**json.loads(path(conf).read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None

@@ -1,0 +1,1 @@
+"""Set up, start, back up and diagnose a bridge."""

@@ -1,0 +1,134 @@
+"""Run what `serve` runs beside its requests, under another ASGI server (D61).
+
+daphne tells an application nothing of its own start and end, so this asks its reactor. Other servers
+send `lifespan`. Where neither is, the first request starts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import structlog
+from django.core.management.base import CommandError
+from django.db import Error as DatabaseError
+
+from bridge_project.http.transport_middleware import Application, Receive, Refusal, Scope, Send
+from bridge_project.kernel import background, daphne_command
+from bridge_project.kernel.config import ConfError, conf
+from bridge_project.network import certificates as tls_certificates
+from bridge_project.network import server_address
+from bridge_project.operations import startup
+from hooks_app.producer import server_forwarder
+
+log = structlog.get_logger("bridge.startup")
+
+
+class Standalone:
+    """An application that holds the data directory while it serves, as `serve` does.
+
+    A request that comes before everything runs waits for it. Where it cannot be started, each request
+    is answered STORAGE_UNAVAILABLE and tries again; the log says why, once.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self._held = ExitStack()
+        self._prepared = self._started = False
+        self._starting = asyncio.Lock()
+        self._told = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif self._started or await self._start():
+            await self.application(scope, receive, send)
+        else:
+            raise Refusal("STORAGE_UNAVAILABLE")
+
+    def prepare(self) -> None:
+        """Take the data directory and check all that `serve` checks.
+
+        Raises CommandError or ConfError, one line, when another bridge has it or it is not ready.
+        """
+        with ExitStack() as held:
+            startup.check_made(conf)
+            held.enter_context(startup.only_server(conf))
+            certificates = tls_certificates.ensure(conf)
+            startup.check_system(conf)
+            startup.check_migrated()
+            server_address.record(conf, startup.here(conf, certificates))
+            startup.register(conf)
+            self._held = held.pop_all()
+        self._prepared = True
+
+    async def _start(self) -> bool:
+        """Start once; tell whether it runs."""
+        async with self._starting:
+            try:
+                if not self._prepared:
+                    await asyncio.to_thread(self.prepare)
+                if not self._started:
+                    server_forwarder.post_to(self.application)
+                    await background.start_all()
+                    self._started = True
+            except (CommandError, ConfError, DatabaseError, OSError) as error:
+                if str(error) != self._told:
+                    self._told = str(error)
+                    log.critical("the bridge cannot start", reason=self._told)
+        return self._started
+
+    async def _stop(self) -> None:
+        async with self._starting:
+            if self._started:
+                await background.stop_all()
+            self._held.close()
+
+    # -- the servers -----------------------------------------------------------------------------
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Obey the `lifespan` of ASGI: a start that fails ends the server."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                if await self._start():
+                    await send({"type": "lifespan.startup.complete"})
+                else:
+                    await send({"type": "lifespan.startup.failed", "message": self._told})
+            else:
+                await self._stop()
+                return await send({"type": "lifespan.shutdown.complete"})
+
+    def start_with_daphne(self) -> None:
+        """Start and stop with daphne. It calls this while it imports the application.
+
+        Ends the process, with one line, where the bridge cannot run.
+        """
+        options = daphne_command.arguments()
+        if options is not None and options.proxy_headers:
+            sys.exit(
+                "--proxy-headers: with it anybody can name any client. Leave it out:"
+                " the bridge reads the headers of the proxies in BRIDGE_TRUSTED_PROXIES by itself."
+            )
+        try:
+            self.prepare()
+        except (CommandError, ConfError) as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(getattr(error, "returncode", 1))
+        if not daphne_command.tls_endpoints() and not conf.bridge_trusted_proxies:
+            log.warning(
+                "every request will be refused: daphne listens without TLS, and no proxy is trusted",
+                remedy="daphne -e ssl:…, or BRIDGE_TRUSTED_PROXIES",
+            )
+        from twisted.internet import defer, reactor  # daphne has installed it
+
+        loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop
+        first = loop.create_task(self._start(), name="start")
+
+        def stop() -> Any:
+            first.cancel()
+            return defer.Deferred.fromFuture(loop.create_task(self._stop(), name="stop"))
+
+        reactor.addSystemEventTrigger("before", "shutdown", stop)

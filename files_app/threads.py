@@ -1,0 +1,97 @@
+"""The threads in which git runs and files are read, so that neither a slow disk nor a commit's hooks hold the server up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from bridge_project.kernel import database, limits
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox import process as run
+
+P = ParamSpec("P")
+T = TypeVar("T")
+FILES_PATH: Final = "/api/v1/files/"
+
+Message = Mapping[str, Any]
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Threads(database.Threads):
+    """A few threads; what is more than they can take waits for its turn. What was begun is done to its end, whoever asked for it has gone or not."""
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``function`` in one of the threads and return its result."""
+        return await super().run(contextvars.copy_context().run, partial(function, *args, **kwargs))
+
+
+class FileRequests:
+    """Answer GET /files/… in the ``files`` threads, and few at a time; an ASGI application in front of another.
+
+    An answer counts until its last piece is handed to the connection, for until then it is in memory:
+    what clients do not read cannot become more than FILE_ANSWERS of them. One that is being sent for
+    FILE_ANSWER_SECONDS is cut while others wait.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self.places = asyncio.Semaphore(limits.FILE_ANSWERS)
+        self.waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith(FILES_PATH):
+            await self.application(scope, receive, send)
+            return
+        self.waiting += 1
+        try:
+            await self.places.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self.places.release()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        timer: asyncio.TimerHandle | None = None
+
+        def hurry(seconds: float) -> None:
+            nonlocal timer
+            timer = loop.call_later(seconds, end_if_others_wait)
+
+        def end_if_others_wait() -> None:
+            if self.waiting and task is not None:
+                task.cancel()  # the server cuts an answer that is not whole
+            else:
+                hurry(1.0)
+
+        async def send_in_time(message: Message) -> None:
+            if timer is None:
+                hurry(limits.FILE_ANSWER_SECONDS)
+            await send(message)
+
+        try:
+            await self.application({**scope, "bridge.threads": files}, receive, send_in_time)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+git: Final = Threads("git", limits.GIT_PROCESSES)
+files: Final = Threads("files", limits.FILE_READERS)
+
+
+async def start() -> None:
+    await files.run(mirror.forget_leftovers)
+
+
+async def stop() -> None:
+    """End what git is doing: the bridge does not wait for a commit's hooks."""
+    await asyncio.to_thread(run.end_all)

@@ -1,0 +1,113 @@
+"""Put our hooks into the text of an agent's settings file, and take them out again (D43). Pure.
+
+What is not ours keeps its value and its place; the layout becomes that of `json.dump(indent=2)`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hooks_app.producer.program import HOOK_EVENTS, HOOK_MARK, hook_command, hook_entry, quoted
+
+
+class SettingsError(ValueError):
+    """The settings file cannot be edited; the text is one sentence."""
+
+
+def install(text: str, spool: str) -> str:
+    """Return the settings with our hooks for ``spool`` in them, once each. Raises SettingsError.
+
+    An older version's command becomes the present one; what else somebody changed in our entry
+    stays. Where nothing is to do, the text comes back as it is.
+    """
+    settings = _parse(text)
+    hooks = settings.setdefault("hooks", {})
+    for event in HOOK_EVENTS:
+        wanted = hook_entry(event, spool)
+        ours = next(_ours(hooks.get(event, []), spool), None)
+        if ours is None:
+            hooks.setdefault(event, []).append(wanted)
+        else:
+            ours["command"] = wanted["hooks"][0]["command"]
+    return _written(settings, text)
+
+
+def remove(text: str, spool: str) -> str:
+    """Return the settings without our hooks and without what that leaves empty.
+
+    Raises SettingsError.
+    """
+    settings = _parse(text)
+    hooks = settings.get("hooks", {})
+    for event, entries in list(hooks.items()):
+        for ours in list(_ours(entries, spool)):
+            for entry in [one for one in entries if _holds(one, ours)]:
+                entry["hooks"] = [hook for hook in entry["hooks"] if hook is not ours]
+                if not entry["hooks"]:
+                    entries[:] = [one for one in entries if one is not entry]
+            if not entries:
+                del hooks[event]
+                if not hooks:
+                    del settings["hooks"]
+    return _written(settings, text)
+
+
+def _holds(entry: Any, ours: dict[str, Any]) -> bool:
+    return isinstance(entry, dict) and any(hook is ours for hook in entry.get("hooks") or ())
+
+
+def installed(text: str, spool: str) -> bool:
+    """Return whether one of our hooks for ``spool`` is in the settings. Raises SettingsError."""
+    entries = _parse(text).get("hooks", {}).values()
+    return any(True for listed in entries for _ in _ours(listed, spool))
+
+
+def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
+    """Yield our hook objects in an event's list of entries, of the present and the first form."""
+    first_form = f"cd {quoted(spool)}&&"
+    for entry in entries:
+        hooks = entry.get("hooks") if isinstance(entry, dict) else None
+        for hook in hooks if isinstance(hooks, list) else []:
+            command = hook.get("command") if isinstance(hook, dict) else None
+            if command == hook_command(spool) or (isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command):
+                yield hook
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Read the settings, checking what is edited. Raises SettingsError."""
+    try:
+        settings = json.loads(text.removeprefix("\ufeff"), parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise SettingsError(f"it is not JSON: {error.msg} ({where})") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"it is not JSON: {error}") from None
+    if not isinstance(settings, dict):
+        raise SettingsError("it is JSON, but not an object")
+    hooks = settings.get("hooks", {})
+    if not isinstance(hooks, dict):
+        raise SettingsError('its "hooks" is not an object')
+    for event, entries in hooks.items():
+        if not isinstance(entries, list):
+            raise SettingsError(f'its "hooks" has no list for {json.dumps(event)}')
+    return settings
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _written(settings: dict[str, Any], text: str) -> str:
+    """Return the settings as text; ``text`` itself where it means the same."""
+    if settings == _parse(text):
+        return text
+    try:
+        written = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        written.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and UTF-8 cannot
+        return json.dumps(settings, indent=2) + "\n"
+    except ValueError:
+        raise SettingsError("it has a number that is too large to be written again") from None
+    return written

@@ -1,0 +1,131 @@
+"""Files that an ACP agent has the bridge read and write: inside the allowed roots, through the jail, in the spec's time (D12, D45, SPEC Limits)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail, Opened, answering, default_jail
+
+_T = TypeVar("_T")
+_NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
+_NEW_DIRECTORY = 0o755
+_DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+async def read(path: str, directory: Path, line: int | None = None, limit: int | None = None) -> str:
+    """A file's text from line ``line`` (the first is 1), at most ``limit`` lines of it.
+
+    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
+    """
+    return await _in_time(lambda: _read(path, str(directory), line, limit), limits.TOOL_TIMEOUT_READ_SECONDS)
+
+
+async def write(path: str, directory: Path, content: str) -> str | None:
+    """Write a file whole, with the directories that it lacks; returns what it held before, None if it is new or was no text.
+
+    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError after the spec's time for editing.
+    """
+    return await _in_time(lambda: _write(path, str(directory), content), limits.TOOL_TIMEOUT_EDIT_SECONDS)
+
+
+async def _in_time(work: Callable[[], _T], seconds: float) -> _T:
+    """A thread cannot be ended: one that takes too long goes on, its answer is not waited for."""
+    return await asyncio.wait_for(asyncio.to_thread(work), seconds)
+
+
+def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:
+    with default_jail().open_file(path, base=directory) as opened, answering():
+        if opened.stat.st_size > conf.max_message_bytes:
+            raise BridgeError("FILE_TOO_LARGE")
+        text = _content(opened).decode("utf-8", "replace")
+    if line is None and limit is None:
+        return text
+    first = max(0, (line or 1) - 1)
+    return "".join(islice(text.splitlines(keepends=True), first, None if limit is None else first + max(0, limit)))
+
+
+def _content(opened: Opened) -> bytes:
+    pieces, left = [], conf.max_message_bytes + 1
+    while left > 0 and (piece := os.read(opened.fd, min(left, limits.MB))):
+        pieces.append(piece)
+        left -= len(piece)
+    if left <= 0:
+        raise BridgeError("FILE_TOO_LARGE")
+    return b"".join(pieces)
+
+
+def _write(path: str, directory: str, content: str) -> str | None:
+    data = content.encode("utf-8", "replace")
+    if len(data) > conf.max_message_bytes:
+        raise BridgeError("FILE_TOO_LARGE")
+    jail = default_jail()
+    before, mode, target = None, _NEW_FILE, os.path.join(directory, path)
+    try:
+        with jail.open_file(path, base=directory) as opened, answering():
+            target, mode = opened.path, stat.S_IMODE(opened.stat.st_mode)
+            if opened.stat.st_size <= conf.max_message_bytes:
+                before = _text(_content(opened))
+    except BridgeError as error:
+        if error.code != "FILE_NOT_FOUND":
+            raise
+    name = os.path.basename(target)
+    if name in ("", ".", ".."):
+        raise BridgeError("FILE_INVALID_PATH")
+    with _directory(jail, os.path.dirname(target)) as parent, answering():
+        # A link that leads to where nothing is would be replaced by the file, not followed: that is inside in any case.
+        if jail.hides((*parent.names, name)):
+            raise BridgeError("FILE_ACCESS_DENIED")
+        _replace(parent.fd, name, data, mode)
+    return before
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _directory(jail: Jail, path: str) -> Opened:
+    """An open directory, made with those above it that are missing, each from the descriptor of the one before."""
+    try:
+        return jail.open_dir(path)
+    except BridgeError as error:
+        if error.code != "FILE_NOT_FOUND" or path in ("/", ""):
+            raise
+    name = os.path.basename(path)
+    if name in ("", ".", ".."):
+        raise BridgeError("FILE_INVALID_PATH")
+    with _directory(jail, os.path.dirname(path)) as above, answering():
+        try:
+            os.mkdir(name, _NEW_DIRECTORY, dir_fd=above.fd)
+            made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above.fd)
+            os.fchmod(made, _NEW_DIRECTORY)
+            os.close(made)
+        except FileExistsError:
+            pass  # another has made it, or it is a link to nowhere, at which the next step ends
+        return jail.below(above, [name])
+
+
+def _replace(directory: int, name: str, data: bytes, mode: int) -> None:
+    draft = f".{name[:100]}.{secrets.token_hex(4)}"
+    descriptor = os.open(draft, _DRAFT, 0o600, dir_fd=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+        os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(draft, dir_fd=directory)
+        raise

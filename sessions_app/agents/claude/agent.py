@@ -1,0 +1,94 @@
+"""The agent ``claude-code``: whether it can start here, as which version, and a driver of it (D41).
+
+It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a session of it starts.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from bridge_project.kernel import child_environment
+from sessions_app.agents.driver import Driver
+from sessions_app.agents.registry import Kind
+
+NAME = "claude-code"
+PACKAGE = "claude-agent-sdk"
+PROGRAM = "claude"
+REQUIREMENTS = "requirements-claude.txt"
+_VERSION_SECONDS = 10.0
+
+
+def kinds() -> Iterable[Kind]:
+    return [Kind(NAME, make, why_not, version, mend=mend)]
+
+
+def why_not() -> str | None:
+    """Why no session could start, in words for a person, with the command that mends it; None when one could."""
+    if _package() is None:
+        return f"{PACKAGE} is not installed. Install it with: {mend()}"
+    if program() is None:
+        return f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the bridge's PATH. Install one with: {mend()}"
+    return None
+
+
+def mend() -> str:
+    """The command that installs what is missing."""
+    return f".venv/bin/python -m pip install {'' if _package() is None else '--force-reinstall '}-r {REQUIREMENTS}"
+
+
+def program() -> Path | None:
+    """The agent's own program: the one that came with the SDK, else the user's."""
+    where = _package()
+    if where is None:
+        return None
+    bundled = where / "_bundled" / PROGRAM
+    if os.access(bundled, os.X_OK) and bundled.is_file():
+        return bundled
+    found = shutil.which(PROGRAM)
+    return Path(found) if found else None
+
+
+def version() -> str:
+    """The SDK's version and the program's, empty when one of them is not there. Runs the program, which takes a moment."""
+    found = program()
+    if found is None:
+        return ""
+    said = _said_version(found, found.stat().st_mtime_ns)
+    return f"{PACKAGE} {importlib.metadata.version(PACKAGE)}, {said or 'of an unknown version'}"
+
+
+def make() -> Driver:
+    """A driver for one session. Raises nothing: what is missing is said when it starts."""
+    from sessions_app.agents.claude.driver import Claude
+
+    return Claude()
+
+
+def _package() -> Path | None:
+    spec = importlib.util.find_spec("claude_agent_sdk")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+@cache
+def _said_version(found: Path, changed: int) -> str:
+    """What ``claude --version`` prints, such as ``2.1.330 (Claude Code)``; asked once for each file that was there."""
+    try:
+        done = subprocess.run(
+            [found, "--version"],
+            env=child_environment.scrubbed(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

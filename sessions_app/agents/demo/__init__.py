@@ -1,0 +1,1 @@
+"""The scripted agent demo, which shows everything that a session can do (D41)."""

@@ -1,0 +1,63 @@
+"""What people tell the agent of a session that the bridge runs, written down for whichever process runs it (D31, D39, D40)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from devices_app import audit
+from devices_app.models import AuditEntry, Device
+from sessions_app.agents import inbox
+from sessions_app.log.outbox import outbox
+from sessions_app.models import Session
+from sessions_app.observed import sessions as observed_sessions
+
+RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
+_STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
+
+
+def say(session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None) -> None:
+    """Queue a turn. ``device`` None: it was said over HTTP with the admin token.
+
+    ``begun``: a process died that had begun with this message then; a turn that it had queued is not queued again (D31). Raises SESS_CLOSED,
+    SESS_NOT_ACTIVE, RATE_LIMITED when too many wait already.
+    """
+    with outbox() as box:  # it holds the head of the log: the session cannot be paused or closed meanwhile
+        if begun is not None and inbox.said_since(session_pk, content, begun):
+            return
+        session = _active(session_pk)
+        count, characters = inbox.prompts_waiting(session_pk)
+        if count >= limits.AGENT_PROMPTS_WAITING or (count and characters + len(content) > limits.AGENT_PROMPTS_CHARS):
+            words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
+            raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details={"retry_after": RETRY_SECONDS})
+        observed_sessions.entitle(session, content)
+        session.last_activity_at = box.now
+        session.save(update_fields=["title", "titled", "last_activity_at"])
+        inbox.add(session, inbox.Kind.PROMPT, content=content)
+        audit.record("message", actor=_actor(device), device=device, session_id=session.session_id, characters=len(content))
+
+
+def interrupt(session_pk: int, *, device: Device | None) -> None:
+    """Have the running turn stopped; ``device`` as for ``say``. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    with outbox():
+        session = _active(session_pk)
+        inbox.add(session, inbox.Kind.INTERRUPT)
+        audit.record("interrupt", actor=_actor(device), device=device, session_id=session.session_id)
+
+
+def _actor(device: Device | None) -> str:
+    return AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
+
+
+def _active(session_pk: int) -> Session:
+    session = Session.objects.filter(pk=session_pk).first()
+    if session is None:
+        raise BridgeError("SESSION_NOT_FOUND")
+    if session.status == Session.Status.CLOSED:
+        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+    if session.status not in Session.RUNS:
+        why = f" ({session.reason.rstrip('.')})" if session.reason else ""
+        words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."
+        raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
+    return session

@@ -1,0 +1,1 @@
+"""Tool calls, and who decided about them (D37, D38)."""

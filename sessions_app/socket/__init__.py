@@ -1,0 +1,1 @@
+"""One WebSocket connection: phases, requests, delivery, acknowledgements (D21 to D31)."""

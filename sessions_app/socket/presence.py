@@ -1,0 +1,121 @@
+"""Who is connected, across processes: rows that count only while their process's lease lasts (D23, D33, D46)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import Q, QuerySet
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from devices_app.models import Device, Token
+from sessions_app.log import ingest_sql
+from sessions_app.models import Connection, Join, LogHead, Process, Session
+
+
+def start_process(instance: str) -> uuid.UUID:
+    """Register this process. What a predecessor with the same data directory held is taken over at once (D35)."""
+    with transaction.atomic():
+        Process.objects.filter(Q(instance=instance) | Q(lease_until__lt=clock())).delete()
+        return Process.objects.create(instance=instance, lease_until=lease()).pk
+
+
+def stop_process(process_id: uuid.UUID) -> None:
+    """End the lease. The row stays for the sockets that are still closing; the next start removes it."""
+    Process.objects.filter(pk=process_id).update(lease_until=clock())
+
+
+def renew(process_id: uuid.UUID) -> bool:
+    """Extend the lease. False: the row is gone (the database was away for longer than the lease), and everything must be registered again."""
+    return Process.objects.filter(pk=process_id).update(lease_until=lease()) == 1
+
+
+def lives(process_id: uuid.UUID | None) -> bool:
+    """Whether that process serves, as far as its lease says."""
+    return process_id is not None and Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
+
+
+def clock() -> Combinable | datetime:
+    """Now, as leases mean it: by the clock of a database that hosts share, for theirs may differ; SQLite has this machine's."""
+    return Now() if connection.vendor == "postgresql" else timezone.now()
+
+
+def lease() -> Combinable | datetime:
+    return clock() + timedelta(seconds=limits.LEASE_SECONDS)
+
+
+def live() -> QuerySet[Connection]:
+    """The connections that count: held by a living process and not replaced."""
+    return Connection.objects.filter(replaced=False, process__lease_until__gt=clock())
+
+
+def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:
+    """Take a place for a newly authenticated socket and return its id.
+
+    An older connection of the device is marked replaced first, so it frees its place (D23). Raises BridgeError RATE_LIMITED when
+    no place is left.
+    """
+    with transaction.atomic():
+        Device.objects.select_for_update(no_key=True).get(pk=device.pk)  # before the head, as pairing does: nobody waits in a circle
+        LogHead.objects.select_for_update().get_or_create(pk=1)  # one at a time on all processes, or two could take the last place
+        Connection.objects.filter(device=device).update(replaced=True)
+        if live().count() >= conf.bridge_max_websockets:
+            raise BridgeError("RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use.")
+        token = Token.objects.filter(digest=token_digest).first()
+        return Connection.objects.create(process_id=process_id, device=device, token=token, address=address).pk
+
+
+def close_connections(connection_ids: Collection[int]) -> None:
+    Connection.objects.filter(pk__in=list(connection_ids)).delete()
+
+
+def held(process_id: uuid.UUID) -> set[int]:
+    """The connections that are on record for a process."""
+    return set(Connection.objects.filter(process_id=process_id).values_list("pk", flat=True))
+
+
+def join(connection_id: int, session: Session) -> None:
+    Join.objects.get_or_create(connection_id=connection_id, session=session)
+
+
+def leave(connection_id: int, session: Session) -> None:
+    Join.objects.filter(connection_id=connection_id, session=session).delete()
+
+
+def followed(session_pks: Collection[int]) -> set[int]:
+    """Those of the sessions that a live connection, on whichever process, has joined."""
+    return set(Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list("session_id", flat=True))
+
+
+# Asked for twice a second, so written out: see statements. What is NULL is no reason to end.
+_CONNECTION, _DEVICE, _TOKEN = (model._meta.db_table for model in (Connection, Device, Token))
+_OVER = "d.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL OR t.expires_at <= %s"
+_ENDED = f"""
+SELECT c.id, c.replaced, {_OVER} FROM "{_CONNECTION}" c JOIN "{_DEVICE}" d ON d.id = c.device_id LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id
+WHERE c.process_id = %s AND (c.replaced OR {_OVER})
+"""  # noqa: S608 - our own names
+
+
+def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
+    """The connections that this process must end: (those that were replaced, those whose device or token was revoked or has expired)."""
+    now = ingest_sql.moment(timezone.now())
+    with connection.cursor() as cursor:
+        cursor.execute(_ENDED, [now, Process._meta.pk.get_db_prep_value(process_id, connection), now])
+        found = cursor.fetchall()
+    return {pk for pk, replaced, _ in found if replaced}, {pk for pk, _, ended in found if ended}
+
+
+def active_websockets() -> int:
+    return live().count()
+
+
+def active_sessions() -> int:
+    """Sessions that are not closed, of either kind."""
+    return Session.objects.exclude(status=Session.Status.CLOSED).count()

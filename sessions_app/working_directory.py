@@ -1,0 +1,149 @@
+"""What the bridge may know of a session's working directory: the repository around it and its branch, found without running anything.
+
+As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused, whatever its files say (D10, D12).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail, default_jail
+
+POINTER_MAX_BYTES = 8192
+_BRANCH = re.compile(r"ref: refs/heads/(.+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SHORT = 12  # digits of a commit that tell it from all others of a repository
+
+
+_UNFIT = {
+    "FILE_INVALID_PATH": "The working directory is missing, or is no directory.",
+    "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS).",
+    "FILE_NOT_FOUND": "There is no such working directory.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository around a working directory; all paths are real, absolute and inside the roots.
+
+    ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects, references and configuration (the same, but in a linked
+    work tree).
+    """
+
+    directory: str
+    top: str
+    git_dir: str
+    common_dir: str
+
+
+def inside(directory: str) -> str:
+    """The real, absolute path of a directory inside the roots, where an agent may work. Raises the jail's errors, in words about such a directory (D41)."""
+    try:
+        with default_jail().open_dir(directory) as opened:
+            return opened.path
+    except BridgeError as error:
+        raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
+
+
+def place_of(directory: str, jail: Jail) -> Place | None:
+    """The repository that a working directory is in; None when it is in none.
+
+    Errors: the jail's for the directory itself; FILE_ACCESS_DENIED for a repository that leads out of the roots, GIT_ERROR for one that is damaged.
+    """
+    with jail.open_dir(directory) as opened:
+        names = opened.names
+    for depth in range(len(names), 0, -1):
+        if not any(names[:depth][: len(root)] == root for root in jail.roots):
+            break
+        top = "/" + "/".join(names[:depth])
+        git_dir = _git_dir(top, jail)
+        if git_dir is not None:
+            return Place("/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail))
+    return None
+
+
+def branch_of(directory: str) -> str:
+    """The name of the branch checked out there, a short commit in parentheses where HEAD is detached; empty outside a repository and outside the roots."""
+    if not directory.startswith("/"):
+        return ""
+    jail = default_jail()
+    try:
+        place = place_of(directory, jail)
+        head = _read(f"{place.git_dir}/HEAD", jail) if place else ""
+    except BridgeError:
+        return ""
+    found = _BRANCH.fullmatch(head)
+    if found is not None:
+        return "" if found[1] == ".invalid" else found[1]  # .invalid: this repository keeps its references in a form that only git can read
+    return detached(head) if _COMMIT.fullmatch(head) else ""
+
+
+def detached(commit: str) -> str:
+    """What is said in place of a branch's name."""
+    return f"({commit[:_SHORT]})"
+
+
+def _git_dir(top: str, jail: Jail) -> str | None:
+    """The directory that ``.git`` is or names; None where there is none."""
+    try:
+        with jail.open_dir(f"{top}/.git") as opened:
+            path = opened.path
+    except BridgeError as error:
+        if error.code == "FILE_NOT_FOUND":
+            return None
+        if error.code == "FILE_INVALID_PATH":  # a file: a linked work tree, or a submodule
+            return _named(top, jail)
+        raise _outside(error) from None
+    return path if _exists(f"{path}/HEAD", jail) and (_exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail)) else None
+
+
+def _named(top: str, jail: Jail) -> str:
+    text = _read(f"{top}/.git", jail)
+    target = text.removeprefix("gitdir: ")
+    if target == text:
+        raise BridgeError("GIT_ERROR", "Not a git repository: .git is a file that names no directory.")
+    return _directory(target, top, jail)
+
+
+def _common_dir(git_dir: str, jail: Jail) -> str:
+    try:
+        target = _read(f"{git_dir}/commondir", jail)
+    except BridgeError as error:
+        if error.code == "FILE_NOT_FOUND":
+            return git_dir
+        raise _outside(error) from None
+    return _directory(target, git_dir, jail)
+
+
+def _directory(target: str, base: str, jail: Jail) -> str:
+    try:
+        with jail.open_dir(target, base=base) as opened:
+            return opened.path
+    except BridgeError as error:
+        if error.code in ("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
+            raise BridgeError("GIT_ERROR", "Not a git repository: the directory that .git names is not there.") from None
+        raise _outside(error) from None
+
+
+def _outside(error: BridgeError) -> BridgeError:
+    if error.code != "FILE_ACCESS_DENIED":
+        return error
+    return BridgeError("FILE_ACCESS_DENIED", "The git directory lies outside what may be seen.")
+
+
+def _exists(path: str, jail: Jail) -> bool:
+    try:
+        jail.resolve(path)
+    except BridgeError as error:
+        if error.code == "FILE_NOT_FOUND":
+            return False
+        raise _outside(error) from None
+    return True
+
+
+def _read(path: str, jail: Jail) -> str:
+    with jail.open_file(path) as opened:
+        return os.fsdecode(os.read(opened.fd, POINTER_MAX_BYTES)).strip()
