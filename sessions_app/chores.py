@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections.abc import Callable
 
 import structlog
@@ -13,17 +12,17 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 
 from bridge_project.kernel import failure_alerts, limits
-from bridge_project.kernel.config import conf, write_private_file
 from bridge_project.kernel.database import background, readers, writers
 from devices_app import pairing
 from devices_app.models import Token
-from sessions_app import failure_notifications
+from sessions_app import failure_notifications, leases
 from sessions_app.approvals import service as approvals
 from sessions_app.log import reader
-from sessions_app.log.tail import Listener, hub
-from sessions_app.models import Connection, Feed, Join, Process, Session
+from sessions_app.log.tail import tail
+from sessions_app.models import Connection, Feed, Join, Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency, presence
+from sessions_app.socket.registry import Socket, registry
 
 logger = structlog.get_logger("bridge.housekeeping")
 
@@ -32,21 +31,13 @@ PRUNE_SECONDS = 60.0
 _tasks: list[asyncio.Task[None]] = []
 
 
-def instance() -> str:
-    """The data directory's own id: a process that starts there is the successor of the one before (D35)."""
-    path = conf.bridge_data_dir / "instance"
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text().strip()
-    write_private_file(path, f"{uuid.uuid4()}\n".encode())
-    return path.read_text().strip()
-
-
 async def start() -> None:
-    process_id = await writers.run(presence.start_process, instance())
-    hub.open(process_id, await readers.run(reader.head_seq))
+    await writers.run(leases.start, leases.instance())
+    registry.open()
+    tail.open(await readers.run(reader.head_seq))
     failure_alerts.tell_by(failure_notifications.tell)
-    await hub.bell.start()
-    await hub.bell.join(Feed.ALL)
+    await tail.notifier.start()
+    await tail.notifier.join(Feed.ALL)
     _tasks.extend((asyncio.create_task(_look()), asyncio.create_task(_prune())))
 
 
@@ -55,11 +46,12 @@ async def stop() -> None:
         task.cancel()
     await asyncio.gather(*_tasks, return_exceptions=True)
     _tasks.clear()
-    await hub.bell.stop()
+    await tail.notifier.stop()
     failure_alerts.tell_by(None)
-    hub.close()
+    tail.close()
+    registry.close()
     with contextlib.suppress(DatabaseError):
-        await writers.run(presence.stop_process, hub.process_id)
+        await writers.run(leases.stop)
 
 
 async def _look() -> None:
@@ -68,9 +60,9 @@ async def _look() -> None:
     away = False
     while True:
         try:
-            head, replaced, ended = await readers.run(_changes, bool(hub.listeners))
-            hub.heard(head)
-            hub.retire(replaced, ended)
+            head, replaced, ended = await readers.run(_changes, bool(registry.sockets))
+            tail.heard(head)
+            registry.retire(replaced, ended)
             if _since(renewed) > limits.LEASE_RENEWAL_SECONDS:
                 await _renew()
                 renewed = _now()
@@ -87,7 +79,7 @@ async def _look() -> None:
 
 def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
     """The newest row, and what `presence.ended_elsewhere` says."""
-    return reader.head_seq(), *(presence.ended_elsewhere(hub.process_id) if connected else (set(), set()))
+    return reader.head_seq(), *(presence.ended_elsewhere(leases.current()) if connected else (set(), set()))
 
 
 def _now() -> tuple[float, float]:
@@ -100,29 +92,29 @@ def _since(moment: tuple[float, float]) -> float:
 
 
 async def _renew() -> None:
-    if hub.closing:
-        await hub.close_places()
+    if registry.closing:
+        await registry.close_places()
     await _forget_lost()
-    if not await writers.run(presence.renew, hub.process_id):
+    if not await writers.run(leases.renew):
         logger.warning("lease_lost", remedy="registering again")
-        await writers.run(_register_again, tuple(hub.listeners))
+        await writers.run(_register_again, tuple(registry.sockets))
 
 
 async def _forget_lost() -> None:
     """Remove records of sockets that this process does not have: one was ended in the middle of taking its place."""
-    on_record = await readers.run(presence.held, hub.process_id) if not hub.opening else set()
-    if not hub.opening and (lost := on_record - {listener.connection_id for listener in hub.listeners}):
+    on_record = await readers.run(presence.held, leases.current()) if not registry.opening else set()
+    if not registry.opening and (lost := on_record - {listener.connection_id for listener in registry.sockets}):
         await writers.run(presence.close_connections, lost)
 
 
-def _register_again(listeners: tuple[Listener, ...]) -> None:
+def _register_again(sockets: tuple[Socket, ...]) -> None:
     """The database was away for longer than the lease, and another process has cleared what this one holds."""
     with transaction.atomic():
-        Process.objects.create(pk=hub.process_id, instance=instance(), lease_until=presence.lease())
-        for listener in listeners:
+        leases.register_again()
+        for listener in sockets:
             if listener.connection_id is not None and listener.device_id is not None:
                 token = Token.objects.filter(digest=listener.token_digest).first()  # when it ends, so must the socket
-                known = {"process_id": hub.process_id, "device_id": listener.device_id, "token": token, "address": ""}
+                known = {"process_id": leases.current(), "device_id": listener.device_id, "token": token, "address": ""}
                 Connection.objects.create(pk=listener.connection_id, **known)
                 sessions = Session.objects.filter(session_id__in=list(listener.joined))
                 Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)

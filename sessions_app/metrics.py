@@ -15,14 +15,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from bridge_project.kernel import metrics
 from devices_app.models import Device
 from sessions_app.log import reader
-from sessions_app.log.tail import hub
 from sessions_app.models import Cursor, Feed, LogRow, Session
 from sessions_app.socket import presence
+from sessions_app.socket.registry import registry
 
 
 def collect() -> Iterator[Metric]:
     """Registered with ``metrics``; runs in a thread that may use the database."""
-    yield metrics.gauge("sockets_open", "Authenticated WebSockets of this process.", len(hub.listeners))
+    yield metrics.gauge("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets))
     yield metrics.gauge("websockets_active", "Authenticated WebSockets of all processes.", presence.active_websockets())
     yield metrics.gauge("sessions_active", "Sessions that are not closed.", presence.active_sessions())
     yield metrics.gauge("log_head", "The number of the log's newest row: how many were ever appended.", reader.head_seq())

@@ -13,7 +13,7 @@ from devices_app.models import Device
 from devices_app.signals import device_paired, device_revoked
 from sessions_app import notifications
 from sessions_app.log.outbox import outbox
-from sessions_app.log.tail import hub
+from sessions_app.socket.registry import registry
 
 log = structlog.get_logger("bridge.pairing")
 
@@ -34,4 +34,4 @@ def start_at_the_present(sender: type[Device], device: Device, announce: bool, f
 @receiver(device_revoked)
 def close_sockets(sender: type[Device], device: Device, **_: Any) -> None:
     """Close this process's sockets at once; the others find out by looking (limits.POLL_SECONDS)."""
-    transaction.on_commit(lambda: hub.revoked(device.pk))
+    transaction.on_commit(lambda: registry.revoked(device.pk))

@@ -13,6 +13,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit
 from devices_app.models import Device
+from sessions_app import leases
 from sessions_app.agents import inbox, transcript
 from sessions_app.agents.transcript import Lost
 from sessions_app.log.outbox import outbox
@@ -108,7 +109,7 @@ def pause_suspects(process_id: uuid.UUID, known: Collection[int] | None, suspect
 
 def _orphans(process_id: uuid.UUID) -> list[tuple[int, uuid.UUID]]:
     """What is held by processes that do not live, or by this one."""
-    living = Process.objects.filter(lease_until__gt=presence.clock()).exclude(pk=process_id).values("pk")
+    living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id).values("pk")
     held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False).exclude(owner__in=living)
     return [(pk, owner) for pk, owner in held.values_list("pk", "owner") if owner is not None]
 

@@ -18,7 +18,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import readers
 from bridge_project.kernel.errors import BridgeError
 from devices_app.models import Device
-from sessions_app import chores, working_directory
+from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, inbox, ownership, registry, transcript
 from sessions_app.agents.breaker import Attempt
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
@@ -26,7 +26,6 @@ from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
 from sessions_app.agents.session_runner import Over, Running, close, stored, threads
 from sessions_app.agents.transcript import Lost
-from sessions_app.log.tail import hub
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")
@@ -56,8 +55,8 @@ class Runtime:
     async def start(self) -> None:
         """Take over what a predecessor left: its agents are ended, its sessions paused."""
         registry.load()
-        await asyncio.to_thread(groups.reap, chores.instance())
-        await threads.run(ownership.pause_orphans, hub.process_id, frozenset())
+        await asyncio.to_thread(groups.reap, leases.instance())
+        await threads.run(ownership.pause_orphans, leases.current(), frozenset())
         self._loop = asyncio.get_running_loop()
         inbox.woken.append(self.wake)
         self._looked_for_orphans = time.monotonic()
@@ -98,7 +97,7 @@ class Runtime:
         kind = registry.resolve(agent)
         where = await readers.run(working_directory.inside, directory)
         with self._reserving(), Attempt(kind.name, counted=kind.real) as attempt:
-            session, new = await threads.run(ownership.reserve, hub.process_id, session_id, kind.name, where, device)
+            session, new = await threads.run(ownership.reserve, leases.current(), session_id, kind.name, where, device)
             if not new:
                 return await self.settled(session)
             await self._launch(session, kind.make(), None, attempt)
@@ -113,7 +112,7 @@ class Runtime:
         self._admit()
         kind, driver = await self._checked(session)
         with self._reserving(), Attempt(kind.name, counted=kind.real) as attempt:
-            if not await threads.run(ownership.reserve_again, hub.process_id, session.pk, device):
+            if not await threads.run(ownership.reserve_again, leases.current(), session.pk, device):
                 return await self.settled(session)
             await self._launch(session, driver, session.resume_id or None, attempt)
         return await self._found(session)
@@ -177,7 +176,7 @@ class Runtime:
             task.exception()  # whoever waits is told; the phone may be gone
 
     async def _launched(self, session: Session, driver: Driver, resume_id: str | None, attempt: Attempt) -> None:
-        owner = hub.process_id
+        owner = leases.current()
         try:
             async with asyncio.timeout(limits.AGENT_START_SECONDS):
                 await self._without(session.pk)
@@ -219,7 +218,7 @@ class Runtime:
         if not resumable and not isinstance(error, WillNotAsk):  # what is settled by its modes is no failure that passes
             attempt.failed()
         try:
-            await stored(transcript.release if resumable else transcript.broken, session.pk, hub.process_id, reason)
+            await stored(transcript.release if resumable else transcript.broken, session.pk, leases.current(), reason)
         except Lost:
             return BridgeError("SESS_CLOSED", session_id=session.session_id)
         code = "SESS_NOT_RESUMABLE" if resumable else "AGENT_UNAVAILABLE" if isinstance(error, WillNotAsk) else "AGENT_ERROR"
@@ -243,7 +242,7 @@ class Runtime:
     async def _end(self, running: Running, over: Over) -> None:
         log.info("agent_ended", session=running.session_id, how=over.how, reason=over.reason)
         await running.stop()
-        pk, owner = running.session_pk, hub.process_id
+        pk, owner = running.session_pk, leases.current()
         try:
             if over.how == "paused":
                 notice = None if over.reason == STOPPED else "error" if over.interrupted else "agent_idle"
@@ -281,13 +280,13 @@ class Runtime:
         now = time.monotonic()
         if self._running:
             looked_at = tuple(self._running.values())
-            found = await readers.run(ownership.look, hub.process_id, tuple(self._running))
+            found = await readers.run(ownership.look, leases.current(), tuple(self._running))
             for running in looked_at:
                 self._seen(running, found)
         if now - self._looked_for_orphans > (SURE_POLLS * limits.POLL_SECONDS if self._suspected else limits.LEASE_RENEWAL_SECONDS):
             self._looked_for_orphans = now
             known = None if self._reservations else frozenset({*self._running, *self._launching, *self._ending})
-            self._suspected = await threads.run(ownership.pause_suspects, hub.process_id, known, self._suspected)
+            self._suspected = await threads.run(ownership.pause_suspects, leases.current(), known, self._suspected)
 
     def _seen(self, running: Running, found: ownership.Look) -> None:
         pk = running.session_pk

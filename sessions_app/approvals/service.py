@@ -20,12 +20,11 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import ApprovalSource, Decision, now_text
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import notifications
+from sessions_app import leases, notifications
 from sessions_app.agents import inbox
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import LogRow, Session, ToolCall
-from sessions_app.socket import presence
 
 _PENDING = ToolCall.Decision.PENDING
 FORGET_CALLS = 500  # in one transaction
@@ -270,7 +269,7 @@ def _forward(session: Session, record: ToolCall, decision: Decision, modificatio
     if session.kind != Session.Kind.BRIDGE or session.status != Session.Status.ACTIVE or session.owner is None:
         return False
     inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, decision=decision, modifications=modifications)
-    return presence.lives(session.owner)
+    return leases.lives(session.owner)
 
 
 def _settle(box: Outbox, session: Session, record: ToolCall, decision: str, *, by: str, device: Device | None = None, reason: str = "") -> None:

@@ -23,7 +23,7 @@ from sessions_app.agents.supervisor import runtime
 from sessions_app.log import reader, retention
 from sessions_app.log.outbox import outbox
 from sessions_app.log.row import size_of
-from sessions_app.log.tail import hub
+from sessions_app.log.tail import tail
 from sessions_app.models import Feed, LogHead, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency, inbound, presence
@@ -109,7 +109,7 @@ async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session
     await writers.run(presence.join, socket.connection_id, session)
     if session.session_id not in socket.talk.joined:
         socket.talk.joined[session.session_id] = session.feed_id
-        await hub.bell.join(session.feed_id)
+        await tail.notifier.join(session.feed_id)
     buffer_upto = await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     await socket.reply(message, await _ready(session))
     socket.delivery.join(session.feed_id, buffer_upto=buffer_upto)
@@ -156,7 +156,7 @@ async def _leave(socket: BridgeConsumer, session: Session) -> None:
     assert socket.connection_id is not None and socket.delivery is not None
     socket.delivery.leave(session.feed_id)
     socket.talk.joined.pop(session.session_id, None)
-    await hub.bell.leave(session.feed_id)
+    await tail.notifier.leave(session.feed_id)
     await writers.run(presence.leave, socket.connection_id, session)
 
 

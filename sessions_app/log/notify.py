@@ -18,7 +18,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.redis import redis_errors
 
-log = structlog.get_logger("bridge.bell")
+log = structlog.get_logger("bridge.log")
 
 
 def group_of(feed_id: int) -> str:
@@ -26,7 +26,7 @@ def group_of(feed_id: int) -> str:
     return f"feed.{feed_id}"
 
 
-class Bell:
+class Notifier:
     """Rings for rows that this process has committed, and hears of those that others have. Does nothing where there is no Redis."""
 
     def __init__(self, heard: Callable[[int], None]) -> None:
@@ -41,7 +41,7 @@ class Bell:
 
     async def start(self) -> None:
         if conf.redis_url:
-            self._tasks = [asyncio.create_task(self._steadily(work)) for work in (self._listen, self._ring)]
+            self._tasks = [asyncio.create_task(self._steadily(work)) for work in (self._listen, self._publish)]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -49,7 +49,7 @@ class Bell:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    def ring(self, feeds: set[int], upto: int) -> None:
+    def publish(self, feeds: set[int], upto: int) -> None:
         """These feeds have new rows, up to ``upto``; commits that come while one is being told are told together."""
         if self._tasks:
             self._unsaid |= feeds
@@ -101,7 +101,7 @@ class Bell:
         while True:
             self._heard((await layer.receive(channel))["upto"])
 
-    async def _ring(self) -> None:
+    async def _publish(self) -> None:
         await self._said.wait()
         self._said.clear()
         layer: Any = get_channel_layer()

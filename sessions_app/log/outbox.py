@@ -15,7 +15,7 @@ from bridge_project.kernel import metrics
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
 from sessions_app.log.row import Row, size_of
-from sessions_app.log.tail import hub
+from sessions_app.log.tail import tail
 from sessions_app.models import Feed
 
 
@@ -68,7 +68,7 @@ def outbox() -> Iterator[Outbox]:
         box.flush()
         if box.rows:
             rows = tuple(box.rows)
-            transaction.on_commit(lambda: hub.committed(rows))
+            transaction.on_commit(lambda: tail.committed(rows))
         written = time.perf_counter()
     if box.rows:
         metrics.commits.observe(time.perf_counter() - written)

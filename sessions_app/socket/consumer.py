@@ -21,13 +21,14 @@ from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
-from sessions_app import handlers
+from sessions_app import handlers, leases
 from sessions_app.log.row import Row
-from sessions_app.log.tail import hub
+from sessions_app.log.tail import tail
 from sessions_app.socket import inbound, presence
 from sessions_app.socket.acknowledgements import Receipts
 from sessions_app.socket.delivery import Delivery
 from sessions_app.socket.phases import Conversation
+from sessions_app.socket.registry import registry
 from sessions_app.socket.request_queues import Lanes
 
 log = structlog.get_logger("bridge.socket")
@@ -46,7 +47,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         finally:  # also when the server ends us in the middle of something: nothing of a socket may outlive it
             self.over = True
             self._cancel_tasks()
-            hub.part(self)
+            registry.part(self)
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,21 +142,21 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     async def authenticated(self, device: Device, token_digest: str) -> None:
         """Take the device's place: an older connection of it goes first (D23). Raises Refused RATE_LIMITED when there is none."""
-        for older in [listener for listener in hub.listeners if listener.device_id == device.pk]:
+        for older in [one for one in registry.sockets if one.device_id == device.pk]:
             await older.retire("CONN_REPLACED")
         self.device = device
         self.socket.authenticated()
-        hub.opening += 1
+        registry.opening += 1
         try:
             self.token_digest = token_digest
-            self.connection_id = await writers.run(presence.open_connection, hub.process_id, device, token_digest, self.transport.client)
+            self.connection_id = await writers.run(presence.open_connection, leases.current(), device, token_digest, self.transport.client)
             self.receipts = Receipts(device.pk)
-            self.delivery = Delivery(device, self, self.receipts, hub)
-            hub.listeners.add(self)
+            self.delivery = Delivery(device, self, self.receipts, tail)
+            registry.add(self)
         except BridgeError as error:
             raise Refused(error.code, error.message) from None
         finally:
-            hub.opening -= 1
+            registry.opening -= 1
 
     def deliver(self, upto: int) -> None:
         """Start sending what the log holds for the device: its backlog up to the row ``upto``, then what is live (D28)."""
@@ -168,7 +169,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     async def retire(self, code: str) -> None:
         """End this connection from outside; when it returns, nothing more is sent and all that was acknowledged is stored."""
-        hub.listeners.discard(self)
+        registry.discard(self)
         error = BridgeError(code)
         if code == "CONN_REPLACED":
             await self.end(code)
@@ -188,7 +189,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         self.over = True
-        hub.listeners.discard(self)
+        registry.discard(self)
         await self._settle()
 
     async def _watch(self) -> None:

@@ -18,7 +18,7 @@ from sessions_app.approvals import service as approvals
 from sessions_app.log import cursors, replay
 from sessions_app.log import reader as log_reader
 from sessions_app.log.row import Row
-from sessions_app.log.tail import Hub
+from sessions_app.log.tail import Tail
 from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Receipts
 
@@ -57,11 +57,11 @@ class Delivery:
     there on one number stands for all of them, and rows go out in the order of the log.
     """
 
-    def __init__(self, device: Device, outlet: Outlet, receipts: Receipts, hub: Hub) -> None:
+    def __init__(self, device: Device, outlet: Outlet, receipts: Receipts, tail: Tail) -> None:
         self._device = device
         self._outlet = outlet
         self._receipts = receipts
-        self._hub = hub
+        self._tail = tail
         self._wake = asyncio.Event()
         self._idle = False
         self._joins: dict[int, int | None] = {}  # feed → up to which row what was missed of it comes in one piece, if it does
@@ -182,9 +182,9 @@ class Delivery:
         """Send the live rows that are at hand and fit; False where the task must go on, which can wait for the socket and read the log."""
         if self._joins:
             return False
-        if self.live >= self._hub.head:
+        if self.live >= self._tail.head:
             return True
-        rows = self._hub.after(self.live)
+        rows = self._tail.after(self.live)
         if rows is None:
             return False
         wanted = self._not_asked([row for row in rows if self._is_due(row)])
@@ -195,14 +195,14 @@ class Delivery:
             self.live = wanted[count].seq - 1
         elif rows:
             self.live = rows[-1].seq
-        return self.live >= self._hub.head
+        return self.live >= self._tail.head
 
     async def _send_live(self) -> None:
         """Up to the head of the log, unless a session is joined meanwhile: it shall not wait for a socket that never catches up."""
         while not self._keep_up():
             if self._joins:
                 return self.wake()
-            rows = self._hub.after(self.live)
+            rows = self._tail.after(self.live)
             if rows is None:
                 await self._read_live()
             else:

@@ -22,7 +22,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
-from sessions_app.log.tail import hub
+from sessions_app import leases
 from sessions_app.models import ClientRequest, Process
 
 Socket = Any  # the consumer, which imports this
@@ -100,7 +100,7 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
 
 
 async def _once(device_id: int, digest: str, do: Callable[[], Awaitable[str]]) -> str:
-    while (claim := await writers.run(_claim, device_id, digest, hub.process_id)) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
+    while (claim := await writers.run(_claim, device_id, digest, leases.current())) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
     if isinstance(claim, Answered):
         return claim.frame

@@ -4,56 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection
-from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Q, QuerySet
-from django.db.models.expressions import Combinable
-from django.db.models.functions import Now
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from devices_app.models import Device, Token
+from sessions_app import leases
 from sessions_app.log import ingest_sql
 from sessions_app.models import Connection, Join, LogHead, Process, Session
 
 
-def start_process(instance: str) -> uuid.UUID:
-    """Register this process. What a predecessor with the same data directory held is taken over at once (D35)."""
-    with transaction.atomic():
-        Process.objects.filter(Q(instance=instance) | Q(lease_until__lt=clock())).delete()
-        return Process.objects.create(instance=instance, lease_until=lease()).pk
-
-
-def stop_process(process_id: uuid.UUID) -> None:
-    """End the lease. The row stays for the sockets that are still closing; the next start removes it."""
-    Process.objects.filter(pk=process_id).update(lease_until=clock())
-
-
-def renew(process_id: uuid.UUID) -> bool:
-    """Extend the lease. False: the row is gone (the database was away for longer than the lease), and everything must be registered again."""
-    return Process.objects.filter(pk=process_id).update(lease_until=lease()) == 1
-
-
-def lives(process_id: uuid.UUID | None) -> bool:
-    """Whether that process serves, as far as its lease says."""
-    return process_id is not None and Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
-
-
-def clock() -> Combinable | datetime:
-    """Now, as leases mean it: by the clock of a database that hosts share, for theirs may differ; SQLite has this machine's."""
-    return Now() if connection.vendor == "postgresql" else timezone.now()
-
-
-def lease() -> Combinable | datetime:
-    return clock() + timedelta(seconds=limits.LEASE_SECONDS)
-
-
 def live() -> QuerySet[Connection]:
     """The connections that count: held by a living process and not replaced."""
-    return Connection.objects.filter(replaced=False, process__lease_until__gt=clock())
+    return Connection.objects.filter(replaced=False, process__lease_until__gt=leases.clock())
 
 
 def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:

@@ -10,12 +10,13 @@ from asgiref.sync import sync_to_async
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from sessions_app import leases
 from sessions_app.agents import breaker, listing, registry
 from sessions_app.agents.process import groups
 from sessions_app.agents.supervisor import Runtime
 from sessions_app.log import reader
-from sessions_app.log.tail import hub
-from sessions_app.socket import presence
+from sessions_app.log.tail import tail
+from sessions_app.socket.registry import registry as sockets
 from tests.sessions import helpers
 from tests.sessions.agent_driver import Agency
 
@@ -33,10 +34,13 @@ async def agency(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         (groups, "reap", lambda instance: 0),
     ):
         monkeypatch.setattr(module, name, value)
-    hub.open(await sync_to_async(presence.start_process)("here"), await sync_to_async(reader.head_seq)())
+    await sync_to_async(leases.start)("here")
+    sockets.open()
+    tail.open(await sync_to_async(reader.head_seq)())
     made = Agency(Runtime(), await sync_to_async(helpers.device)(), str(tmp_path))
     made.register()
     await made.runtime.start()
     yield made
     await made.runtime.stop()
-    hub.close()
+    tail.close()
+    sockets.close()

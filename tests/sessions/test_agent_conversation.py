@@ -14,11 +14,11 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from devices_app.models import AuditEntry
+from sessions_app import leases
 from sessions_app.agents import inbox, sanitize, session_runner
 from sessions_app.agents import messages as agent_messages
 from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
 from sessions_app.approvals import service as approvals
-from sessions_app.log.tail import hub
 from sessions_app.models import Command, Session, ToolCall
 from sessions_app.socket import presence
 from tests.sessions import helpers
@@ -100,7 +100,7 @@ async def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(agency: Age
     """D13: a notification task_complete, unless somebody follows the session."""
     session, driver = await talk(agency)
     if followed:
-        connection = await sync_to_async(presence.open_connection)(hub.process_id, agency.device, "", "127.0.0.1")
+        connection = await sync_to_async(presence.open_connection)(leases.current(), agency.device, "", "127.0.0.1")
         await sync_to_async(presence.join)(connection, session)
     await driver.say(Chunk("Done."), Ended("stop"))
     await has_said(session, "stream_end")

@@ -18,12 +18,12 @@ from sessions_app.agents.breaker import Breaker
 from sessions_app.log import cursors, reader
 from sessions_app.log.outbox import outbox
 from sessions_app.log.replay import Replay, replay_of
-from sessions_app.log.tail import Hub
+from sessions_app.log.tail import Tail
 from sessions_app.models import Feed, LogRow, Session
 from tests.sessions import helpers
-from tests.sessions.test_delivery import Phone, connected, hub
+from tests.sessions.test_delivery import Phone, connected, tail
 
-__all__ = ["hub"]
+__all__ = ["tail"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -104,8 +104,8 @@ class Client(Phone):
 
 
 @pytest.fixture
-async def client(hub: Hub) -> Client:
-    made = await connected(hub, await sync_to_async(helpers.device)(), Client)
+async def client(tail: Tail) -> Client:
+    made = await connected(tail, await sync_to_async(helpers.device)(), Client)
     await made.until(lambda: made.delivery.feeds == {Feed.ALL}) if made.messages else await _ready(made)
     return made
 

@@ -13,13 +13,12 @@ from asgiref.sync import sync_to_async
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from sessions_app import leases
 from sessions_app.agents import breaker, messages, ownership
 from sessions_app.agents.driver import Asked, CannotResume, CannotStart, Chunk, Died, Ended, Identified
 from sessions_app.agents.supervisor import Runtime
 from sessions_app.agents.transcript import Transcript
-from sessions_app.log.tail import hub
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
-from sessions_app.socket import presence
 from tests.sessions.agent_driver import NAME, Agency, announced, approval, call, has_said, has_state, said, state, until
 from tests.sessions.test_log import set_conf
 
@@ -315,7 +314,7 @@ async def watch(session: Session, *, replaced: bool = False) -> None:
     def join() -> None:
         from tests.sessions import helpers
 
-        connection = Connection.objects.create(process_id=hub.process_id, device=helpers.device("watcher"), address="", replaced=replaced)
+        connection = Connection.objects.create(process_id=leases.current(), device=helpers.device("watcher"), address="", replaced=replaced)
         Join.objects.create(connection=connection, session=session)
 
     await sync_to_async(join)()
@@ -374,7 +373,7 @@ async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
     dead, living = uuid.uuid4(), uuid.uuid4()
 
     def plant() -> list[Session]:
-        Process.objects.create(pk=living, instance="elsewhere", lease_until=presence.lease())
+        Process.objects.create(pk=living, instance="elsewhere", lease_until=leases.end_of_lease())
         found = []
         for owner in (dead, living):
             session, _ = ownership.reserve(owner, None, NAME, agency.directory, agency.device)

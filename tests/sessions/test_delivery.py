@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
-from uuid import UUID
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -18,9 +17,9 @@ from django.utils import timezone
 from bridge_project.kernel import limits
 from devices_app.models import Device
 from sessions_app.log import cursors, reader, retention
-from sessions_app.log import tail as hub_module
+from sessions_app.log import tail as tail_module
 from sessions_app.log.row import Row
-from sessions_app.log.tail import Hub
+from sessions_app.log.tail import Tail
 from sessions_app.models import Feed, LogRow
 from sessions_app.socket.acknowledgements import Receipts
 from sessions_app.socket.delivery import Delivery
@@ -36,14 +35,14 @@ class Phone:
     token_digest = ""
     joined: dict[str, int] = {}
 
-    def __init__(self, hub: Hub, device: Device, upto: int) -> None:
+    def __init__(self, tail: Tail, device: Device, upto: int) -> None:
         self.messages: list[dict[str, Any]] = []
         self.changed = asyncio.Event()
         self.receipts = Receipts(device.pk)
-        self.delivery = Delivery(device, self, self.receipts, hub)
+        self.delivery = Delivery(device, self, self.receipts, tail)
         self.device_id = device.pk
         self.wake = self.delivery.wake
-        hub.listeners.add(self)
+        tail.followers.add(self)
         self.task = asyncio.create_task(self.delivery.run(upto))
 
     async def retire(self, code: str) -> None:
@@ -79,14 +78,15 @@ P = TypeVar("P", bound=Phone)
 
 
 @pytest.fixture
-async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
-    hub = hub_module.hub
-    hub.open(UUID(int=1), await sync_to_async(reader.head_seq)())
-    yield hub
-    for listener in tuple(hub.listeners):
-        await listener.retire("")
-    hub.listeners.clear()
-    hub.close()
+async def tail(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tail]:
+    tail = tail_module.tail
+    tail.open(await sync_to_async(reader.head_seq)())
+    yield tail
+    for phone in tuple(tail.followers):
+        assert isinstance(phone, Phone)
+        await phone.retire("")
+    tail.followers.clear()
+    tail.close()
 
 
 async def say(*prompts: str, session_id: str = "s1") -> int:
@@ -95,23 +95,23 @@ async def say(*prompts: str, session_id: str = "s1") -> int:
     return (await sync_to_async(helpers.session)(session_id)).feed_id
 
 
-async def phone(hub: Hub, start_seq: int = 0) -> Phone:
-    return await connected(hub, await sync_to_async(helpers.device)("phone", start_seq), Phone)
+async def phone(tail: Tail, start_seq: int = 0) -> Phone:
+    return await connected(tail, await sync_to_async(helpers.device)("phone", start_seq), Phone)
 
 
-async def connected(hub: Hub, device: Device, kind: type[P]) -> P:
+async def connected(tail: Tail, device: Device, kind: type[P]) -> P:
     """A socket that is told now that it is connected."""
-    return kind(hub, device, await sync_to_async(reader.head_seq)())
+    return kind(tail, device, await sync_to_async(reader.head_seq)())
 
 
-async def test_a_backlog_is_sent_before_anything_is_joined(hub: Hub) -> None:
+async def test_a_backlog_is_sent_before_anything_is_joined(tail: Tail) -> None:
     await say("one", "two")
-    client = await phone(hub)
+    client = await phone(tail)
     await client.until(lambda: len(client.messages) == 3)
     assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "agent_event"]
 
 
-async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub: Hub) -> None:
+async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(tail: Tail) -> None:
     """D28: what comes after that is live, however late the backlog is read, and so are the approvals."""
     feed = await say("before")
     device, upto = await sync_to_async(helpers.device)("phone"), await sync_to_async(reader.head_seq)()
@@ -119,7 +119,7 @@ async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub
     await sync_to_async(helpers.store)(
         helpers.event("s1", "PreToolUse", tool="Bash", params={}, risk_level="high", requires_approval=True, tool_call_id="late")
     )
-    client = Phone(hub, device, upto)
+    client = Phone(tail, device, upto)
     await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
     assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "notification"]
     del client.messages[:]
@@ -128,9 +128,9 @@ async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(hub
     assert client.messages[0]["payload"]["payload"] == {"prompt": "after"}
 
 
-async def test_live_rows_come_only_from_joined_sessions(hub: Hub) -> None:
+async def test_live_rows_come_only_from_joined_sessions(tail: Tail) -> None:
     feed = await say("old")
-    client = await phone(hub, start_seq=await sync_to_async(reader.head_seq)())
+    client = await phone(tail, start_seq=await sync_to_async(reader.head_seq)())
     await client.until(lambda: Feed.ALL in client.delivery.feeds) if client.messages else await asyncio.wait_for(_ready(client), 10)
     await say("unheard", session_id="other")
     client.delivery.join(feed)
@@ -144,27 +144,27 @@ async def _ready(client: Phone) -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_them(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_them(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """So before whoever posted them is answered: no task has to be switched to in between (D26)."""
-    client = await phone(hub)
+    client = await phone(tail)
     feed = await say("first")
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["first"])
     await asyncio.wait_for(_joined(client, feed), 10)
     heard: list[Sequence[Row]] = []
     with monkeypatch.context() as patched:
-        patched.setattr(hub, "committed", heard.append)
+        patched.setattr(tail, "committed", heard.append)
         await say("second")
     assert client.prompts == ["first"]
-    hub.committed(heard[0])
+    tail.committed(heard[0])
     await asyncio.sleep(0)
     assert client.prompts == ["first", "second"]
 
 
-async def test_a_join_continues_where_the_connection_stands(hub: Hub) -> None:
+async def test_a_join_continues_where_the_connection_stands(tail: Tail) -> None:
     """What the backlog has brought is not sent again, and what came between backlog and join is not missed."""
     feed = await say("backlog")
-    client = await phone(hub)
+    client = await phone(tail)
     await client.until(lambda: client.prompts == ["backlog"])
     await say("between")
     client.delivery.join(feed)
@@ -174,9 +174,9 @@ async def test_a_join_continues_where_the_connection_stands(hub: Hub) -> None:
     assert client.prompts == ["backlog", "between", "live"]
 
 
-async def test_leaving_stops_and_joining_again_brings_what_was_missed(hub: Hub) -> None:
+async def test_leaving_stops_and_joining_again_brings_what_was_missed(tail: Tail) -> None:
     feed = await say("one")
-    client = await phone(hub)
+    client = await phone(tail)
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one"])
     await asyncio.wait_for(_joined(client, feed), 10)
@@ -194,11 +194,11 @@ async def _joined(client: Phone, feed: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the rows at hand are too few and the log must be read."""
-    monkeypatch.setattr(hub_module, "TAIL_ROWS", 3)
+    monkeypatch.setattr(tail_module, "TAIL_ROWS", 3)
     feed = await say("0")
-    clients = [await phone(hub) for _ in range(3)]
+    clients = [await phone(tail) for _ in range(3)]
     for n in range(1, 50):
         await say(f"{2 * n - 1}", f"{2 * n}")
         if n % 15 == 1:
@@ -209,25 +209,25 @@ async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(hub: Hub, m
         assert client.prompts == [str(n) for n in range(99)]
 
 
-async def test_rows_without_a_bell_are_found_by_looking(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_without_a_bell_are_found_by_looking(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = await say("one")
-    client = await phone(hub)
+    client = await phone(tail)
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one"])
-    monkeypatch.setattr(hub, "committed", lambda rows: None)
+    monkeypatch.setattr(tail, "committed", lambda rows: None)
     await say("two")
-    hub.heard(await sync_to_async(reader.head_seq)())
+    tail.heard(await sync_to_async(reader.head_seq)())
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
 @pytest.fixture
-def theirs(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Sequence[Row]]]:
+def theirs(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Sequence[Row]]]:
     """Say something as another process would: it is in the log, and this process has not been told. What has been said, as its own process has it."""
 
     async def theirs(*prompts: str, session_id: str = "s1") -> Sequence[Row]:
         said: list[Sequence[Row]] = []
         with monkeypatch.context() as patched:
-            patched.setattr(hub, "committed", said.append)
+            patched.setattr(tail, "committed", said.append)
             await say(*prompts, session_id=session_id)
         return [row for rows in said for row in rows]
 
@@ -238,10 +238,10 @@ Theirs = Callable[..., Awaitable[Sequence[Row]]]
 
 
 @pytest.fixture
-async def joined(hub: Hub) -> list[Phone]:
+async def joined(tail: Tail) -> list[Phone]:
     """Three phones that have joined one session and keep up with it."""
     feed = await say("first")
-    phones = [await phone(hub) for _ in range(3)]
+    phones = [await phone(tail) for _ in range(3)]
     for client in phones:
         client.delivery.join(feed)
         await client.hears("first")
@@ -274,11 +274,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-async def test_rows_of_another_process_are_read_once_for_all(hub: Hub, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+async def test_rows_of_another_process_are_read_once_for_all(tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
     """D46: not by each socket, and not again when there is nothing new."""
     for n in range(3):
         [row] = await theirs(f"theirs {n}")
-        hub.heard(row.seq)
+        tail.heard(row.seq)
         for client in joined:
             await client.hears("first", *[f"theirs {m}" for m in range(n + 1)])
     for client in joined:
@@ -286,7 +286,7 @@ async def test_rows_of_another_process_are_read_once_for_all(hub: Hub, joined: l
     assert reads == ["newest"] * 3
 
 
-async def test_own_rows_after_those_of_another_process_wait_for_them(hub: Hub, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+async def test_own_rows_after_those_of_another_process_wait_for_them(tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
     """No bell has told of those: that one's own have later numbers says it."""
     await theirs("theirs")
     await say("ours")
@@ -298,11 +298,11 @@ async def test_own_rows_after_those_of_another_process_wait_for_them(hub: Hub, j
 
 @pytest.mark.parametrize(("name", "value"), [("TAIL_ROWS", 3), ("TAIL_BYTES", 2000)])
 async def test_more_of_another_process_than_is_kept_at_hand(
-    hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+    tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch, name: str, value: int
 ) -> None:
-    monkeypatch.setattr(hub_module, name, value)
+    monkeypatch.setattr(tail_module, name, value)
     rows = [row for n in range(20) for row in await theirs(f"{n}")]
-    hub.heard(rows[-1].seq)
+    tail.heard(rows[-1].seq)
     for client in joined:
         await client.hears("first", *map(str, range(20)))
     await say("ours")
@@ -310,7 +310,7 @@ async def test_more_of_another_process_than_is_kept_at_hand(
         await client.hears("first", *map(str, range(20)), "ours")
 
 
-async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_of_another_process_that_cannot_be_read_at_once(tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the database is away they are asked for again, without another bell."""
     tries, newest = [], retention.newest
 
@@ -323,42 +323,42 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(hub: Hub, joi
     monkeypatch.setattr(limits, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(retention, "newest", away_twice)
     [row] = await theirs("theirs")
-    hub.heard(row.seq)
+    tail.heard(row.seq)
     for client in joined:
         await client.hears("first", "theirs")
     assert len(tries) == 3
 
 
-async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
+async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(tail: Tail, joined: list[Phone], theirs: Theirs) -> None:
     """D26: nothing is in it, and so nothing that it says is believed: other bridges may ring on the same Redis server."""
-    hub.heard(hub.head + 1_000_000)
+    tail.heard(tail.head + 1_000_000)
     await say("ours")
     [row] = await theirs("theirs")
-    hub.heard(row.seq)
+    tail.heard(row.seq)
     await say("ours, too")
     for client in joined:
         await client.hears("first", "ours", "theirs", "ours, too")
     async with asyncio.timeout(10):
-        while hub._catching_up is None or not hub._catching_up.done():
+        while tail._catching_up is None or not tail._catching_up.done():
             await asyncio.sleep(0)
-    assert hub._grown <= hub.head == await sync_to_async(reader.head_seq)(), "nor waited for"
+    assert tail._grown <= tail.head == await sync_to_async(reader.head_seq)(), "nor waited for"
 
 
-async def test_rows_of_others_that_were_pruned_before_they_were_read(hub: Hub, joined: list[Phone], theirs: Theirs) -> None:
+async def test_rows_of_others_that_were_pruned_before_they_were_read(tail: Tail, joined: list[Phone], theirs: Theirs) -> None:
     """D29: what has a hole is not taken for the whole; the hole is said."""
     await theirs("kept, and joined by nobody", session_id="other")
     rows = [row for n in range(4) for row in await theirs(f"{n}")]
     feed = await sync_to_async(Feed.objects.get)(pk=rows[0].feed_id)
     await sync_to_async(LogRow.objects.filter(seq__lte=rows[1].seq, feed=feed).delete)()
     await sync_to_async(Feed.objects.filter(pk=feed.pk).update)(dropped_seq=rows[1].seq)
-    hub.heard(rows[-1].seq)
+    tail.heard(rows[-1].seq)
     for client in joined:
         await client.hears("first", "2", "3")
         assert [m["payload"]["notification_type"] for m in client.messages if m["type"] == "notification"] == ["error"]
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_two_processes_in_any_order(hub: Hub, joined: list[Phone], theirs: Theirs, seed: int) -> None:
+async def test_two_processes_in_any_order(tail: Tail, joined: list[Phone], theirs: Theirs, seed: int) -> None:
     """Rows of both, announced late, twice, crosswise or not at all: each once, in the order of the log."""
     chance = random.Random(seed)
     untold: list[Sequence[Row]] = []
@@ -368,35 +368,35 @@ async def test_two_processes_in_any_order(hub: Hub, joined: list[Phone], theirs:
         while untold and chance.random() < 0.6:
             rows = untold.pop()
             if chance.random() < 0.5:
-                hub.committed(rows)
+                tail.committed(rows)
             else:
-                hub.heard(rows[-1].seq)
+                tail.heard(rows[-1].seq)
             if chance.random() < 0.2:
                 untold.append(rows)
         if chance.random() < 0.3:
             await asyncio.sleep(0)
-    hub.heard(await sync_to_async(reader.head_seq)())
+    tail.heard(await sync_to_async(reader.head_seq)())
     for client in joined:
         await client.hears("first", *map(str, range(60)))
 
 
-async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(hub: Hub) -> None:
+async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(tail: Tail) -> None:
     feed = await say("one")
-    client = await phone(hub)
+    client = await phone(tail)
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one"])
     rows = await sync_to_async(helpers.rows)(feed)
-    hub.committed(rows)
-    hub.heard(1)
+    tail.committed(rows)
+    tail.heard(1)
     await say("two")
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
-async def test_a_gap_is_said_and_its_acknowledgement_ends_it(hub: Hub) -> None:
+async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None:
     feed = await say("lost", "kept")
     await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(created_at=timezone.now() - timedelta(days=9))
     newest = await sync_to_async(reader.head_seq)()
-    client = await phone(hub, start_seq=newest - 2)
+    client = await phone(tail, start_seq=newest - 2)
     await client.until(lambda: bool(client.messages))
     [notice] = client.messages
     assert notice["type"] == "notification"
@@ -406,14 +406,14 @@ async def test_a_gap_is_said_and_its_acknowledgement_ends_it(hub: Hub) -> None:
     await client.receipts.flush()
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
     assert (await sync_to_async(cursors.positions)(device))[feed] == newest
-    again = await connected(hub, device, Phone)
+    again = await connected(tail, device, Phone)
     await asyncio.wait_for(_ready(again), 10)
     assert again.messages == []
 
 
-async def test_a_heartbeat_proves_what_was_sent_before_an_older_pong(hub: Hub) -> None:
+async def test_a_heartbeat_proves_what_was_sent_before_an_older_pong(tail: Tail) -> None:
     feed = await say("one")
-    client = await phone(hub)
+    client = await phone(tail)
     now = [0.0]
     client.receipts._clock = lambda: now[0]
     await client.until(lambda: client.prompts == ["one"])

@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from devices_app.models import Device, Token
+from sessions_app import leases
 from sessions_app.models import Connection
 from sessions_app.socket import presence
 from tests.sessions import helpers
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def process() -> uuid.UUID:
-    return presence.start_process("here")
+    return leases.start("here")
 
 
 def connected(process: uuid.UUID, name: str) -> Connection:
@@ -34,7 +35,7 @@ def test_nothing_to_end(process: uuid.UUID) -> None:
     endless = connected(process, "two")
     Token.objects.filter(device=endless.device).update(expires_at=None)
     Connection.objects.filter(pk=connected(process, "three").pk).update(token=None)
-    elsewhere = connected(presence.start_process("elsewhere"), "four")
+    elsewhere = connected(leases.start("elsewhere"), "four")
     Device.objects.filter(pk=elsewhere.device_id).update(revoked_at=timezone.now())
     assert presence.ended_elsewhere(process) == (set(), set())
 

@@ -14,13 +14,13 @@ from bridge_project.kernel import limits
 from devices_app.models import Device
 from sessions_app.log import cursors, retention
 from sessions_app.log import reader as log_reader
-from sessions_app.log.tail import Hub
+from sessions_app.log.tail import Tail
 from sessions_app.models import Feed, LogRow
 from sessions_app.socket.acknowledgements import Receipts
 from tests.sessions import helpers
-from tests.sessions.test_delivery import Phone, hub, phone, say
+from tests.sessions.test_delivery import Phone, phone, say, tail
 
-__all__ = ["hub"]
+__all__ = ["tail"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -53,26 +53,26 @@ def test_two_feeds_of_which_one_was_pruned_lose_nothing_of_the_other() -> None:
     assert len([row for one in pages for row in one.rows]) == 5
 
 
-async def test_a_live_socket_that_fell_behind_is_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_live_socket_that_fell_behind_is_told(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = await say("one")
-    client = await phone(hub)
+    client = await phone(tail)
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one"])
-    monkeypatch.setattr(hub, "committed", lambda rows: None)  # the bell is lost, so the log is read
+    monkeypatch.setattr(tail, "committed", lambda rows: None)  # the bell is lost, so the log is read
     await say("lost", "kept")
     newest = await sync_to_async(log_reader.head_seq)()
     await sync_to_async(expire)(newest - 1)
     await sync_to_async(log_reader.prune)()
-    hub.heard(newest)
+    tail.heard(newest)
     await client.until(lambda: client.prompts == ["one", "kept"])
     notices = [message["payload"] for message in client.messages if message["type"] == "notification"]
     assert [(notice["notification_type"], notice["session_id"]) for notice in notices] == [("error", "s1")]
     assert client.messages[-2]["type"] == "notification"  # before what came later
 
 
-async def test_a_forgotten_session_does_not_stop_the_receipts_of_others(hub: Hub) -> None:
+async def test_a_forgotten_session_does_not_stop_the_receipts_of_others(tail: Tail) -> None:
     feed, other = await say("one"), await say("two", session_id="other")
-    client: Phone = await phone(hub)
+    client: Phone = await phone(tail)
     await client.until(lambda: len(client.prompts) == 2)
     await sync_to_async(Feed.objects.filter(pk=other).delete)()
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
@@ -80,7 +80,7 @@ async def test_a_forgotten_session_does_not_stop_the_receipts_of_others(hub: Hub
     assert (await sync_to_async(cursors.positions)(device))[feed] == client.delivery.sent[feed]
 
 
-async def test_acknowledgements_wait_for_a_database_that_is_away(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acknowledgements_wait_for_a_database_that_is_away(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     from django.db import OperationalError
 
     feed = await say("one")

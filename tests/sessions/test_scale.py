@@ -22,16 +22,16 @@ from sessions_app.handlers import handshake
 from sessions_app.log import cursors, retention
 from sessions_app.log import reader as log_reader
 from sessions_app.log.row import Row
-from sessions_app.log.tail import Hub
+from sessions_app.log.tail import Tail
 from sessions_app.models import Cursor, Feed, LogRow
 from sessions_app.socket import delivery
 from tests.http.conftest import Api
 from tests.performance.fill import fill
 from tests.sessions import helpers
 from tests.sessions.costs import LOG, statements, steps, whole_reads
-from tests.sessions.test_delivery import Phone, connected, hub
+from tests.sessions.test_delivery import Phone, connected, tail
 
-__all__ = ["hub"]
+__all__ = ["tail"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for what is counted here")
@@ -198,8 +198,8 @@ def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(monkeypatch
 class Greedy(Phone):
     """Takes all it is given, and notes in which turn of the event loop."""
 
-    def __init__(self, hub: Hub, device: Device, upto: int) -> None:
-        super().__init__(hub, device, upto)
+    def __init__(self, tail: Tail, device: Device, upto: int) -> None:
+        super().__init__(tail, device, upto)
         self.turn = 0
         self.rows: Counter[int] = Counter()
         self.ticking = asyncio.create_task(self.tick())
@@ -215,10 +215,10 @@ class Greedy(Phone):
         return len(rows)
 
 
-async def test_a_backlog_leaves_turns_of_the_event_loop_to_the_others(hub: Hub) -> None:
+async def test_a_backlog_leaves_turns_of_the_event_loop_to_the_others(tail: Tail) -> None:
     """Live events of other sockets wait for no more than some rows of it."""
     await sync_to_async(fill)(3, 2_000)
-    client = await connected(hub, await sync_to_async(helpers.device)(), Greedy)
+    client = await connected(tail, await sync_to_async(helpers.device)(), Greedy)
     await client.until(lambda: client.rows.total() == 2_000)
     client.ticking.cancel()
     assert max(client.rows.values()) <= delivery.ROWS_AT_ONCE < limits.PAGE_ROWS

@@ -1,0 +1,80 @@
+"""Register this serving process, with a lease that its connections and sessions hang from (D46).
+
+A killed process renews nothing: what it held stops counting when the lease ends, or as soon as its
+successor starts on the same data directory (D35).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf, write_private_file
+from sessions_app.models import Process
+
+_current = uuid.UUID(int=0)
+
+
+def current() -> uuid.UUID:
+    """Return the id of this process's row; zeros in a command, which serves nobody."""
+    return _current
+
+
+def instance() -> str:
+    """Return the data directory's own id, by which a process knows its predecessor (D35)."""
+    path = conf.bridge_data_dir / "instance"
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text().strip()
+    write_private_file(path, f"{uuid.uuid4()}\n".encode())
+    return path.read_text().strip()
+
+
+def start(name: str) -> uuid.UUID:
+    """Register this process under the data directory's id, and end its predecessor's lease; return its id."""
+    global _current
+    with transaction.atomic():
+        Process.objects.filter(Q(instance=name) | Q(lease_until__lt=clock())).delete()
+        _current = Process.objects.create(instance=name, lease_until=end_of_lease()).pk
+    return _current
+
+
+def stop() -> None:
+    """End the lease. The row stays for sockets still closing; the next start removes it."""
+    Process.objects.filter(pk=_current).update(lease_until=clock())
+
+
+def renew() -> bool:
+    """Extend the lease. False: the database was away for longer, and the row is gone."""
+    return Process.objects.filter(pk=_current).update(lease_until=end_of_lease()) == 1
+
+
+def register_again() -> None:
+    """Make the row anew, with the same id."""
+    Process.objects.create(pk=_current, instance=instance(), lease_until=end_of_lease())
+
+
+def lives(process_id: uuid.UUID | None) -> bool:
+    """Return whether that process serves, as far as its lease says."""
+    if process_id is None:
+        return False
+    return Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
+
+
+def clock() -> Combinable | datetime:
+    """Return now by the clock that leases are measured with.
+
+    It is the clock of a database that hosts share, for theirs may differ.
+    """
+    return Now() if connection.vendor == "postgresql" else timezone.now()
+
+
+def end_of_lease() -> Combinable | datetime:
+    return clock() + timedelta(seconds=limits.LEASE_SECONDS)
