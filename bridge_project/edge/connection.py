@@ -23,8 +23,9 @@ from zope.interface import implementer
 from bridge_project.edge.error_responses import raw_response
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.kernel.text import network_of
 from bridge_project.network.certificates import Certificates
-from bridge_project.network.transport import is_trusted_proxy, network_of
+from bridge_project.network.transport import is_trusted_proxy
 
 _TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
 _PLAIN_RESPONSE = raw_response(400, [(b"Content-Type", b"text/plain; charset=utf-8")], b"This port speaks https and wss only.\n")

@@ -20,7 +20,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.redis import redis_errors
-from bridge_project.network.transport import network_of
+from bridge_project.kernel.text import network_of
 
 log = structlog.get_logger("bridge.ratelimit")
 

@@ -21,8 +21,7 @@ from structlog.typing import EventDict, Processor
 
 from bridge_project.kernel import daphne_command, limits
 from bridge_project.kernel.config import Conf, conf, make_private_dir
-from bridge_project.network.transport import network_of
-from bridge_project.protocol.constraints import SECRET_KEYS
+from bridge_project.kernel.text import SECRET_KEYS, network_of
 
 FILE_BYTES: Final = 10 * 2**20
 FILE_COUNT: Final = 5

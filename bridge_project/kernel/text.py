@@ -1,8 +1,25 @@
-"""Text from outside, as a database can hold it and a list can show it."""
+"""Text from outside: as a database can hold it and a list can show it, and what of it is secret."""
 
 from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+# Names of fields whose values are shown to nobody.
+SECRET_KEYS: Final = frozenset({"token", "device_token", "hook_token", "admin_token", "access_token", "authorization", "password", "secret", "api_key"})
 
 
 def printable(text: str) -> str:
     """The text as a database can hold it and a list can show it: without NULs and other control characters."""
     return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def network_of(address: str) -> str:
+    """Return what is counted as one client: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))

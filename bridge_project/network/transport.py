@@ -98,17 +98,6 @@ def normalise(text: str) -> str:
 
 
 @lru_cache(4096)
-def network_of(address: str) -> str:
-    """What is counted as one address: an IPv4 address itself, an IPv6 address's /64, since a client has all of it."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
-
-
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
     """The network that an address belongs to. What is neither loopback, private nor a mesh's is public (D20)."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from bridge_project.kernel.text import SECRET_KEYS
 from bridge_project.protocol import jsontext
 
-SECRET_KEYS: Final = frozenset({"token", "device_token", "hook_token", "admin_token", "access_token", "authorization", "password", "secret", "api_key"})
 _SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
 _SHOWN_CHARS: Final = 40
 _MISSING: Final = object()

@@ -1,4 +1,4 @@
-"""A row of the log between the database and a socket: what the outbox writes, the hub hands on and the reader reads."""
+"""A row of the log between the database and a socket: what the outbox writes and sockets send."""
 
 from __future__ import annotations
 

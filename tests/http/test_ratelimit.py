@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.network.transport import Transport, network_of
+from bridge_project.kernel.text import network_of
+from bridge_project.network.transport import Transport
 from tests.http.conftest import Api, check_error
 from tests.servers import Redis
 
