@@ -17,7 +17,8 @@ def main() -> int:
     except ImportError as error:
         print(f"{error}. Run `make run` once: it installs what the bridge needs.", file=sys.stderr)
         return 1
-    except ValueError as error:  # ConfError cannot be imported when the settings, read at import, are wrong
+    except ValueError as error:
+        # ConfError cannot be imported when the settings, read at import, are wrong
         print(f"Settings: {error}", file=sys.stderr)
         return 1
     from django.core.management import execute_from_command_line
@@ -45,10 +46,17 @@ def main() -> int:
 
 
 def _arguments(given: list[str]) -> list[str]:
-    """`install_hooks --settings F` names the agent's settings file (D43); Django would take it for its own settings module."""
+    """`install_hooks --settings F` names the agent's settings file (D43); Django would take it for
+    its own settings module.
+    """
     if given[1:2] != ["install_hooks"]:
         return given
-    return ["--settings-file" + word[len("--settings") :] if word.split("=")[0] == "--settings" else word for word in given]
+    return [
+        "--settings-file" + word[len("--settings") :]
+        if word.split("=")[0] == "--settings"
+        else word
+        for word in given
+    ]
 
 
 if __name__ == "__main__":

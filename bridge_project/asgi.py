@@ -1,7 +1,7 @@
 """The composition: HTTP to Django, the WebSocket to its consumer, and a gate before the upgrade.
 
-`application` is a whole bridge under any ASGI server (D61). `serve` takes `routes` instead: it starts
-by itself what runs beside the requests.
+`application` is a whole bridge under any ASGI server (D61). `serve` takes `routes` instead: it
+starts by itself what runs beside the requests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Gate:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         try:
             await self._check(scope, headers)
         except BridgeError as error:
@@ -73,9 +75,14 @@ class Gate:
             await self.application(scope, receive, send)
 
     async def _check(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Raise the BridgeError that refuses the upgrade: address, host, rate, origin, token, in this order."""
+        """Raise the BridgeError that refuses the upgrade: address, host, rate, origin, token, in
+        this order.
+        """
         accepted_on = str((scope.get("server") or ("",))[0])
-        names, client = errors.own_names() | {transport.normalise(accepted_on)}, scope["bridge"].client
+        names, client = (
+            errors.own_names() | {transport.normalise(accepted_on)},
+            scope["bridge"].client,
+        )
         if scope["path"] != f"/{WEBSOCKET_PATH}":
             raise BridgeError("NOT_FOUND")
         if not transport.host_allowed(names, headers.get("host", "")):
@@ -93,7 +100,9 @@ async def _check_token(header: str, client: str) -> None:
     try:
         principal = await readers.run(tokens.identify, bearer) if bearer else None
     except DatabaseError:
-        raise BridgeError("STORAGE_UNAVAILABLE", headers={"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}) from None
+        raise BridgeError(
+            "STORAGE_UNAVAILABLE", headers={"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}
+        ) from None
     if principal is None or principal.device is None:
         await readers.run(ratelimit.failed_authentication, client)
         raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})

@@ -12,7 +12,8 @@ from bridge_project.network import transport
 
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
-# Host names are checked by rest.HostMiddleware against what the certificate and D18 say, which can change while the bridge runs.
+# Host names are checked by rest.HostMiddleware against what the certificate and D18 say, which can
+# change while the bridge runs.
 ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
@@ -49,7 +50,8 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "bridge_project.urls"
-WSGI_APPLICATION = "bridge_project.http.transport_middleware.refuse_wsgi"  # what `runserver` would serve
+# what `runserver` would serve
+WSGI_APPLICATION = "bridge_project.http.transport_middleware.refuse_wsgi"
 ASGI_APPLICATION = "bridge_project.asgi.application"
 APPEND_SLASH = False
 
@@ -69,13 +71,19 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASES = databases(conf)
 if "sqlite3" in DATABASES["default"]["ENGINE"]:
-    # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of which SQLite has no use.
+    # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of
+    # which SQLite has no use.
     sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type] # None: its import fails, which REST framework expects
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others out.
+# MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others
+# out.
 CACHES: dict[str, Any] = {
-    "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "rates", "OPTIONS": {"MAX_ENTRIES": 100_000}},
+    "local": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "rates",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    },
     "rates": {"BACKEND": "bridge_project.http.ratelimit.SteadyCache"},
 }
 if conf.redis_url:
@@ -84,23 +92,30 @@ if conf.redis_url:
         "LOCATION": conf.redis_url,
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
-    # No keepalive: reconnecting to a Redis that cannot be reached kept requests waiting. The log is looked at twice a second, bell or no bell.
-    # What is published reaches all databases of a Redis server: bridges that use different ones shall not hear each other's bells.
+    # No keepalive: reconnecting to a Redis that cannot be reached kept requests waiting. The log is
+    # looked at twice a second, bell or no bell. What is published reaches all databases of a Redis
+    # server: bridges that use different ones shall not hear each other's bells.
     from redis.connection import parse_url
 
     _database = parse_url(conf.redis_url).get("db", 0)  # type: ignore[no-untyped-call]
     _layer = {"hosts": [conf.redis_url], "prefix": f"bridge.{_database}"}
-    CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": _layer}}
+    CHANNEL_LAYERS: dict[str, Any] = {
+        "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": _layer}
+    }
 else:
     CACHES["default"] = CACHES["local"]
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 RATELIMIT_USE_CACHE = "rates"
 
-# One process without Redis counts in its own memory, and with Redis the fallback of D46 is deliberate: what these checks warn of is the design.
+# One process without Redis counts in its own memory, and with Redis the fallback of D46 is
+# deliberate: what these checks warn of is the design.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
 
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
@@ -127,7 +142,11 @@ SPECTACULAR_SETTINGS = {
 }
 
 CORS_ALLOW_ALL_ORIGINS = conf.bridge_cors_allow_all
-CORS_ALLOWED_ORIGINS = [] if conf.bridge_cors_allow_all else [o for o in conf.bridge_allowed_origins if transport.is_web_origin(o)]
+CORS_ALLOWED_ORIGINS = (
+    []
+    if conf.bridge_cors_allow_all
+    else [o for o in conf.bridge_allowed_origins if transport.is_web_origin(o)]
+)
 CORS_ALLOW_METHODS = ["GET", "POST", "OPTIONS"]
 CORS_ALLOW_HEADERS = ["Authorization", "Content-Type", "X-Request-ID"]
 CORS_EXPOSE_HEADERS = ["X-Request-ID", "Retry-After"]
@@ -148,10 +167,15 @@ CSRF_COOKIE_SECURE = True
 CSRF_COOKIE_NAME = "__Host-bridge-csrf"
 CSRF_FAILURE_VIEW = "bridge_project.http.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
-SECURE_REFERRER_POLICY = "same-origin"  # with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin site
-SECURE_HSTS_SECONDS = 0  # never with an own certificate (D19): a browser would refuse the bridge for ever after
+# with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin
+# site
+SECURE_REFERRER_POLICY = "same-origin"
+# never with an own certificate (D19): a browser would refuse the bridge for ever after
+SECURE_HSTS_SECONDS = 0
 X_FRAME_OPTIONS = "DENY"
-CSRF_TRUSTED_ORIGINS = [conf.bridge_public_url] if conf.bridge_public_url.startswith("https://") else []
+CSRF_TRUSTED_ORIGINS = (
+    [conf.bridge_public_url] if conf.bridge_public_url.startswith("https://") else []
+)
 
 # The edge has capped the body already (server.py); Django's own cap would answer in HTML.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None

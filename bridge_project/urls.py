@@ -1,4 +1,6 @@
-"""Every address that the bridge answers (D2): the API, the pages about it, pairing, and the admin site."""
+"""Every address that the bridge answers (D2): the API, the pages about it, pairing, and the admin
+site.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
-from bridge_project.composition.system_views import AsyncApiView, HealthView, InfoView, MetricsView, SchemaView, WebSocketView
+from bridge_project.composition.system_views import (
+    AsyncApiView,
+    HealthView,
+    InfoView,
+    MetricsView,
+    SchemaView,
+    WebSocketView,
+)
 from bridge_project.docs import pages
 from devices_app import views as devices
 from files_app.views import ContentView, TreeView

@@ -1,4 +1,6 @@
-"""The devices in the admin site: who is paired, last seen when and where, and a way to revoke. A digest is never shown."""
+"""The devices in the admin site: who is paired, last seen when and where, and a way to revoke. A
+digest is never shown.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +65,33 @@ class TokenInline(TokenTable):
 
 @admin.register(Device)
 class DeviceAdmin(DeviceModelAdmin):
-    """Devices come by pairing and stay, because the log knows them: none is added or deleted here. Only the name can be changed."""
+    """Devices come by pairing and stay, because the log knows them: none is added or deleted here.
+    Only the name can be changed.
+    """
 
-    list_display = ("name", "id", "state", "platform", "client_version", "last_seen_at", "last_address", "paired_at")
+    list_display = (
+        "name",
+        "id",
+        "state",
+        "platform",
+        "client_version",
+        "last_seen_at",
+        "last_address",
+        "paired_at",
+    )
     list_filter = ("platform", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("name", "last_address")
-    readonly_fields = ("id", "state", "platform", "client_version", "last_seen_at", "last_address", "created_at", "paired_at", "revoked_at")
+    readonly_fields = (
+        "id",
+        "state",
+        "platform",
+        "client_version",
+        "last_seen_at",
+        "last_address",
+        "created_at",
+        "paired_at",
+        "revoked_at",
+    )
     fields = ("name", *readonly_fields)
     inlines = (TokenInline,)
     actions = ("revoke_selected",)
@@ -87,7 +110,9 @@ class DeviceAdmin(DeviceModelAdmin):
         return False
 
     @admin.action(description="Revoke selected devices", permissions=["change"])
-    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Device]) -> HttpResponse | None:
+    def revoke_selected(
+        self, request: HttpRequest, queryset: QuerySet[Device]
+    ) -> HttpResponse | None:
         devices = list(queryset.filter(revoked_at=None))
         if not devices:
             self.message_user(request, "These devices are revoked already.", messages.WARNING)
@@ -98,7 +123,11 @@ class DeviceAdmin(DeviceModelAdmin):
         return None
 
     def get_urls(self) -> list[URLPattern]:
-        revoke = path("<int:device_id>/revoke/", self.admin_site.admin_view(self.revoke_view), name="devices_app_device_revoke")
+        revoke = path(
+            "<int:device_id>/revoke/",
+            self.admin_site.admin_view(self.revoke_view),
+            name="devices_app_device_revoke",
+        )
         return [revoke, *super().get_urls()]
 
     def revoke_view(self, request: HttpRequest, device_id: int) -> HttpResponse:
@@ -111,15 +140,29 @@ class DeviceAdmin(DeviceModelAdmin):
         self._revoke(request, [device])
         return HttpResponseRedirect(reverse("admin:devices_app_device_change", args=[device.pk]))
 
-    def _confirm(self, request: HttpRequest, devices: list[Device], action: str = "") -> HttpResponse:
-        context = {**self.admin_site.each_context(request), "title": "Revoke?", "opts": self.opts, "devices": devices, "action": action}
+    def _confirm(
+        self, request: HttpRequest, devices: list[Device], action: str = ""
+    ) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Revoke?",
+            "opts": self.opts,
+            "devices": devices,
+            "action": action,
+        }
         return TemplateResponse(request, CONFIRMATION, context)
 
     def _revoke(self, request: HttpRequest, devices: list[Device]) -> None:
         for device in devices:
-            if pairing.revoke(device, actor=AuditEntry.Actor.ADMIN, who=request.user.get_username()):
+            if pairing.revoke(
+                device, actor=AuditEntry.Actor.ADMIN, who=request.user.get_username()
+            ):
                 self.log_change(request, device, "Revoked.")
-                self.message_user(request, f"{device} is revoked; its connections are being closed.", messages.SUCCESS)
+                self.message_user(
+                    request,
+                    f"{device} is revoked; its connections are being closed.",
+                    messages.SUCCESS,
+                )
             else:
                 self.message_user(request, f"{device} was revoked already.", messages.WARNING)
 

@@ -1,4 +1,6 @@
-"""The audit trail: every decision, and every action of a client that changes something. Append only."""
+"""The audit trail: every decision, and every action of a client that changes something. Append
+only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,18 @@ from typing import Any
 from devices_app.models import AuditEntry, Device
 
 
-def record(action: str, *, actor: str = "", device: Device | None = None, who: str = "", session_id: str = "", subject: str = "", **details: Any) -> None:
-    """Write an entry, in the caller's transaction: what happened and that it is on record stand or fall together.
+def record(
+    action: str,
+    *,
+    actor: str = "",
+    device: Device | None = None,
+    who: str = "",
+    session_id: str = "",
+    subject: str = "",
+    **details: Any,
+) -> None:
+    """Write an entry, in the caller's transaction: what happened and that it is on record stand or
+    fall together.
 
     ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
     """
@@ -19,7 +31,11 @@ def record(action: str, *, actor: str = "", device: Device | None = None, who: s
         device_number=device.pk if device else None,
         session_id=session_id[:256],
         subject=_storable(subject)[:256],
-        details={name: _storable(value) if isinstance(value, str) else value for name, value in details.items() if value not in (None, "")},
+        details={
+            name: _storable(value) if isinstance(value, str) else value
+            for name, value in details.items()
+            if value not in (None, "")
+        },
     )
 
 

@@ -1,6 +1,7 @@
 """Who may use which HTTP endpoint: bearer authentication and the scopes of D14, as DRF takes them.
 
-``request.user`` is a ``tokens.Principal``; views state their scope by one of the four permission classes and need nothing else.
+``request.user`` is a ``tokens.Principal``; views state their scope by one of the four permission
+classes and need nothing else.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class BearerAuthentication(BaseAuthentication):
     """``Authorization: Bearer <token>``, always demanded.
 
-    Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for a token that is missing, malformed, unknown,
-    revoked, expired or void, and RATE_LIMIT_EXCEEDED (429) when the address has failed too often (D16). A valid token is never held up by others' failures.
+    Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for
+    a token that is missing, malformed, unknown, revoked, expired or void, and RATE_LIMIT_EXCEEDED
+    (429) when the address has failed too often (D16). A valid token is never held up by others'
+    failures.
     """
 
     def authenticate(self, request: Request) -> tuple[Principal, None]:
@@ -41,7 +44,9 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class _Scope(BasePermission):
-    """Lets the named kinds of token in; a valid token of another kind is 403 AUTH_INSUFFICIENT_SCOPE."""
+    """Lets the named kinds of token in; a valid token of another kind is 403
+    AUTH_INSUFFICIENT_SCOPE.
+    """
 
     kinds: frozenset[tokens.Kind]
 
@@ -73,7 +78,9 @@ class AdminOnly(_Scope):
 
 
 class HookOnly(_Scope):
-    """``/hooks/*``: whatever is not the hook token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt."""
+    """``/hooks/*``: whatever is not the hook token is 401 HOOK_AUTH_FAILED, and counts as a failed
+    attempt.
+    """
 
     kinds = frozenset({"hook"})
 

@@ -10,7 +10,9 @@ from django.utils import timezone
 
 
 class Device(models.Model):
-    """A paired phone, tablet or terminal. Its tokens may change; its place in the log stays with it."""
+    """A paired phone, tablet or terminal. Its tokens may change; its place in the log stays with
+    it.
+    """
 
     class AckStyle(models.TextChoices):
         """What the device has been seen to acknowledge; decides what its heartbeats prove (D27)."""
@@ -21,18 +23,26 @@ class Device(models.Model):
 
     name = models.CharField(max_length=80)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
-    paired_at = models.DateTimeField(null=True, editable=False, help_text="First use of a token of this device.")
+    paired_at = models.DateTimeField(
+        null=True, editable=False, help_text="First use of a token of this device."
+    )
     revoked_at = models.DateTimeField(null=True, editable=False)
     start_seq = models.BigIntegerField(
-        default=0, editable=False, help_text="The newest row of the log when the device was paired: it starts at the present (D28)."
+        default=0,
+        editable=False,
+        help_text="The newest row of the log when the device was paired: it starts at the present (D28).",
     )
     last_seen_at = models.DateTimeField(null=True, editable=False)
     last_address = models.CharField(max_length=45, default="", editable=False)
     platform = models.CharField(max_length=16, default="", editable=False)
     client_version = models.CharField(max_length=64, default="", editable=False)
-    ack_style = models.CharField(max_length=16, choices=AckStyle.choices, default=AckStyle.NOTHING, editable=False)
+    ack_style = models.CharField(
+        max_length=16, choices=AckStyle.choices, default=AckStyle.NOTHING, editable=False
+    )
     warning_acknowledged_until = models.DateTimeField(
-        null=True, editable=False, help_text="D24: DIRECT_PUBLIC_CONNECTION was acknowledged and need not be again before this."
+        null=True,
+        editable=False,
+        help_text="D24: DIRECT_PUBLIC_CONNECTION was acknowledged and need not be again before this.",
     )
 
     class Meta:
@@ -43,12 +53,16 @@ class Device(models.Model):
 
 
 class Token(models.Model):
-    """A device token, known only by its SHA-256; the token itself has 256 random bits, so a slow hash would add nothing."""
+    """A device token, known only by its SHA-256; the token itself has 256 random bits, so a slow
+    hash would add nothing.
+    """
 
     device = models.ForeignKey(Device, on_delete=models.CASCADE, related_name="tokens")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     minted_at = models.DateTimeField(default=timezone.now, editable=False)
-    use_by = models.DateTimeField(editable=False, help_text="Void when it was not used before this.")
+    use_by = models.DateTimeField(
+        editable=False, help_text="Void when it was not used before this."
+    )
     used_at = models.DateTimeField(null=True, editable=False)
     replaces = models.OneToOneField(
         "self",
@@ -63,9 +77,14 @@ class Token(models.Model):
         editable=False,
         help_text="First use of the token that replaces it: refused since then, sockets live on.",
     )
-    authenticated_at = models.DateTimeField(null=True, editable=False, help_text="The first `auth` over a WebSocket.")
+    authenticated_at = models.DateTimeField(
+        null=True, editable=False, help_text="The first `auth` over a WebSocket."
+    )
     client_device_id = models.CharField(
-        max_length=256, null=True, editable=False, help_text="The `device_id` of the first `auth` that had one; the token is bound to it."
+        max_length=256,
+        null=True,
+        editable=False,
+        help_text="The `device_id` of the first `auth` that had one; the token is bound to it.",
     )
     expires_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
@@ -78,7 +97,9 @@ class Token(models.Model):
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):
-    """Rows that can be added and read, and nothing else: what would change or delete many at once raises TypeError, as it does for one."""
+    """Rows that can be added and read, and nothing else: what would change or delete many at once
+    raises TypeError, as it does for one.
+    """
 
     def update(self, **kwargs: Any) -> NoReturn:
         raise TypeError("audit entries are never changed")
@@ -86,10 +107,18 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
     def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("audit entries are never changed")
 
-    def bulk_create(self, objs: Iterable[AuditEntry], *args: Any, **kwargs: Any) -> list[AuditEntry]:
-        """Adds them. Raises TypeError for one that is there already, and when it is told what to do about those."""
+    def bulk_create(
+        self, objs: Iterable[AuditEntry], *args: Any, **kwargs: Any
+    ) -> list[AuditEntry]:
+        """Adds them. Raises TypeError for one that is there already, and when it is told what to do
+        about those.
+        """
         objs = list(objs)
-        if args or set(kwargs) - {"batch_size"} or not all(entry._state.adding and entry.pk is None for entry in objs):
+        if (
+            args
+            or set(kwargs) - {"batch_size"}
+            or not all(entry._state.adding and entry.pk is None for entry in objs)
+        ):
             raise TypeError("audit entries are never changed")
         return super().bulk_create(objs, **kwargs)
 
@@ -98,10 +127,14 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """Somebody decided or changed something. Written once: an entry is never changed and never deleted."""
+    """Somebody decided or changed something. Written once: an entry is never changed and never
+    deleted.
+    """
 
     class Actor(models.TextChoices):
-        """A device; a person in the admin site or at a terminal; the agent, as its next step shows; the bridge by itself."""
+        """A device; a person in the admin site or at a terminal; the agent, as its next step shows;
+        the bridge by itself.
+        """
 
         DEVICE = "device"
         ADMIN = "admin"
@@ -112,10 +145,20 @@ class AuditEntry(models.Model):
     at = models.DateTimeField(default=timezone.now, db_index=True)
     action = models.CharField(max_length=32)
     actor = models.CharField(max_length=8, choices=Actor.choices)
-    who = models.CharField(max_length=200, default="", help_text="The device or the person, by name, as it was called then.")
-    device_number = models.BigIntegerField(null=True, help_text="The device's id; it may be forgotten, the entry is not.")
+    who = models.CharField(
+        max_length=200,
+        default="",
+        help_text="The device or the person, by name, as it was called then.",
+    )
+    device_number = models.BigIntegerField(
+        null=True, help_text="The device's id; it may be forgotten, the entry is not."
+    )
     session_id = models.CharField(max_length=256, default="")
-    subject = models.CharField(max_length=256, default="", help_text="What it was done to: a tool call, a commit, a device.")
+    subject = models.CharField(
+        max_length=256,
+        default="",
+        help_text="What it was done to: a tool call, a commit, a device.",
+    )
     details = models.JSONField(default=dict)
 
     objects = AppendOnly.as_manager()
@@ -130,7 +173,8 @@ class AuditEntry(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:
             raise TypeError("an audit entry is never changed")
-        super().save(*args, **kwargs | {"force_insert": True})  # or one that is given another's number would take its place
+        # or one that is given another's number would take its place
+        super().save(*args, **kwargs | {"force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("an audit entry is never deleted")

@@ -22,11 +22,15 @@ SEEN_EVERY = timedelta(minutes=1)
 BOUND_ELSEWHERE = "The token is bound to another device."
 
 
-def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Device | None = None) -> tuple[Device, Token, str]:
-    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43); returns device, token and its plain text.
+def mint(
+    name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Device | None = None
+) -> tuple[Device, Token, str]:
+    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43);
+    returns device, token and its plain text.
 
-    The plain text exists nowhere else. An empty ``name`` becomes "Device" and its number. ``ttl``: void when not used for that long; ``lifetime``: expires then, None for never.
-    Raises ValueError when ``device`` was revoked.
+    The plain text exists nowhere else. An empty ``name`` becomes "Device" and its number. ``ttl``:
+    void when not used for that long; ``lifetime``: expires then, None for never. Raises ValueError
+    when ``device`` was revoked.
     """
     plain = tokens.new_token()
     now = timezone.now()
@@ -41,20 +45,34 @@ def mint(name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Devic
             if device.revoked_at is not None:
                 raise ValueError(f"{device} was revoked; pair it as a new device")
         expires_at = None if lifetime is None else now + lifetime
-        token = Token.objects.create(device=device, digest=tokens.digest(plain), minted_at=now, use_by=now + ttl, expires_at=expires_at)
+        token = Token.objects.create(
+            device=device,
+            digest=tokens.digest(plain),
+            minted_at=now,
+            use_by=now + ttl,
+            expires_at=expires_at,
+        )
     return device, token, plain
 
 
 def forget_void() -> int:
-    """Forget devices whose pairing codes nobody used and that have been void for a day; returns how many."""
+    """Forget devices whose pairing codes nobody used and that have been void for a day; returns how
+    many.
+    """
     since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
-    return delete_in_steps(Device.objects.filter(paired_at=None, created_at__lt=since).exclude(tokens__use_by__gt=since))
+    return delete_in_steps(
+        Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
+            tokens__use_by__gt=since
+        )
+    )
 
 
 def use(principal: Principal, *, address: str) -> None:
-    """A device's token came over HTTP: its first use claims it but binds nothing (D15); later ones only move "last seen".
+    """A device's token came over HTTP: its first use claims it but binds nothing (D15); later ones
+    only move "last seen".
 
-    Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify`` saw it.
+    Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify``
+    saw it.
     """
     token, device = principal.token, principal.device
     if token is None or device is None:
@@ -91,7 +109,10 @@ def authenticate(
     words for a token that is unknown, revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
-    if client_device_id is not None and (len(client_device_id) > limits.DEVICE_ID_MAX_CHARS or _storable(client_device_id) != client_device_id):
+    if client_device_id is not None and (
+        len(client_device_id) > limits.DEVICE_ID_MAX_CHARS
+        or _storable(client_device_id) != client_device_id
+    ):
         raise BridgeError("AUTH_FAILED")
     now = timezone.now()
     with transaction.atomic():
@@ -102,7 +123,8 @@ def authenticate(
             raise BridgeError("AUTH_FAILED", BOUND_ELSEWHERE)
         first_use, first_auth = token.used_at is None, token.authenticated_at is None
         binds = token.client_device_id is None and client_device_id is not None
-        touch(token.device, address, platform, client_version)  # before it is announced, so that it can be said from where
+        # before it is announced, so that it can be said from where
+        touch(token.device, address, platform, client_version)
         first = False
         if first_use and token.replaces_id is not None:
             _replace(token, now)
@@ -118,10 +140,18 @@ def authenticate(
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
-    """Note when and from where a device was last seen; at most one write a minute unless something changed. Empty values leave what is there."""
+    """Note when and from where a device was last seen; at most one write a minute unless something
+    changed. Empty values leave what is there.
+    """
     now = timezone.now()
-    seen = {"last_address": address[:45], "platform": _storable(platform)[:16], "client_version": _storable(version)[:64]}
-    changed = {name: value for name, value in seen.items() if value and getattr(device, name) != value}
+    seen = {
+        "last_address": address[:45],
+        "platform": _storable(platform)[:16],
+        "client_version": _storable(version)[:64],
+    }
+    changed = {
+        name: value for name, value in seen.items() if value and getattr(device, name) != value
+    }
     if not changed and device.last_seen_at is not None and now - device.last_seen_at < SEEN_EVERY:
         return
     Device.objects.filter(pk=device.pk).update(last_seen_at=now, **changed)
@@ -131,7 +161,8 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse every token of the device from now on, and have its sockets closed (``signals.device_revoked``); False when it was revoked before.
+    """Refuse every token of the device from now on, and have its sockets closed
+    (``signals.device_revoked``); False when it was revoked before.
 
     ``actor`` and ``who``: by whom, for the audit trail.
     """
@@ -148,11 +179,17 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
 
 
 def state(device: Device) -> State:
-    """What can become of the device: with no token valid any more it is revoked, expired, or void (its code was not used in time)."""
+    """What can become of the device: with no token valid any more it is revoked, expired, or void
+    (its code was not used in time).
+    """
     now = timezone.now()
     if device.revoked_at is not None:
         return "revoked"
-    valid = [token for token in device.tokens.all() if token.revoked_at is None and (token.expires_at is None or now < token.expires_at)]
+    valid = [
+        token
+        for token in device.tokens.all()
+        if token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
+    ]
     if any(token.used_at for token in valid):
         return "paired"
     if any(now < token.use_by for token in valid):
@@ -161,15 +198,22 @@ def state(device: Device) -> State:
 
 
 def acknowledge_warning(device: Device) -> None:
-    """The person at the device knows that the connection is public; it need not be said again for 8 hours (D24)."""
+    """The person at the device knows that the connection is public; it need not be said again for 8
+    hours (D24).
+    """
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
     Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
 
 
 def warning_acknowledged(device: Device) -> bool:
-    """Whether that acknowledgement holds now, as far as this object knows: ``authenticate`` returns a fresh one."""
-    return device.warning_acknowledged_until is not None and timezone.now() < device.warning_acknowledged_until
+    """Whether that acknowledgement holds now, as far as this object knows: ``authenticate`` returns
+    a fresh one.
+    """
+    return (
+        device.warning_acknowledged_until is not None
+        and timezone.now() < device.warning_acknowledged_until
+    )
 
 
 def _storable(text: str) -> str:
@@ -178,7 +222,9 @@ def _storable(text: str) -> str:
 
 
 def _lock(token_digest: str) -> Token | None:
-    """The token as it is now, while nobody else can change it or its device: whoever does locks the device first, so that nobody waits in a circle."""
+    """The token as it is now, while nobody else can change it or its device: whoever does locks the
+    device first, so that nobody waits in a circle.
+    """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:
         return None
@@ -200,7 +246,13 @@ def _claim(token: Token, now: datetime) -> bool:
     token.save(update_fields=["used_at"])
     older = Q(pk__lt=token.pk, replaces=None) | Q(replaces__lt=token.pk)
     device.tokens.filter(older, revoked_at=None).update(revoked_at=now)
-    audit.record("pairing", device=device, subject=f"token {token.pk}", address=device.last_address, platform=device.platform)
+    audit.record(
+        "pairing",
+        device=device,
+        subject=f"token {token.pk}",
+        address=device.last_address,
+        platform=device.platform,
+    )
     if device.paired_at is not None:
         return False
     device.paired_at = now
@@ -241,4 +293,6 @@ def _replace(token: Token, now: datetime) -> None:
 
 
 def _announce(token: Token, *, first: bool) -> None:
-    signals.device_paired.send(sender=Device, device=token.device, token=token, announce=True, first=first)
+    signals.device_paired.send(
+        sender=Device, device=token.device, token=token, announce=True, first=first
+    )

@@ -14,15 +14,21 @@ LINK_VERSION = 1
 QUIET_ZONE = 4  # modules, as the QR standard wants it; fewer, and some cameras do not find the code
 PNG_SCALE = 8
 BLACK_ON_WHITE, RESET = "\033[38;5;16;48;5;231m", "\033[0m"
-HALF_BLOCKS = {(False, False): " ", (True, False): "\N{UPPER HALF BLOCK}", (False, True): "\N{LOWER HALF BLOCK}", (True, True): "\N{FULL BLOCK}"}
+HALF_BLOCKS = {
+    (False, False): " ",
+    (True, False): "\N{UPPER HALF BLOCK}",
+    (False, True): "\N{LOWER HALF BLOCK}",
+    (True, True): "\N{FULL BLOCK}",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
     """What a device needs to pair, in the order of D43's JSON.
 
-    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's public key and of the certificate;
-    ``expires_at``: ISO 8601, when the token is void unless it was used. ``base_url``, where the pairing page is, is in the link only.
+    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
+    public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
+    was used. ``base_url``, where the pairing page is, is in the link only.
     """
 
     v: int
@@ -36,16 +42,26 @@ class Invitation:
 
     @property
     def link(self) -> str:
-        """A phone's camera opens it; what follows ``#`` stays in the browser. Nothing in it needs escaping."""
+        """A phone's camera opens it; what follows ``#`` stays in the browser. Nothing in it needs
+        escaping.
+        """
         return f"{self.base_url}/pair#v={self.v}&token={self.token}&url={self.url}&pin={self.pin}"
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:
-    """The code in half blocks, two modules a character. ``colour`` forces black on white; without it, light modules are drawn, for a dark terminal."""
+    """The code in half blocks, two modules a character. ``colour`` forces black on white; without
+    it, light modules are drawn, for a dark terminal.
+    """
     code = segno.make(invitation.link, error="L", micro=False)
-    rows = [[bool(module) == colour for module in row] for row in code.matrix_iter(border=QUIET_ZONE)]
-    rows.append([not colour] * len(rows[0]))  # the number of rows is odd: one more light row fills the last pair
-    lines = ("".join(HALF_BLOCKS[pair] for pair in zip(upper, lower, strict=True)) for upper, lower in zip(rows[::2], rows[1::2], strict=True))
+    rows = [
+        [bool(module) == colour for module in row] for row in code.matrix_iter(border=QUIET_ZONE)
+    ]
+    # the number of rows is odd: one more light row fills the last pair
+    rows.append([not colour] * len(rows[0]))
+    lines = (
+        "".join(HALF_BLOCKS[pair] for pair in zip(upper, lower, strict=True))
+        for upper, lower in zip(rows[::2], rows[1::2], strict=True)
+    )
     if colour:
         lines = (f"{BLACK_ON_WHITE}{line}{RESET}" for line in lines)
     return "\n".join(lines) + "\n"
@@ -54,7 +70,9 @@ def terminal(invitation: Invitation, *, colour: bool) -> str:
 def _image(kind: str, **options: Any) -> Callable[[Invitation], bytes]:
     def render(invitation: Invitation) -> bytes:
         out = io.BytesIO()
-        segno.make(invitation.link, error="M", micro=False).save(out, kind=kind, border=QUIET_ZONE, **options)
+        segno.make(invitation.link, error="M", micro=False).save(
+            out, kind=kind, border=QUIET_ZONE, **options
+        )
         return out.getvalue()
 
     return render

@@ -1,4 +1,6 @@
-"""Bearer tokens: how they look, how they are kept, and whose a given one is (SPEC Authentication; D14, D15)."""
+"""Bearer tokens: how they look, how they are kept, and whose a given one is (SPEC Authentication;
+D14, D15).
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ Kind = Literal["device", "hook", "admin"]
 
 PREFIX = "bridge_device_"
 RANDOM_BYTES = 32  # 256 bits (D15)
-MAX_BEARER_CHARS = 4096  # longer than any token that could be configured; what is longer is not worth a hash
+# longer than any token that could be configured; what is longer is not worth a hash
+MAX_BEARER_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a device with its token, the hook producers, or the administrator. It is DRF's ``request.user``."""
+    """Who sends a request: a device with its token, the hook producers, or the administrator. It is
+    DRF's ``request.user``.
+    """
 
     kind: Kind
     device: Device | None = None
@@ -36,7 +41,9 @@ class Principal:
 
     @property
     def rate_key(self) -> str:
-        """What rate limits are kept by (D17): stable, and no secret. A device keeps its limits when it gets a new token."""
+        """What rate limits are kept by (D17): stable, and no secret. A device keeps its limits when
+        it gets a new token.
+        """
         return f"device:{self.device.pk}" if self.device is not None else self.kind
 
 
@@ -50,20 +57,29 @@ def digest(token: str) -> str:
 
 
 def bearer_of(header: str | None) -> str | None:
-    """The token in an ``Authorization`` header, or None when it is missing or malformed (RFC 6750: one scheme, one token, ASCII)."""
+    """The token in an ``Authorization`` header, or None when it is missing or malformed (RFC 6750:
+    one scheme, one token, ASCII).
+    """
     if not header or len(header) > MAX_BEARER_CHARS or not header.isascii():
         return None
     scheme, space, token = header.strip(" \t").partition(" ")
     token = token.lstrip(" ")
-    if not space or scheme.lower() != "bearer" or not token or any(not "!" <= c <= "~" for c in token):
+    if (
+        not space
+        or scheme.lower() != "bearer"
+        or not token
+        or any(not "!" <= c <= "~" for c in token)
+    ):
         return None
     return token
 
 
 def identify(bearer: str) -> Principal | None:
-    """Whose token this is, or None when it is unknown or not valid any more. One query, none for the hook and the admin token.
+    """Whose token this is, or None when it is unknown or not valid any more. One query, none for
+    the hook and the admin token.
 
-    Every comparison runs in constant time over digests, so that the time of an answer says nothing about how nearly a guess was right.
+    Every comparison runs in constant time over digests, so that the time of an answer says nothing
+    about how nearly a guess was right.
     """
     found = digest(bearer)
     is_hook, is_admin = (hmac.compare_digest(found, known) for known in _configured())
@@ -72,7 +88,11 @@ def identify(bearer: str) -> Principal | None:
     if is_admin:
         return Principal("admin")
     token = Token.objects.select_related("device").filter(digest=found).first()
-    if token is None or not hmac.compare_digest(token.digest, found) or not is_valid(token, timezone.now()):
+    if (
+        token is None
+        or not hmac.compare_digest(token.digest, found)
+        or not is_valid(token, timezone.now())
+    ):
         return None
     return Principal("device", token.device, token)
 

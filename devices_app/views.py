@@ -1,4 +1,6 @@
-"""Pages without a token: pairing and the certificate authority for phones (D19, D43), and the log-in of the admin site."""
+"""Pages without a token: pairing and the certificate authority for phones (D19, D43), and the
+log-in of the admin site.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 
 @csrf_exempt
 def pair(request: HttpRequest) -> HttpResponse:
-    """``/pair``: reads the link's fragment in the browser, clears it, and shows address, token and pin for copying.
+    """``/pair``: reads the link's fragment in the browser, clears it, and shows address, token and
+    pin for copying.
 
-    The page is whole in itself and asks for nothing else; its policy names its one script and its one style by their hashes and forbids the rest.
+    The page is whole in itself and asks for nothing else; its policy names its one script and its
+    one style by their hashes and forbids the rest.
     """
     _only_safe(request)
     page, policy = _pair_page()
@@ -47,11 +51,16 @@ def pair(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 def ca_certificate(request: HttpRequest) -> HttpResponse:
-    """``/ca.crt``: the bridge's own authority as PEM, for phones that should trust it; 404 with a given certificate."""
+    """``/ca.crt``: the bridge's own authority as PEM, for phones that should trust it; 404 with a
+    given certificate.
+    """
     _only_safe(request)
     path = _ca_path()
     if path is None:
-        raise BridgeError("NOT_FOUND", "The bridge uses a certificate that was given to it, so it has no authority of its own.")
+        raise BridgeError(
+            "NOT_FOUND",
+            "The bridge uses a certificate that was given to it, so it has no authority of its own.",
+        )
     response = HttpResponse(path.read_bytes(), content_type="application/x-x509-ca-cert")
     response["Content-Disposition"] = 'attachment; filename="bridge-ca.crt"'
     response["Cache-Control"] = "no-cache"
@@ -76,7 +85,8 @@ def admin_log_in(request: HttpRequest) -> HttpResponse:
     finally:
         _password_queue.release()
     if response.status_code == 200:  # the form again; who is let in is sent on
-        log.warning("admin_log_in_failed", client=client)  # not the name: some type their password there
+        # not the name: some type their password there
+        log.warning("admin_log_in_failed", client=client)
     return response
 
 
@@ -108,5 +118,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _ca_path() -> Path | None:
-    """Where the authority's certificate is; the file itself may be renewed while the bridge runs."""
+    """Where the authority's certificate is; the file itself may be renewed while the bridge
+    runs.
+    """
     return certificates.ensure(conf).ca

@@ -16,4 +16,5 @@ class FilesConfig(AppConfig):
 
         handlers.register("files_app.handlers.git", "files_app.handlers.files")
         background.register("git", threads.start, threads.stop)
-        health.register_feature("file_sync")  # the specification's word for what lets a client see files
+        # the specification's word for what lets a client see files
+        health.register_feature("file_sync")

@@ -21,16 +21,17 @@ _CHUNK: Final = 2**20
 _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
 _SHORT_ESCAPES: Final = b'"\\\b\t\n\f\r'  # two bytes of JSON
 _LONG_ESCAPES: Final = bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # six bytes: \u0001
-ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2  # what an answer holds besides the content or the entries
+# what an answer holds besides the content or the entries
+ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
 
 
 def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
     """Return the body of GET /files/content: {path, size, encoding, modified_at, content}, as JSON.
 
-    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is the
-    file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE, and is
-    not built: in memory are the file and its JSON, each at most so long. Other errors are the jail's
-    (D12).
+    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is
+    the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE,
+    and is not built: in memory are the file and its JSON, each at most so long. Other errors are
+    the jail's (D12).
     """
     most = conf.max_message_bytes if max_bytes is None else max_bytes
     data = bytearray()
@@ -52,11 +53,14 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
         }
         return _json(about, data, is_text, most)
     finally:
-        data.clear()  # an error that is raised here would keep it until the garbage collector finds it
+        # an error that is raised here would keep it until the garbage collector finds it
+        data.clear()
 
 
 def _json(about: dict[str, Any], data: bytearray, is_text: bool, most: int) -> bytes:
-    """Put ``data`` into ``about`` as ``content``, a piece at a time; FILE_TOO_LARGE over ``most`` bytes."""
+    """Put ``data`` into ``about`` as ``content``, a piece at a time; FILE_TOO_LARGE over ``most``
+    bytes.
+    """
     start = dumps_unicode(about)[:-1].encode() + b',"content":"'
     if len(start) + (_escaped_bytes(data) if is_text else 4 * -(-len(data) // 3)) + 2 > most:
         raise BridgeError("FILE_TOO_LARGE")
@@ -65,13 +69,19 @@ def _json(about: dict[str, Any], data: bytearray, is_text: bool, most: int) -> b
     decoder = codecs.getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _ENCODED):
         piece = data[at : at + _ENCODED]
-        body.write(dumps_unicode(decoder.decode(piece)).encode()[1:-1] if is_text else base64.b64encode(piece))
+        body.write(
+            dumps_unicode(decoder.decode(piece)).encode()[1:-1]
+            if is_text
+            else base64.b64encode(piece)
+        )
     body.write(b'"}')
     return body.getvalue()
 
 
 def _is_text(data: bytearray) -> bool:
-    """Whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four times as long."""
+    """Whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four times
+    as long.
+    """
     if b"\0" in data:
         return False
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -92,14 +102,21 @@ def _escaped_bytes(text: bytearray) -> int:
 
 
 def read_lines(
-    jail: Jail, path: object, base: str | None = None, offset: int = 0, limit: int = limits.FILE_READ_LINES, *, max_bytes: int | None = None
+    jail: Jail,
+    path: object,
+    base: str | None = None,
+    offset: int = 0,
+    limit: int = limits.FILE_READ_LINES,
+    *,
+    max_bytes: int | None = None,
 ) -> dict[str, Any]:
     """What file_read_response says about a file (D11): {path, content, size, lines, encoding}.
 
-    ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends included; ``size`` is the
-    file's bytes and ``lines`` its line count (0 for a binary file, which comes whole as base64, up to 5 MiB). A relative
-    path begins in ``base``. An answer that is no message of ``max_bytes`` (default ``max_message_size_mb``) is
-    FILE_TOO_LARGE. The file is read through once and never held in memory.
+    ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
+    included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
+    comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer that is no
+    message of ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE. The file is read
+    through once and never held in memory.
     """
     if not _is_count(offset) or not _is_count(limit):
         raise BridgeError("FILE_INVALID_PATH", "`offset` and `limit` are whole numbers from 0.")
@@ -112,16 +129,22 @@ def read_lines(
 
 
 def modified_at(stat: os.stat_result) -> str:
-    """ISO 8601 UTC with milliseconds, as every timestamp of the spec; a year that it cannot hold becomes the nearest that it can."""
+    """ISO 8601 UTC with milliseconds, as every timestamp of the spec; a year that it cannot hold
+    becomes the nearest that it can.
+    """
     try:
-        moment = datetime.fromtimestamp(stat.st_mtime_ns // 10**9, UTC).replace(microsecond=stat.st_mtime_ns // 1000 % 10**6)
+        moment = datetime.fromtimestamp(stat.st_mtime_ns // 10**9, UTC).replace(
+            microsecond=stat.st_mtime_ns // 1000 % 10**6
+        )
     except (ValueError, OverflowError, OSError):
         return "9999-12-31T23:59:59.999Z" if stat.st_mtime_ns > 0 else "0001-01-01T00:00:00.000Z"
     return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 class _Reading:
-    """One pass over a file's bytes: finds out whether it is text, counts its lines and keeps those that were asked for."""
+    """One pass over a file's bytes: finds out whether it is text, counts its lines and keeps those
+    that were asked for.
+    """
 
     def __init__(self, offset: int, limit: int, most: int) -> None:
         self.first, self.last, self.most = offset, offset + limit, most
@@ -130,7 +153,8 @@ class _Reading:
         self.is_text = True
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.kept = bytearray()  # the lines asked for
-        self.whole = bytearray()  # everything, as long as it could be a binary file that is sent whole
+        # everything, as long as it could be a binary file that is sent whole
+        self.whole = bytearray()
 
     def feed(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -151,13 +175,19 @@ class _Reading:
 
     def result(self) -> dict[str, Any]:
         if self.is_text and self._decodes(b"", final=True):
-            text, encoding, lines = self.kept.decode("utf-8"), "utf-8", self.newlines + (not self.ends_line)
+            text, encoding, lines = (
+                self.kept.decode("utf-8"),
+                "utf-8",
+                self.newlines + (not self.ends_line),
+            )
         elif self.size <= limits.FILE_BINARY_MAX_BYTES:
             text, encoding, lines = _base64(self.whole), "base64", 0
         else:
             raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
         if len(json.dumps(text, ensure_ascii=False).encode()) + ENVELOPE_BYTES > self.most:
-            raise BridgeError("FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer.")
+            raise BridgeError(
+                "FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer."
+            )
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 
     def _decodes(self, data: bytes, *, final: bool = False) -> bool:
@@ -171,12 +201,17 @@ class _Reading:
         start = _line_start(chunk, self.first - self.newlines, newlines)
         end = _line_start(chunk, self.last - self.newlines, newlines)
         self.kept += chunk[start:end]
-        if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):  # a smaller file may still turn out to be binary
-            raise BridgeError("FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer.")
+        # a smaller file may still turn out to be binary
+        if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):
+            raise BridgeError(
+                "FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer."
+            )
 
 
 def _line_start(chunk: bytes, line: int, newlines: int) -> int:
-    """Where the line begins that comes after ``line`` of the chunk's ``newlines`` line ends; the chunk's end if that is further on."""
+    """Where the line begins that comes after ``line`` of the chunk's ``newlines`` line ends; the
+    chunk's end if that is further on.
+    """
     if line > newlines:
         return len(chunk)
     at = 0

@@ -1,4 +1,6 @@
-"""The threads in which git runs and files are read, so that neither a slow disk nor a commit's hooks hold the server up."""
+"""The threads in which git runs and files are read, so that neither a slow disk nor a commit's
+hooks hold the server up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Threads(database.Threads):
-    """A few threads; what is more than they can take waits for its turn. What was begun is done to its end, whoever asked for it has gone or not."""
+    """A few threads; what is more than they can take waits for its turn. What was begun is done to
+    its end, whoever asked for it has gone or not.
+    """
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``function`` in one of the threads and return its result."""
@@ -32,11 +36,12 @@ class Threads(database.Threads):
 
 
 class FileRequests:
-    """Answer GET /files/… in the ``files`` threads, and few at a time; an ASGI application in front of another.
+    """Answer GET /files/… in the ``files`` threads, and few at a time; an ASGI application in front
+    of another.
 
-    An answer counts until its last piece is handed to the connection, for until then it is in memory:
-    what clients do not read cannot become more than FILE_ANSWERS of them. One that is being sent for
-    FILE_ANSWER_SECONDS is cut while others wait.
+    An answer counts until its last piece is handed to the connection, for until then it is in
+    memory: what clients do not read cannot become more than FILE_ANSWERS of them. One that is being
+    sent for FILE_ANSWER_SECONDS is cut while others wait.
     """
 
     def __init__(self, application: Application) -> None:

@@ -1,4 +1,6 @@
-"""What is in a directory: as a tree for HTTP (GET /files/tree), one level for the WebSocket (file_list)."""
+"""What is in a directory: as a tree for HTTP (GET /files/tree), one level for the WebSocket
+(file_list).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,23 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Identity, Jail, Names, Opened, answering, identity, shown
+from bridge_project.kernel.path_jail import (
+    Identity,
+    Jail,
+    Names,
+    Opened,
+    answering,
+    identity,
+    shown,
+)
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import ENVELOPE_BYTES, modified_at
 
 Entry = dict[str, Any]
 
 _DEPTH = re.compile(r"[0-9]{1,4}")
-_ENTRY_BYTES = 110  # what an entry costs besides its name: its type, size and time, or its list of children
+# what an entry costs besides its name: its type, size and time, or its list of children
+_ENTRY_BYTES = 110
 _NOT_ENTERED = frozenset({".git"})  # thousands of objects that tell a reader nothing
 
 
@@ -32,14 +43,17 @@ def tree(
     max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
     max_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """The body of GET /files/tree: {path: real absolute path, entries: [{name, type, size, modified_at, children}]}.
+    """The body of GET /files/tree: {path: real absolute path, entries: [{name, type, size,
+    modified_at, children}]}.
 
-    ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own entries. ``size`` in bytes and
-    ``modified_at`` are of files; ``children`` of the directories that were looked into: not of those deeper, of ``.git``, of a
-    link back to a directory on the way. Directories come first, then names. A link is shown as what it leads to inside the
-    roots, else left out, as is what is neither file nor directory. Levels are filled from the top, up to ``max_entries`` and
-    ``max_bytes`` of JSON (default ``max_message_size_mb``); what was cut is said with ``truncated: true``. Errors are the jail's
-    (D12), and FILE_INVALID_PATH for a bad depth.
+    ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own
+    entries. ``size`` in bytes and ``modified_at`` are of files; ``children`` of the directories
+    that were looked into: not of those deeper, of ``.git``, of a link back to a directory on the
+    way. Directories come first, then names. A link is shown as what it leads to inside the roots,
+    else left out, as is what is neither file nor directory. Levels are filled from the top, up to
+    ``max_entries`` and ``max_bytes`` of JSON (default ``max_message_size_mb``); what was cut is
+    said with ``truncated: true``. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad
+    depth.
     """
     levels = _levels(depth)
     with jail.open_dir(path) as top:
@@ -49,12 +63,18 @@ def tree(
 
 
 def listing(
-    jail: Jail, path: object, base: str | None = None, *, max_entries: int = limits.FILE_TREE_MAX_ENTRIES, max_bytes: int | None = None
+    jail: Jail,
+    path: object,
+    base: str | None = None,
+    *,
+    max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
+    max_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """What file_list_response says about a directory: {path, entries: [{name, type, size (files only)}]}, by the rules of ``tree``.
+    """What file_list_response says about a directory: {path, entries: [{name, type, size (files
+    only)}]}, by the rules of ``tree``.
 
-    A relative path begins in ``base``, the session's working_directory (D12). What does not fit in a message of ``max_bytes`` (default
-    ``max_message_size_mb``) is cut too.
+    A relative path begins in ``base``, the session's working_directory (D12). What does not fit in
+    a message of ``max_bytes`` (default ``max_message_size_mb``) is cut too.
     """
     with jail.open_dir(path, base=base) as top:
         found, truncated = _Tree(jail, top, 1, max_entries, max_bytes).grow()
@@ -90,9 +110,13 @@ class _Branch:
 
 
 class _Tree:
-    """A breadth-first walk that holds two descriptors at a time: the top's and that of the directory it is in."""
+    """A breadth-first walk that holds two descriptors at a time: the top's and that of the
+    directory it is in.
+    """
 
-    def __init__(self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None) -> None:
+    def __init__(
+        self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None
+    ) -> None:
         self.jail = jail
         self.top = top
         self.levels = levels
@@ -117,7 +141,11 @@ class _Tree:
 
     def _open(self, names: Names) -> Opened:
         own = self.top.names
-        return self.jail.below(self.top, names[len(own) :]) if names[: len(own)] == own else self.jail.at(names)
+        return (
+            self.jail.below(self.top, names[len(own) :])
+            if names[: len(own)] == own
+            else self.jail.at(names)
+        )
 
     def _fill(self, branch: _Branch, directory: Opened, waiting: deque[_Branch]) -> None:
         found = sorted(self._look(directory), key=lambda one: one.order)
@@ -132,7 +160,9 @@ class _Tree:
             waiting.extend(
                 _Branch(one.entry, one.names, branch.level + 1, branch.way | {one.identity})
                 for one in found
-                if one.entry["type"] == "directory" and _NOT_ENTERED.isdisjoint((one.name, *one.names[-1:])) and one.identity not in branch.way
+                if one.entry["type"] == "directory"
+                and _NOT_ENTERED.isdisjoint((one.name, *one.names[-1:]))
+                and one.identity not in branch.way
             )
 
     def _fitting(self, found: list[_Found]) -> int:
@@ -153,7 +183,9 @@ class _Tree:
         return [one for name in scanned if (one := self._classify(directory, name)) is not None]
 
     def _classify(self, directory: Opened, name: str) -> _Found | None:
-        """The thing as it is shown, or None for what is not: hidden, leading outside, neither file nor directory, gone."""
+        """The thing as it is shown, or None for what is not: hidden, leading outside, neither file
+        nor directory, gone.
+        """
         names: Names = (*directory.names, name)
         try:
             with answering():
@@ -168,13 +200,30 @@ class _Tree:
         if st.S_ISDIR(stat.st_mode):
             return _Found({"name": shown(name), "type": "directory"}, name, names, identity(stat))
         if st.S_ISREG(stat.st_mode):
-            return _Found({"name": shown(name), "type": "file", "size": stat.st_size, "modified_at": modified_at(stat)}, name, names, identity(stat))
+            return _Found(
+                {
+                    "name": shown(name),
+                    "type": "file",
+                    "size": stat.st_size,
+                    "modified_at": modified_at(stat),
+                },
+                name,
+                names,
+                identity(stat),
+            )
         return None
 
 
 def _levels(depth: object) -> int:
     if isinstance(depth, str) and _DEPTH.fullmatch(depth):
         depth = int(depth)
-    if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= limits.FILE_TREE_MAX_DEPTH:
-        raise BridgeError("FILE_INVALID_PATH", f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}.")
+    if (
+        isinstance(depth, bool)
+        or not isinstance(depth, int)
+        or not 1 <= depth <= limits.FILE_TREE_MAX_DEPTH
+    ):
+        raise BridgeError(
+            "FILE_INVALID_PATH",
+            f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}.",
+        )
     return depth

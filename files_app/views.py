@@ -20,7 +20,12 @@ from files_app.tree import tree
 def _path(name: str, example: str) -> OpenApiParameter:
     return OpenApiParameter(
         "path",
-        {"type": "string", "minLength": 1, "maxLength": limits.FILE_PATH_MAX_BYTES, "pattern": "^[^\\u0000]+$"},
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": limits.FILE_PATH_MAX_BYTES,
+            "pattern": "^[^\\u0000]+$",
+        },
         required=True,
         description="Absolute, or relative to the first allowed root.",
         examples=[OpenApiExample(name, example)],
@@ -28,7 +33,10 @@ def _path(name: str, example: str) -> OpenApiParameter:
 
 
 DEPTH = OpenApiParameter(
-    "depth", {"type": "integer", "minimum": 1, "maximum": limits.FILE_TREE_MAX_DEPTH}, default=limits.FILE_TREE_DEPTH, description="Levels to show."
+    "depth",
+    {"type": "integer", "minimum": 1, "maximum": limits.FILE_TREE_MAX_DEPTH},
+    default=limits.FILE_TREE_DEPTH,
+    description="Levels to show.",
 )
 
 
@@ -38,7 +46,11 @@ class TreeView(BridgeAPIView):
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="file_tree", parameters=[_path("the first root", "."), DEPTH], responses=http.FileTree)
+    @extend_schema(
+        operation_id="file_tree",
+        parameters=[_path("the first root", "."), DEPTH],
+        responses=http.FileTree,
+    )
     def get(self, request: Request) -> HttpResponse:
         depth = request.query_params.get("depth", limits.FILE_TREE_DEPTH)
         found = tree(default_jail(), request.query_params.get("path"), depth)
@@ -51,7 +63,11 @@ class ContentView(BridgeAPIView):
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]
 
-    @extend_schema(operation_id="file_content", parameters=[_path("a file in the first root", "README.md")], responses=http.FileContent)
+    @extend_schema(
+        operation_id="file_content",
+        parameters=[_path("a file in the first root", "README.md")],
+        responses=http.FileContent,
+    )
     def get(self, request: Request) -> HttpResponse:
         body = content(default_jail(), request.query_params.get("path"))
         return HttpResponse(body, content_type=JSON_TYPE)

@@ -1,4 +1,6 @@
-"""The hook configuration file: read, validated and reported; the bridge never runs its commands (SPEC Hook producer configuration; D49)."""
+"""The hook configuration file: read, validated and reported; the bridge never runs its commands
+(SPEC Hook producer configuration; D49).
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def active_hooks() -> list[HookEventName]:
 def reload() -> list[HookEventName]:
     """Read BRIDGE_HOOKS_CONFIG again; nothing is active where none is set.
 
-    Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}`` when it cannot be read or is wrong; the old one stays in use.
+    Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}`` when it cannot be
+    read or is wrong; the old one stays in use.
     """
     with _state.lock:
         path = conf.bridge_hooks_config
@@ -78,15 +81,20 @@ def reload() -> list[HookEventName]:
 
 
 def start() -> None:
-    """Load it when the bridge starts. A wrong file is said and does not keep the bridge from starting."""
+    """Load it when the bridge starts. A wrong file is said and does not keep the bridge from
+    starting.
+    """
     try:
         reload()
     except BridgeError as error:
-        log.warning("hook_configuration_invalid", file=str(conf.bridge_hooks_config), problem=error.message)
+        log.warning(
+            "hook_configuration_invalid", file=str(conf.bridge_hooks_config), problem=error.message
+        )
 
 
 def parse(value: Any) -> list[HookEventName]:
-    """The active events of a parsed configuration: the map of the specification, or an object that has it under ``hooks``.
+    """The active events of a parsed configuration: the map of the specification, or an object that
+    has it under ``hooks``.
 
     Names that are no hook events are ignored. Raises BridgeError as ``reload``.
     """
@@ -94,7 +102,9 @@ def parse(value: Any) -> list[HookEventName]:
     if isinstance(value, dict) and "hooks" in value:
         prefix, events = "hooks", value["hooks"]
     if not isinstance(events, dict):
-        raise _invalid([(prefix or "file", "object", "must be an object that maps event names to lists")])
+        raise _invalid(
+            [(prefix or "file", "object", "must be an object that maps event names to lists")]
+        )
     return _active(events, prefix)
 
 
@@ -108,7 +118,10 @@ def _active(events: Mapping[str, Any], prefix: str) -> list[HookEventName]:
             entries = _ENTRIES.validate_python(events[name], strict=True)
         except ValidationError as error:
             place = f"{prefix}.{name}" if prefix else name
-            wrong += [(place + _path(fault.path), fault.constraint, fault.sentence) for fault in faults(error)]
+            wrong += [
+                (place + _path(fault.path), fault.constraint, fault.sentence)
+                for fault in faults(error)
+            ]
             continue
         if any(entry.hooks for entry in entries):
             active.append(name)
@@ -118,8 +131,14 @@ def _active(events: Mapping[str, Any], prefix: str) -> list[HookEventName]:
 
 
 def _path(parts: tuple[str | int, ...]) -> str:
-    """``[0].hooks[1].timeout``. The name of the variant, which pydantic puts after the index of a hook, is no part of the file."""
-    kept = [part for i, part in enumerate(parts) if not (part in ("command", "prompt") and i and isinstance(parts[i - 1], int))]
+    """``[0].hooks[1].timeout``. The name of the variant, which pydantic puts after the index of a
+    hook, is no part of the file.
+    """
+    kept = [
+        part
+        for i, part in enumerate(parts)
+        if not (part in ("command", "prompt") and i and isinstance(parts[i - 1], int))
+    ]
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in kept)
 
 
@@ -130,7 +149,9 @@ def _read(path: Path) -> Any:
     except OSError as error:
         raise _invalid([("file", "readable", f"cannot be read: {error.strerror}")]) from None
     if len(data) > MAX_BYTES:
-        raise _invalid([("file", f"at most {MAX_BYTES} bytes", f"is larger than {MAX_BYTES} bytes")])
+        raise _invalid(
+            [("file", f"at most {MAX_BYTES} bytes", f"is larger than {MAX_BYTES} bytes")]
+        )
     try:
         return jsontext.loads(data)
     except jsontext.JsonError as error:

@@ -14,7 +14,9 @@ from hooks_app import config
 
 
 class ReloadHooksView(BridgeAPIView):
-    """Reads the hook configuration again and says for which events it has hooks. A wrong one is refused, and the old one stays."""
+    """Reads the hook configuration again and says for which events it has hooks. A wrong one is
+    refused, and the old one stays.
+    """
 
     rate_group = "admin"
     permission_classes = [AdminOnly]
@@ -22,4 +24,6 @@ class ReloadHooksView(BridgeAPIView):
     @extend_schema(operation_id="reload_hooks", request=None, responses=http.ReloadResult)
     def post(self, request: Request) -> Response:
         active = config.reload()
-        return Response(http.ReloadResult(reloaded=True, timestamp=now_text(), active_hooks=active).wire())
+        return Response(
+            http.ReloadResult(reloaded=True, timestamp=now_text(), active_hooks=active).wire()
+        )

@@ -1,4 +1,6 @@
-"""What hooks reported: one record an accepted event, for idempotence (D31) and for the admin site."""
+"""What hooks reported: one record an accepted event, for idempotence (D31) and for the admin
+site.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from django.db import models
 
 
 class HookEvent(models.Model):
-    """An accepted hook event. Its text is the ``agent_event`` row of the log with the same ``seq``."""
+    """An accepted hook event. Its text is the ``agent_event`` row of the log with the same
+    ``seq``.
+    """
 
     event_id = models.CharField(max_length=36, primary_key=True)
     event = models.CharField(max_length=32)

@@ -20,11 +20,22 @@ from hooks_app.intake.responses import ingestion_result, validation_failure, vio
 from hooks_app.intake.store import Posted
 
 SOURCE = [
-    OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description="What sends: the `agent_type` of a session that this event creates."),
-    OpenApiParameter("X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."),
+    OpenApiParameter(
+        "X-Hook-Source",
+        str,
+        OpenApiParameter.HEADER,
+        description="What sends: the `agent_type` of a session that this event creates.",
+    ),
+    OpenApiParameter(
+        "X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."
+    ),
 ]
-EVENTS = [OpenApiExample(event, body, request_only=True) for event, body in examples.HOOK_EVENTS.items()]
-BATCH = [OpenApiExample("All nine", {"events": list(examples.HOOK_EVENTS.values())}, request_only=True)]
+EVENTS = [
+    OpenApiExample(event, body, request_only=True) for event, body in examples.HOOK_EVENTS.items()
+]
+BATCH = [
+    OpenApiExample("All nine", {"events": list(examples.HOOK_EVENTS.values())}, request_only=True)
+]
 
 
 class HookView(BridgeAPIView):
@@ -35,7 +46,8 @@ class HookView(BridgeAPIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, HookInvalid):
-            return cast(Response, validation_failure(self.request._request, exc))  # any HttpResponse will do
+            # any HttpResponse will do
+            return cast(Response, validation_failure(self.request._request, exc))
         return super().handle_exception(exc)
 
     @property
@@ -48,7 +60,13 @@ class EventView(HookView):
 
     rate_group = "hooks.event"
 
-    @extend_schema(operation_id="hook_event", parameters=SOURCE, examples=EVENTS, request=http.HookEventBody, responses=http.IngestionResult)
+    @extend_schema(
+        operation_id="hook_event",
+        parameters=SOURCE,
+        examples=EVENTS,
+        request=http.HookEventBody,
+        responses=http.IngestionResult,
+    )
     def post(self, request: Request) -> Response:
         event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
         [receipt] = intake.store([Posted(event, self.source)])
@@ -56,17 +74,27 @@ class EventView(HookView):
 
 
 class BatchView(HookView):
-    """Up to 500 events, each judged by itself; the good ones are stored in order in one transaction (D32)."""
+    """Up to 500 events, each judged by itself; the good ones are stored in order in one transaction
+    (D32).
+    """
 
     rate_group = "hooks.batch"
 
-    @extend_schema(operation_id="hook_batch", parameters=SOURCE, examples=BATCH, request=http.HookBatchBody, responses=http.BatchResult)
+    @extend_schema(
+        operation_id="hook_batch",
+        parameters=SOURCE,
+        examples=BATCH,
+        request=http.HookBatchBody,
+        responses=http.BatchResult,
+    )
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
         receipts = intake.store(good) if good else []
         errors = [
-            {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]} for i, bad in enumerate(parsed) if isinstance(bad, HookInvalid)
+            {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]}
+            for i, bad in enumerate(parsed)
+            if isinstance(bad, HookInvalid)
         ]
         body: dict[str, Any] = {
             "received": True,

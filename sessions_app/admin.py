@@ -1,4 +1,6 @@
-"""The admin site's view of sessions, agents, approvals and the pending queue; all are read only, for the log is what was sent."""
+"""The admin site's view of sessions, agents, approvals and the pending queue; all are read only,
+for the log is what was sent.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +21,61 @@ admin.site.index_template = "admin/sessions_app/index.html"
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
-    list_display = ("title", "session_id", "kind", "status", "agent_type", "asks", "reason", "working_directory", "hook_count", "last_activity_at")
+    list_display = (
+        "title",
+        "session_id",
+        "kind",
+        "status",
+        "agent_type",
+        "asks",
+        "reason",
+        "working_directory",
+        "hook_count",
+        "last_activity_at",
+    )
     list_filter = ("kind", "status", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
     show_full_result_count = False
 
     def get_urls(self) -> list[URLPattern]:
-        return [path("agents/", self.admin_site.admin_view(self.agents_view), name="sessions_app_agents"), *super().get_urls()]
+        return [
+            path(
+                "agents/", self.admin_site.admin_view(self.agents_view), name="sessions_app_agents"
+            ),
+            *super().get_urls(),
+        ]
 
     def agents_view(self, request: HttpRequest) -> HttpResponse:
         """Which agents can start here, as /info says it: they are no rows of the database."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        context = {**self.admin_site.each_context(request), "title": "Agents", "opts": self.opts, "agents": listing.listed()}
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Agents",
+            "opts": self.opts,
+            "agents": listing.listed(),
+        }
         return TemplateResponse(request, AGENTS, context)
 
 
 @admin.register(ToolCall)
 class ApprovalAdmin(ReadOnlyAdmin):
-    """What somebody had to decide: who did, when, from which device, and what is still left for a person at the machine."""
+    """What somebody had to decide: who did, when, from which device, and what is still left for a
+    person at the machine.
+    """
 
-    list_display = ("created_at", "decision", "tool", "description", "risk_level", "session", "decided_by", "device", "decided_at", "forwarded")
+    list_display = (
+        "created_at",
+        "decision",
+        "tool",
+        "description",
+        "risk_level",
+        "session",
+        "decided_by",
+        "device",
+        "decided_at",
+        "forwarded",
+    )
     list_filter = ("decision", "forwarded", "decided_by", "risk_level", "source")
     search_fields = ("tool_call_id", "tool", "description", "session__session_id")
     list_select_related = ("session", "device")

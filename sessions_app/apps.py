@@ -20,7 +20,8 @@ class SessionsConfig(AppConfig):
 
         background.register("sessions", chores.start, chores.stop)
         background.register("agents", runtime.start, runtime.stop)
-        background.register("agent versions", listing.start, listing.stop)  # after the agents, which the runtime registers
+        # after the agents, which the runtime registers
+        background.register("agent versions", listing.start, listing.stop)
         chores.chores["commands to agents removed"] = inbox.forget_old
         health.register("agent_sdk", breaker.check)
         health.register_feature("agent_sdk")

@@ -1,4 +1,6 @@
-"""What a serving process does by itself: its lease, the look at what no bell told it, and pruning (D15, D30, D34, D46)."""
+"""What a serving process does by itself: its lease, the look at what no bell told it, and pruning
+(D15, D30, D34, D46).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ async def stop() -> None:
 
 
 async def _look() -> None:
-    """Renew the lease, and find new rows, revoked devices and replaced connections, whether or not a bell told of them."""
+    """Renew the lease, and find new rows, revoked devices and replaced connections, whether or not
+    a bell told of them.
+    """
     renewed = _now()
     away = False
     while True:
@@ -79,7 +83,9 @@ async def _look() -> None:
 
 def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
     """The newest row, and what `presence.ended_elsewhere` says."""
-    return reader.head_seq(), *(presence.ended_elsewhere(leases.current()) if connected else (set(), set()))
+    return reader.head_seq(), *(
+        presence.ended_elsewhere(leases.current()) if connected else (set(), set())
+    )
 
 
 def _now() -> tuple[float, float]:
@@ -87,7 +93,9 @@ def _now() -> tuple[float, float]:
 
 
 def _since(moment: tuple[float, float]) -> float:
-    """Seconds, by the clock that says more: a lease is measured by one that can be set, and then it is renewed at once."""
+    """Seconds, by the clock that says more: a lease is measured by one that can be set, and then it
+    is renewed at once.
+    """
     return max(time.monotonic() - moment[0], abs(time.time() - moment[1]))
 
 
@@ -101,23 +109,40 @@ async def _renew() -> None:
 
 
 async def _forget_lost() -> None:
-    """Remove records of sockets that this process does not have: one was ended in the middle of taking its place."""
-    on_record = await readers.run(presence.held, leases.current()) if not registry.opening else set()
-    if not registry.opening and (lost := on_record - {listener.connection_id for listener in registry.sockets}):
+    """Remove records of sockets that this process does not have: one was ended in the middle of
+    taking its place.
+    """
+    on_record = (
+        await readers.run(presence.held, leases.current()) if not registry.opening else set()
+    )
+    if not registry.opening and (
+        lost := on_record - {listener.connection_id for listener in registry.sockets}
+    ):
         await writers.run(presence.close_connections, lost)
 
 
 def _register_again(sockets: tuple[Socket, ...]) -> None:
-    """The database was away for longer than the lease, and another process has cleared what this one holds."""
+    """The database was away for longer than the lease, and another process has cleared what this
+    one holds.
+    """
     with transaction.atomic():
         leases.register_again()
         for listener in sockets:
             if listener.connection_id is not None and listener.device_id is not None:
-                token = Token.objects.filter(digest=listener.token_digest).first()  # when it ends, so must the socket
-                known = {"process_id": leases.current(), "device_id": listener.device_id, "token": token, "address": ""}
+                # when it ends, so must the socket
+                token = Token.objects.filter(digest=listener.token_digest).first()
+                known = {
+                    "process_id": leases.current(),
+                    "device_id": listener.device_id,
+                    "token": token,
+                    "address": "",
+                }
                 Connection.objects.create(pk=listener.connection_id, **known)
                 sessions = Session.objects.filter(session_id__in=list(listener.joined))
-                Join.objects.bulk_create(Join(connection_id=listener.connection_id, session=session) for session in sessions)
+                Join.objects.bulk_create(
+                    Join(connection_id=listener.connection_id, session=session)
+                    for session in sessions
+                )
 
 
 chores: dict[str, Callable[[], int]] = {
@@ -139,6 +164,7 @@ async def _prune() -> None:
                 await background.run(chore)
             except Exception as error:
                 logger.exception("chore_failed", chore=what)
-                if not isinstance(error, DatabaseError):  # of a database that is away nobody could be told
+                # of a database that is away nobody could be told
+                if not isinstance(error, DatabaseError):
                     failure_alerts.happened("INTERNAL_ERROR", f"chore: {what}")
         await asyncio.sleep(PRUNE_SECONDS)

@@ -1,4 +1,6 @@
-"""Tells the devices of failures that somebody should look at: a notification of type ``error``, through the outbox like any other (D13, D51)."""
+"""Tells the devices of failures that somebody should look at: a notification of type ``error``,
+through the outbox like any other (D13, D51).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ logger = structlog.get_logger("bridge.alarm")
 
 
 def tell(failure: Failure) -> None:
-    """Have it written soon, in a thread of its own: whoever failed does not wait for it, and fails no more than it has."""
+    """Have it written soon, in a thread of its own: whoever failed does not wait for it, and fails
+    no more than it has.
+    """
     with contextlib.suppress(RuntimeError):  # the process is ending
         background.begin(write, failure).add_done_callback(lambda done: _ended(failure, done))
 
@@ -31,4 +35,9 @@ def write(failure: Failure) -> None:
 def _ended(failure: Failure, done: Future[None]) -> None:
     if not done.cancelled() and (error := done.exception()):
         failure_alerts.untold(failure)
-        logger.warning("failure_not_told", code=failure.row.code, reference=failure.reference, error=error.__class__.__name__)
+        logger.warning(
+            "failure_not_told",
+            code=failure.row.code,
+            reference=failure.reference,
+            error=error.__class__.__name__,
+        )

@@ -38,7 +38,9 @@ def instance() -> str:
 
 
 def start(name: str) -> uuid.UUID:
-    """Register this process under the data directory's id, and end its predecessor's lease; return its id."""
+    """Register this process under the data directory's id, and end its predecessor's lease; return
+    its id.
+    """
     global _current
     with transaction.atomic():
         Process.objects.filter(Q(instance=name) | Q(lease_until__lt=clock())).delete()

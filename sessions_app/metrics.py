@@ -1,6 +1,8 @@
-"""What the sessions room says of itself at GET /metrics: sockets, the queue, and how far each device is behind the log.
+"""What the sessions room says of itself at GET /metrics: sockets, the queue, and how far each
+device is behind the log.
 
-Every figure is worked out of rows' own counters at the edges of each feed, never by counting rows, so a scrape costs the same with a million of them.
+Every figure is worked out of rows' own counters at the edges of each feed, never by counting rows,
+so a scrape costs the same with a million of them.
 """
 
 from __future__ import annotations
@@ -22,17 +24,33 @@ from sessions_app.socket.registry import registry
 
 def collect() -> Iterator[Metric]:
     """Registered with ``metrics``; runs in a thread that may use the database."""
-    yield metrics.gauge("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets))
-    yield metrics.gauge("websockets_active", "Authenticated WebSockets of all processes.", presence.active_websockets())
-    yield metrics.gauge("sessions_active", "Sessions that are not closed.", presence.active_sessions())
-    yield metrics.gauge("log_head", "The number of the log's newest row: how many were ever appended.", reader.head_seq())
+    yield metrics.gauge(
+        "sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets)
+    )
+    yield metrics.gauge(
+        "websockets_active",
+        "Authenticated WebSockets of all processes.",
+        presence.active_websockets(),
+    )
+    yield metrics.gauge(
+        "sessions_active", "Sessions that are not closed.", presence.active_sessions()
+    )
+    yield metrics.gauge(
+        "log_head",
+        "The number of the log's newest row: how many were ever appended.",
+        reader.head_seq(),
+    )
     yield agents()
     rows, size = queue()
     yield metrics.gauge("queue_rows", "Rows that the log holds.", rows)
     yield metrics.gauge("queue_bytes", "Bytes of their frames.", size)
-    yield metrics.gauge("queue_oldest_age_seconds", "Age of the oldest of them; 0 when there is none.", oldest_age())
+    yield metrics.gauge(
+        "queue_oldest_age_seconds", "Age of the oldest of them; 0 when there is none.", oldest_age()
+    )
     lag = GaugeMetricFamily(
-        metrics.PREFIX + "device_lag_rows", "Rows that the log holds for a device and the device has not acknowledged.", labels=["device", "name"]
+        metrics.PREFIX + "device_lag_rows",
+        "Rows that the log holds for a device and the device has not acknowledged.",
+        labels=["device", "name"],
     )
     for device in Device.objects.filter(paired_at__isnull=False, revoked_at=None):
         lag.add_metric([str(device.pk), device.name], behind(device))
@@ -40,10 +58,18 @@ def collect() -> Iterator[Metric]:
 
 
 def agents() -> Metric:
-    """Sessions that the bridge runs, on all processes, by agent and state; closed ones are left out."""
-    family = GaugeMetricFamily(metrics.PREFIX + "agent_sessions", "Sessions that the bridge runs and that are not closed.", labels=["agent", "status"])
+    """Sessions that the bridge runs, on all processes, by agent and state; closed ones are left
+    out.
+    """
+    family = GaugeMetricFamily(
+        metrics.PREFIX + "agent_sessions",
+        "Sessions that the bridge runs and that are not closed.",
+        labels=["agent", "status"],
+    )
     running = Session.objects.filter(kind=Session.Kind.BRIDGE).exclude(status=Session.Status.CLOSED)
-    for agent, status, count in running.order_by().values_list("agent_type", "status").annotate(Count("pk")):
+    for agent, status, count in (
+        running.order_by().values_list("agent_type", "status").annotate(Count("pk"))
+    ):
         family.add_metric([agent, status], count)
     return family
 
@@ -51,8 +77,13 @@ def agents() -> Metric:
 def queue() -> tuple[int, int]:
     """Rows in the log, and their bytes: what was appended to each feed since its oldest row."""
     oldest = LogRow.objects.filter(feed=OuterRef("pk")).order_by("seq")
-    feeds = Feed.objects.annotate(first=Subquery(oldest.values("ordinal")[:1]), before=Subquery(oldest.values("feed_bytes")[:1])).filter(first__isnull=False)
-    found = feeds.aggregate(feeds=Count("pk"), appended=Sum(F("rows") - F("first")), size=Sum(F("bytes") - F("before")))
+    feeds = Feed.objects.annotate(
+        first=Subquery(oldest.values("ordinal")[:1]),
+        before=Subquery(oldest.values("feed_bytes")[:1]),
+    ).filter(first__isnull=False)
+    found = feeds.aggregate(
+        feeds=Count("pk"), appended=Sum(F("rows") - F("first")), size=Sum(F("bytes") - F("before"))
+    )
     return (found["appended"] or 0) + found["feeds"], found["size"] or 0
 
 
@@ -63,10 +94,22 @@ def oldest_age() -> float:
 
 
 def behind(device: Device) -> int:
-    """The rows past a device's cursors in the feed for all and every observed session's: what it would be sent if it connected now (D28)."""
+    """The rows past a device's cursors in the feed for all and every observed session's: what it
+    would be sent if it connected now (D28).
+    """
     cursor = Cursor.objects.filter(device=device, feed=OuterRef("pk")).values("position")[:1]
     feeds: QuerySet[Feed] = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED])
-    waiting = feeds.annotate(at=Coalesce(Subquery(cursor), device.start_seq)).filter(last_seq__gt=F("at"))
-    next_row = LogRow.objects.filter(feed=OuterRef("pk"), seq__gt=OuterRef("at")).order_by("seq").values("ordinal")[:1]
-    found = waiting.annotate(next=Subquery(next_row)).filter(next__isnull=False).aggregate(feeds=Count("pk"), rows=Sum(F("rows") - F("next")))
+    waiting = feeds.annotate(at=Coalesce(Subquery(cursor), device.start_seq)).filter(
+        last_seq__gt=F("at")
+    )
+    next_row = (
+        LogRow.objects.filter(feed=OuterRef("pk"), seq__gt=OuterRef("at"))
+        .order_by("seq")
+        .values("ordinal")[:1]
+    )
+    found = (
+        waiting.annotate(next=Subquery(next_row))
+        .filter(next__isnull=False)
+        .aggregate(feeds=Count("pk"), rows=Sum(F("rows") - F("next")))
+    )
     return int((found["rows"] or 0) + found["feeds"])

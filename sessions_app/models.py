@@ -1,4 +1,6 @@
-"""Sessions, the log that every device reads, tool calls and their approvals, and who is connected (D26 to D38, D46)."""
+"""Sessions, the log that every device reads, tool calls and their approvals, and who is connected
+(D26 to D38, D46).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from django.utils import timezone
 class Feed(models.Model):
     """An ordered stream of rows: each session's own, and the one for all devices, whose id is ALL.
 
-    The counters make every bound of D30 a comparison with a row's own counters, so that it holds at read time.
+    The counters make every bound of D30 a comparison with a row's own counters, so that it holds at
+    read time.
     """
 
     ALL = 0  # no automatic number is ever 0
@@ -23,7 +26,10 @@ class Feed(models.Model):
 
     kind = models.CharField(max_length=8, choices=Kind.choices)
     last_seq = models.BigIntegerField(default=0, help_text="Its newest row.")
-    dropped_seq = models.BigIntegerField(default=0, help_text="Its newest row that was pruned: a device whose cursor is below missed something (D29).")
+    dropped_seq = models.BigIntegerField(
+        default=0,
+        help_text="Its newest row that was pruned: a device whose cursor is below missed something (D29).",
+    )
     rows = models.BigIntegerField(default=0, help_text="Rows ever appended.")
     bytes = models.BigIntegerField(default=0, help_text="Bytes ever appended.")
 
@@ -32,7 +38,9 @@ class Feed(models.Model):
 
 
 class LogHead(models.Model):
-    """The one row (id 1) that numbers the log. Who appends locks it first and holds it to the commit: numbers are commit order (D26)."""
+    """The one row (id 1) that numbers the log. Who appends locks it first and holds it to the
+    commit: numbers are commit order (D26).
+    """
 
     seq = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
@@ -44,7 +52,9 @@ class LogRow(models.Model):
     seq = models.BigIntegerField(primary_key=True)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE, db_index=False)
     type = models.CharField(max_length=32)
-    message_id = models.CharField(max_length=36, unique=True, help_text="The envelope's id, which notification_ack names.")
+    message_id = models.CharField(
+        max_length=36, unique=True, help_text="The envelope's id, which notification_ack names."
+    )
     frame = models.TextField()
     size = models.IntegerField()
     ordinal = models.BigIntegerField(help_text="The first row of a feed is 1.")
@@ -83,34 +93,60 @@ class Session(models.Model):
     feed = models.OneToOneField(Feed, on_delete=models.CASCADE)
     agent_type = models.CharField(max_length=128)
     title = models.CharField(max_length=200, default="")
-    titled = models.BooleanField(default=False, help_text="The title came from a prompt and stays (D6).")
+    titled = models.BooleanField(
+        default=False, help_text="The title came from a prompt and stays (D6)."
+    )
     working_directory = models.TextField(default="")
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(default=timezone.now)
     last_activity_at = models.DateTimeField(default=timezone.now, db_index=True)
     closed_at = models.DateTimeField(null=True)
     hook_count = models.BigIntegerField(default=0)
-    recent_events = models.JSONField(default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}.")
-    pending_approvals = models.IntegerField(default=0, help_text="Tool calls that wait for a decision; kept here so that an event need not count them.")
+    recent_events = models.JSONField(
+        default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}."
+    )
+    pending_approvals = models.IntegerField(
+        default=0,
+        help_text="Tool calls that wait for a decision; kept here so that an event need not count them.",
+    )
     # Of bridge-run sessions only.
-    owner = models.UUIDField(null=True, help_text="The process that runs its agent, or is about to; only that one writes what the agent says.")
-    resume_id = models.TextField(default="", help_text="The agent's own id of the session: the checkpoint that a resume needs (D35).")
+    owner = models.UUIDField(
+        null=True,
+        help_text="The process that runs its agent, or is about to; only that one writes what the agent says.",
+    )
+    resume_id = models.TextField(
+        default="",
+        help_text="The agent's own id of the session: the checkpoint that a resume needs (D35).",
+    )
     reason = models.TextField(default="", help_text="Why it is paused or in error.")
-    asks = models.BooleanField(null=True, help_text="Whether its agent asks before it acts; unknown when nobody knows (D59).")
-    open_message = models.CharField(max_length=36, default="", help_text="The message_id of the stream that has begun and not ended.")
+    asks = models.BooleanField(
+        null=True,
+        help_text="Whether its agent asks before it acts; unknown when nobody knows (D59).",
+    )
+    open_message = models.CharField(
+        max_length=36,
+        default="",
+        help_text="The message_id of the stream that has begun and not ended.",
+    )
 
     class Meta:
         ordering = ["-last_activity_at"]
-        indexes = [models.Index(fields=["owner"], name="sessions_by_owner", condition=models.Q(owner__isnull=False))]
+        indexes = [
+            models.Index(
+                fields=["owner"], name="sessions_by_owner", condition=models.Q(owner__isnull=False)
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
 
 
 class ToolCall(models.Model):
-    """A tool call of an agent, and the decision about it where somebody must decide: the approval record (SPEC Tool call / approval record; D37, D38).
+    """A tool call of an agent, and the decision about it where somebody must decide: the approval
+    record (SPEC Tool call / approval record; D37, D38).
 
-    What an agent sent is kept as JSON text: a database's own JSON type takes neither every number nor NUL.
+    What an agent sent is kept as JSON text: a database's own JSON type takes neither every number
+    nor NUL.
     """
 
     class Decision(models.TextChoices):
@@ -120,7 +156,9 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """A device's person; the person at the machine, as the agent's next step shows; the bridge, when the session ended."""
+        """A device's person; the person at the machine, as the agent's next step shows; the bridge,
+        when the session ended.
+        """
 
         DEVICE = "device"
         AGENT = "agent"
@@ -135,31 +173,62 @@ class ToolCall(models.Model):
     tool = models.CharField(max_length=128)
     description = models.TextField()
     params = models.TextField()
-    same = models.CharField(max_length=64, help_text="SHA-256 of tool and params: equal calls have the same.")
+    same = models.CharField(
+        max_length=64, help_text="SHA-256 of tool and params: equal calls have the same."
+    )
     reasoning = models.TextField(null=True)
     risk_level = models.CharField(max_length=8)
     source = models.CharField(max_length=9, choices=Source.choices)
-    decision = models.CharField(max_length=8, choices=Decision.choices, null=True, help_text="Empty: nobody was asked.")
+    decision = models.CharField(
+        max_length=8, choices=Decision.choices, null=True, help_text="Empty: nobody was asked."
+    )
     modifications = models.TextField(null=True)
     result = models.TextField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
-    device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True, help_text="From which it was decided.")
-    reason = models.CharField(
-        max_length=32, default="", help_text="Why the bridge decided: session_closed, session_paused, agent_died, interrupted, turn_ended."
+    device = models.ForeignKey(
+        "devices_app.Device",
+        on_delete=models.SET_NULL,
+        null=True,
+        help_text="From which it was decided.",
     )
-    forwarded = models.BooleanField(default=False, help_text="An agent session took the decision; otherwise it waits for a person at the machine.")
-    finished_at = models.DateTimeField(null=True, help_text="The tool has run, or never will; until then the call is open.")
-    frame = models.TextField(default="", help_text="The approval_required as it was sent: every connecting device gets it while it is pending (D28).")
+    reason = models.CharField(
+        max_length=32,
+        default="",
+        help_text="Why the bridge decided: session_closed, session_paused, agent_died, interrupted, turn_ended.",
+    )
+    forwarded = models.BooleanField(
+        default=False,
+        help_text="An agent session took the decision; otherwise it waits for a person at the machine.",
+    )
+    finished_at = models.DateTimeField(
+        null=True, help_text="The tool has run, or never will; until then the call is open."
+    )
+    frame = models.TextField(
+        default="",
+        help_text="The approval_required as it was sent: every connecting device gets it while it is pending (D28).",
+    )
 
     class Meta:
         ordering = ["-pk"]
         verbose_name = "approval"
-        constraints = [models.UniqueConstraint(fields=["session", "tool_call_id"], name="tool_call_once_a_session")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session", "tool_call_id"], name="tool_call_once_a_session"
+            )
+        ]
         indexes = [
-            models.Index(fields=["session", "same"], name="open_tool_calls", condition=models.Q(finished_at=None)),
-            models.Index(fields=["decision"], name="pending_approvals", condition=models.Q(decision="pending")),
+            models.Index(
+                fields=["session", "same"],
+                name="open_tool_calls",
+                condition=models.Q(finished_at=None),
+            ),
+            models.Index(
+                fields=["decision"],
+                name="pending_approvals",
+                condition=models.Q(decision="pending"),
+            ),
             models.Index(fields=["created_at"], name="tool_calls_by_age"),
         ]
 
@@ -168,7 +237,9 @@ class ToolCall(models.Model):
 
 
 class Command(models.Model):
-    """What a session's agent is to be told, from a socket of any process to the one that runs it: written with what caused it, taken once (D35, D46)."""
+    """What a session's agent is to be told, from a socket of any process to the one that runs it:
+    written with what caused it, taken once (D35, D46).
+    """
 
     class Kind(models.TextChoices):
         PROMPT = "prompt"
@@ -177,13 +248,19 @@ class Command(models.Model):
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
     kind = models.CharField(max_length=9, choices=Kind.choices)
-    payload = models.TextField(help_text="JSON, as text: a database's own JSON type takes neither every number nor NUL.")
+    payload = models.TextField(
+        help_text="JSON, as text: a database's own JSON type takes neither every number nor NUL."
+    )
     created_at = models.DateTimeField(default=timezone.now)
-    taken_at = models.DateTimeField(null=True, help_text="Marked before the agent is told, so that it is told nothing twice.")
+    taken_at = models.DateTimeField(
+        null=True, help_text="Marked before the agent is told, so that it is told nothing twice."
+    )
 
     class Meta:
         indexes = [
-            models.Index(fields=["session", "id"], name="waiting_commands", condition=models.Q(taken_at=None)),
+            models.Index(
+                fields=["session", "id"], name="waiting_commands", condition=models.Q(taken_at=None)
+            ),
             models.Index(fields=["session"], name="commands_by_session"),
             models.Index(fields=["created_at"], name="commands_by_age"),
         ]
@@ -198,7 +275,10 @@ class Cursor(models.Model):
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
     position = models.BigIntegerField(help_text="Every row up to here was acknowledged or proven.")
-    ahead = models.JSONField(default=list, help_text="Rows acknowledged beyond the position, while an earlier one is not.")
+    ahead = models.JSONField(
+        default=list,
+        help_text="Rows acknowledged beyond the position, while an earlier one is not.",
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["device", "feed"], name="one_cursor_a_feed")]
@@ -208,10 +288,15 @@ class Cursor(models.Model):
 
 
 class Process(models.Model):
-    """A serving process. What it holds counts only while its lease lasts, so a killed one fills no limit (D46)."""
+    """A serving process. What it holds counts only while its lease lasts, so a killed one fills no
+    limit (D46).
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    instance = models.CharField(max_length=64, help_text="The data directory's own id: a successor there takes over at once (D35).")
+    instance = models.CharField(
+        max_length=64,
+        help_text="The data directory's own id: a successor there takes over at once (D35).",
+    )
     started_at = models.DateTimeField(default=timezone.now)
     lease_until = models.DateTimeField()
 
@@ -221,10 +306,18 @@ class Connection(models.Model):
 
     process = models.ForeignKey(Process, on_delete=models.CASCADE)
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
-    token = models.ForeignKey("devices_app.Token", on_delete=models.CASCADE, null=True, help_text="What it was opened with; when that ends, so does it.")
+    token = models.ForeignKey(
+        "devices_app.Token",
+        on_delete=models.CASCADE,
+        null=True,
+        help_text="What it was opened with; when that ends, so does it.",
+    )
     opened_at = models.DateTimeField(default=timezone.now)
     address = models.CharField(max_length=45)
-    replaced = models.BooleanField(default=False, help_text="A newer connection of the device took over; whoever holds this one closes it (D23).")
+    replaced = models.BooleanField(
+        default=False,
+        help_text="A newer connection of the device took over; whoever holds this one closes it (D23).",
+    )
 
 
 class Join(models.Model):
@@ -234,20 +327,30 @@ class Join(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["connection", "session"], name="joined_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["connection", "session"], name="joined_once")
+        ]
 
 
 class ClientRequest(models.Model):
     """A client message that must not be done twice, and what answered it (D31)."""
 
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
-    digest = models.CharField(max_length=64, help_text="SHA-256 of its type, id and payload, and of the connection where its id holds only there.")
+    digest = models.CharField(
+        max_length=64,
+        help_text="SHA-256 of its type, id and payload, and of the connection where its id holds only there.",
+    )
     process_id = models.UUIDField(help_text="The process that does it.")
-    answer = models.TextField(null=True, help_text="The frame that answered it, empty where nothing does; null while it is being done.")
+    answer = models.TextField(
+        null=True,
+        help_text="The frame that answered it, empty where nothing does; null while it is being done.",
+    )
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["device", "digest"], name="client_request_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["device", "digest"], name="client_request_once")
+        ]
 
     def __str__(self) -> str:
         return f"request {self.pk} of device {self.device_id}"

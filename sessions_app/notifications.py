@@ -14,15 +14,33 @@ from sessions_app.models import Session, ToolCall
 BODY_CHARS = 500
 
 
-def _notification(type_: NotificationType, title: str, body: str, *, priority: Priority = "normal", session_id: str | None = None, **data: Any) -> Notification:
-    return Notification(notification_id=str(uuid.uuid4()), session_id=session_id, notification_type=type_, title=title, body=body, priority=priority, data=data)
+def _notification(
+    type_: NotificationType,
+    title: str,
+    body: str,
+    *,
+    priority: Priority = "normal",
+    session_id: str | None = None,
+    **data: Any,
+) -> Notification:
+    return Notification(
+        notification_id=str(uuid.uuid4()),
+        session_id=session_id,
+        notification_type=type_,
+        title=title,
+        body=body,
+        priority=priority,
+        data=data,
+    )
 
 
 def gap(session_id: str | None) -> Notification:
     """A device missed rows of a feed that are no longer kept (D29)."""
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
-    return _notification("error", "Messages were missed", body, session_id=session_id, code="MESSAGES_DISCARDED")
+    return _notification(
+        "error", "Messages were missed", body, session_id=session_id, code="MESSAGES_DISCARDED"
+    )
 
 
 def paired(device: Device, address: str) -> Notification:
@@ -36,14 +54,21 @@ def session_of(feed_id: int) -> str | None:
     return Session.objects.filter(feed_id=feed_id).values_list("session_id", flat=True).first()
 
 
-# -- approvals -----------------------------------------------------------------------------------------------------------
+# -- approvals -------------------------------------------------------------------------------------
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
     """Somebody must decide about a tool call."""
     title = f"{call.tool} needs approval"
     data = {"tool_call_id": call.tool_call_id, "risk_level": call.risk_level, "screen": "approval"}
-    return _notification("approval_required", title, shorten(call.description), priority="high", session_id=session.session_id, **data)
+    return _notification(
+        "approval_required",
+        title,
+        shorten(call.description),
+        priority="high",
+        session_id=session.session_id,
+        **data,
+    )
 
 
 _WHY = {
@@ -57,38 +82,66 @@ _WHY = {
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
     """A decision stands, wherever it was taken."""
-    where = {"agent": "at the machine", "bridge": _WHY.get(call.reason, _WHY["session_closed"])}.get(call.decided_by) or (
-        f"on {call.device.name}" if call.device else ""
-    )
+    where = {
+        "agent": "at the machine",
+        "bridge": _WHY.get(call.reason, _WHY["session_closed"]),
+    }.get(call.decided_by) or (f"on {call.device.name}" if call.device else "")
     body = f"{call.tool} was {call.decision} {where}".strip() + "."
-    data: dict[str, Any] = {"tool_call_id": call.tool_call_id, "decision": call.decision, "decided_by": call.decided_by}
+    data: dict[str, Any] = {
+        "tool_call_id": call.tool_call_id,
+        "decision": call.decision,
+        "decided_by": call.decided_by,
+    }
     data |= {"device": call.device.name} if call.device else {}
     data |= {"reason": call.reason} if call.reason else {}
-    return _notification("approval_decided", f"{call.tool}: {call.decision}", body, session_id=session.session_id, **data)
+    return _notification(
+        "approval_decided",
+        f"{call.tool}: {call.decision}",
+        body,
+        session_id=session.session_id,
+        **data,
+    )
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """A call that was rejected ran all the same: hooks cannot stop an agent."""
     body = f"{call.tool} ran although it had been rejected: {shorten(call.description)}"
     data = {"tool_call_id": call.tool_call_id, "code": "REJECTED_CALL_RAN"}
-    return _notification("error", "A rejected tool call ran", body, priority="high", session_id=session.session_id, **data)
+    return _notification(
+        "error",
+        "A rejected tool call ran",
+        body,
+        priority="high",
+        session_id=session.session_id,
+        **data,
+    )
 
 
-# -- what agents report ----------------------------------------------------------------------------------------------------
+# -- what agents report ----------------------------------------------------------------------------
 
 
-def reported(session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any) -> Notification:
+def reported(
+    session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
+) -> Notification:
     """What a hook event makes a person want to know."""
-    return _notification(type_, title, shorten(body), priority=priority, session_id=session_id, **data)
+    return _notification(
+        type_, title, shorten(body), priority=priority, session_id=session_id, **data
+    )
 
 
-# -- what the bridge reports of itself -------------------------------------------------------------------------------------
+# -- what the bridge reports of itself -------------------------------------------------------------
 
 
 def failed(failure: Failure) -> Notification:
     """Something failed that nobody foresaw, or an agent did (D51)."""
-    where = f"The bridge's log has more, at {failure.reference}." if failure.reference else failure.row.remedy
-    data: dict[str, Any] = {"code": failure.row.code} | ({"reference": failure.reference} if failure.reference else {})
+    where = (
+        f"The bridge's log has more, at {failure.reference}."
+        if failure.reference
+        else failure.row.remedy
+    )
+    data: dict[str, Any] = {"code": failure.row.code} | (
+        {"reference": failure.reference} if failure.reference else {}
+    )
     title, body = failure.row.message.rstrip("."), f"{failure.row.message} {where}"
     return _notification("error", title, body, session_id=failure.session_id, **data)
 

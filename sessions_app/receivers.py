@@ -19,8 +19,12 @@ log = structlog.get_logger("bridge.pairing")
 
 
 @receiver(device_paired)
-def start_at_the_present(sender: type[Device], device: Device, announce: bool, first: bool, **_: Any) -> None:
-    """Tell the other devices, and let a new one begin after that: nothing of the past is sent to it."""
+def start_at_the_present(
+    sender: type[Device], device: Device, announce: bool, first: bool, **_: Any
+) -> None:
+    """Tell the other devices, and let a new one begin after that: nothing of the past is sent to
+    it.
+    """
     with outbox() as box:
         if announce:
             box.append_to_all(encode(notifications.paired(device, device.last_address)))
@@ -33,5 +37,7 @@ def start_at_the_present(sender: type[Device], device: Device, announce: bool, f
 
 @receiver(device_revoked)
 def close_sockets(sender: type[Device], device: Device, **_: Any) -> None:
-    """Close this process's sockets at once; the others find out by looking (limits.POLL_SECONDS)."""
+    """Close this process's sockets at once; the others find out by looking
+    (limits.POLL_SECONDS).
+    """
     transaction.on_commit(lambda: registry.revoked(device.pk))

@@ -1,4 +1,6 @@
-"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (SPEC Session (HTTP view); D35, D39)."""
+"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (SPEC Session (HTTP view); D35,
+D39).
+"""
 
 from __future__ import annotations
 
@@ -68,19 +70,23 @@ class SessionView(BridgeAPIView):
 
 
 class SessionListView(BridgeAPIView):
-    """All sessions that the bridge remembers, the most recently active first; closed ones for a week."""
+    """All sessions that the bridge remembers, the most recently active first; closed ones for a
+    week.
+    """
 
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
 
     @extend_schema(operation_id="sessions", responses=http.SessionList)
     def get(self, request: Request) -> Response:
-        sessions = [body_of(session) for session in _sessions().defer("recent_events")]  # not shown in a list, and the larger part of a session
+        # not shown in a list, and the larger part of a session
+        sessions = [body_of(session) for session in _sessions().defer("recent_events")]
         return Response({"sessions": sessions, "total": len(sessions)})
 
 
 class SessionEventsView(BridgeAPIView):
-    """A message for the agent of a session that the bridge runs. Hooks cannot control an agent, so an observed session accepts none (D39).
+    """A message for the agent of a session that the bridge runs. Hooks cannot control an agent, so
+    an observed session accepts none (D39).
 
     A session that is paused or in error takes none either: 409 SESS_NOT_ACTIVE.
     """
@@ -103,7 +109,10 @@ class SessionEventsView(BridgeAPIView):
         driven = session.kind == Session.Kind.BRIDGE
         if driven:
             _say(session, event.content, cast(Principal, request.user).device)
-        return Response({"accepted": driven, "event_id": str(uuid.uuid4()), "session_id": session.session_id}, status=202)
+        return Response(
+            {"accepted": driven, "event_id": str(uuid.uuid4()), "session_id": session.session_id},
+            status=202,
+        )
 
 
 def _say(session: Session, content: str, device: Device | None) -> None:
@@ -112,5 +121,10 @@ def _say(session: Session, content: str, device: Device | None) -> None:
     except BridgeError as error:
         if error.code == "RATE_LIMITED":
             seconds = messages.RETRY_SECONDS
-            raise BridgeError("RATE_LIMIT_EXCEEDED", error.message, headers={"Retry-After": str(seconds)}, retry_after=seconds) from None
+            raise BridgeError(
+                "RATE_LIMIT_EXCEEDED",
+                error.message,
+                headers={"Retry-After": str(seconds)},
+                retry_after=seconds,
+            ) from None
         raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None

@@ -1,6 +1,8 @@
-"""What the bridge may know of a session's working directory: the repository around it and its branch, found without running anything.
+"""What the bridge may know of a session's working directory: the repository around it and its
+branch, found without running anything.
 
-As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused, whatever its files say (D10, D12).
+As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused,
+whatever its files say (D10, D12).
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ _UNFIT = {
 class Place:
     """A repository around a working directory; all paths are real, absolute and inside the roots.
 
-    ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects, references and configuration (the same, but in a linked
-    work tree).
+    ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects,
+    references and configuration (the same, but in a linked work tree).
     """
 
     directory: str
@@ -40,7 +42,9 @@ class Place:
 
 
 def inside(directory: str) -> str:
-    """The real, absolute path of a directory inside the roots, where an agent may work. Raises the jail's errors, in words about such a directory (D41)."""
+    """The real, absolute path of a directory inside the roots, where an agent may work. Raises the
+    jail's errors, in words about such a directory (D41).
+    """
     try:
         with default_jail().open_dir(directory) as opened:
             return opened.path
@@ -51,7 +55,8 @@ def inside(directory: str) -> str:
 def place_of(directory: str, jail: Jail) -> Place | None:
     """The repository that a working directory is in; None when it is in none.
 
-    Errors: the jail's for the directory itself; FILE_ACCESS_DENIED for a repository that leads out of the roots, GIT_ERROR for one that is damaged.
+    Errors: the jail's for the directory itself; FILE_ACCESS_DENIED for a repository that leads out
+    of the roots, GIT_ERROR for one that is damaged.
     """
     with jail.open_dir(directory) as opened:
         names = opened.names
@@ -66,7 +71,9 @@ def place_of(directory: str, jail: Jail) -> Place | None:
 
 
 def branch_of(directory: str) -> str:
-    """The name of the branch checked out there, a short commit in parentheses where HEAD is detached; empty outside a repository and outside the roots."""
+    """The name of the branch checked out there, a short commit in parentheses where HEAD is
+    detached; empty outside a repository and outside the roots.
+    """
     if not directory.startswith("/"):
         return ""
     jail = default_jail()
@@ -77,7 +84,8 @@ def branch_of(directory: str) -> str:
         return ""
     found = _BRANCH.fullmatch(head)
     if found is not None:
-        return "" if found[1] == ".invalid" else found[1]  # .invalid: this repository keeps its references in a form that only git can read
+        # .invalid: this repository keeps its references in a form that only git can read
+        return "" if found[1] == ".invalid" else found[1]
     return detached(head) if _COMMIT.fullmatch(head) else ""
 
 
@@ -97,14 +105,21 @@ def _git_dir(top: str, jail: Jail) -> str | None:
         if error.code == "FILE_INVALID_PATH":  # a file: a linked work tree, or a submodule
             return _named(top, jail)
         raise _outside(error) from None
-    return path if _exists(f"{path}/HEAD", jail) and (_exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail)) else None
+    return (
+        path
+        if _exists(f"{path}/HEAD", jail)
+        and (_exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail))
+        else None
+    )
 
 
 def _named(top: str, jail: Jail) -> str:
     text = _read(f"{top}/.git", jail)
     target = text.removeprefix("gitdir: ")
     if target == text:
-        raise BridgeError("GIT_ERROR", "Not a git repository: .git is a file that names no directory.")
+        raise BridgeError(
+            "GIT_ERROR", "Not a git repository: .git is a file that names no directory."
+        )
     return _directory(target, top, jail)
 
 
@@ -124,7 +139,9 @@ def _directory(target: str, base: str, jail: Jail) -> str:
             return opened.path
     except BridgeError as error:
         if error.code in ("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
-            raise BridgeError("GIT_ERROR", "Not a git repository: the directory that .git names is not there.") from None
+            raise BridgeError(
+                "GIT_ERROR", "Not a git repository: the directory that .git names is not there."
+            ) from None
         raise _outside(error) from None
 
 

@@ -1,4 +1,6 @@
-"""What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`, `soak`, `bench`."""
+"""What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`,
+`soak`, `bench`.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,44 @@ LINTERS: list[Step] = [
 OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
 
 SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
-CRASHES = ["-m", "pytest", "tests/faults/test_kill_one.py", "tests/faults/test_kill_two.py", "--instants", "1000", *SAID]
+CRASHES = [
+    "-m",
+    "pytest",
+    "tests/faults/test_kill_one.py",
+    "tests/faults/test_kill_two.py",
+    "--instants",
+    "1000",
+    *SAID,
+]
 OTHERS: list[Step] = [
     ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
-    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", "tests/conformance/test_openapi_tokens.py", *SAID]),
+    (
+        "document",
+        [
+            "-m",
+            "pytest",
+            "tests/conformance/test_openapi.py",
+            "tests/conformance/test_openapi_tokens.py",
+            *SAID,
+        ],
+    ),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
 ]
-LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}  # of the last three; the environment may say something else
+# of the last three; the environment may say something else
+LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}
 
-AGENT_TESTS = ["-m", "pytest", "tests/agents/real", "-m", "agents", "-n", "2", "--dist", "load", "-rs"]
+AGENT_TESTS = [
+    "-m",
+    "pytest",
+    "tests/agents/real",
+    "-m",
+    "agents",
+    "-n",
+    "2",
+    "--dist",
+    "load",
+    "-rs",
+]
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # bytes that tests may need at once
@@ -57,20 +88,48 @@ def lint(_: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """The linters run beside the tests; a file is one worker's, the longest are begun first (tests/conftest.py)."""
-    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))  # more than cores, for many tests wait for something
+    """The linters run beside the tests; a file is one worker's, the longest are begun first
+    (tests/conftest.py).
+    """
+    # more than cores, for many tests wait for something
+    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))
     if (place := memory()) is not None:
         os.environ["TMPDIR"] = str(place)
-    return run([("tests", ["-m", "pytest", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", *arguments])], beside=LINTERS)
+    return run(
+        [
+            (
+                "tests",
+                [
+                    "-m",
+                    "pytest",
+                    "-n",
+                    workers,
+                    "--dist",
+                    "loadfile",
+                    "--no-loadscope-reorder",
+                    *arguments,
+                ],
+            )
+        ],
+        beside=LINTERS,
+    )
 
 
 def memory() -> Path | None:
-    """Where the tests' files need no disk, and a commit does not wait for one; None when there is no such place, or too little room in it."""
+    """Where the tests' files need no disk, and a commit does not wait for one; None when there is
+    no such place, or too little room in it.
+    """
     try:
         found = os.statvfs(MEMORY)
     except OSError:
         return None
-    return MEMORY if os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= ROOM else None
+    return (
+        MEMORY
+        if os.access(MEMORY, os.W_OK)
+        and not found.f_flag & os.ST_NOEXEC
+        and found.f_bavail * found.f_frsize >= ROOM
+        else None
+    )
 
 
 def soak(arguments: list[str]) -> int:
@@ -81,7 +140,9 @@ def soak(arguments: list[str]) -> int:
 
 
 def test_agents(arguments: list[str]) -> int:
-    """Where Node is, the agents must be installed and run; where it is not, all is skipped, which is said last."""
+    """Where Node is, the agents must be installed and run; where it is not, all is skipped, which
+    is said last.
+    """
     why_not = install.missing_node()
     if not why_not:
         install.install_agents()
@@ -97,19 +158,33 @@ def bench(arguments: list[str]) -> int:
 
 
 def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
-    """Run every step, also after one failed; 1 when one did. They see none of the settings of the shell they were started from.
+    """Run every step, also after one failed; 1 when one did. They see none of the settings of the
+    shell they were started from.
 
     Those `beside` the others run meanwhile, and say at the end what they have to say.
     """
     results: list[tuple[str, int, float]] = []
-    with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory, (Path(directory) / "beside").open("w+b") as out:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL}
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory,
+        (Path(directory) / "beside").open("w+b") as out,
+    ):
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL
+        }
 
         def call(step: Step, output: IO[bytes] | None = None) -> None:
             name, arguments = step
             started = time.monotonic()
             own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
-            code = subprocess.call([sys.executable, *arguments], env=own, stdout=output, stderr=output, stdin=subprocess.DEVNULL if output else None)
+            code = subprocess.call(
+                [sys.executable, *arguments],
+                env=own,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL if output else None,
+            )
             results.append((name, code, time.monotonic() - started))
 
         def call_beside() -> None:
@@ -127,11 +202,24 @@ def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
         thread.join()
         out.seek(0)
         sys.stdout.write(out.read().decode(errors="replace"))
-    sys.stdout.write("\n" + "   ".join(f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)" for name, code, seconds in results) + "\n")
+    sys.stdout.write(
+        "\n"
+        + "   ".join(
+            f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)"
+            for name, code, seconds in results
+        )
+        + "\n"
+    )
     return 1 if any(code for _, code, _ in results) else 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"lint": lint, "test": test, "soak": soak, "test-agents": test_agents, "bench": bench}
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "lint": lint,
+    "test": test,
+    "soak": soak,
+    "test-agents": test_agents,
+    "bench": bench,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -11,12 +11,14 @@ from tests.servers import postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
-# How long an example takes says how busy the machine is, no more. Single tests say how many they want.
+# How long an example takes says how busy the machine is, no more. Single tests say how many they
+# want.
 settings.register_profile("bridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bridge")
 
 HERE = Path(__file__).parent
-# The files that take longest: begun last, one of them would run alone while the other workers have nothing left to do.
+# The files that take longest: begun last, one of them would run alone while the other workers have
+# nothing left to do.
 LONG = (
     "faults/test_kill_one.py",
     "faults/test_kill_two.py",

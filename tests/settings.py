@@ -1,4 +1,6 @@
-"""The bridge's settings for tests: a data directory of their own, and password hashing that costs nothing."""
+"""The bridge's settings for tests: a data directory of their own, and password hashing that costs
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,15 @@ if "BRIDGE_DATA_DIR" not in os.environ:
     _directory = tempfile.mkdtemp(prefix="bridge-tests-")
     os.environ["BRIDGE_DATA_DIR"] = _directory
     _owner = os.getpid()
-    atexit.register(lambda: shutil.rmtree(_directory, ignore_errors=True) if os.getpid() == _owner else None)
+    atexit.register(
+        lambda: shutil.rmtree(_directory, ignore_errors=True) if os.getpid() == _owner else None
+    )
 
-if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(os.environ["BRIDGE_DATA_DIR"]) != _worker:
-    # Workers inherit the environment: with one data directory they would write each other's recorded address.
+if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(
+    os.environ["BRIDGE_DATA_DIR"]
+) != _worker:
+    # Workers inherit the environment: with one data directory they would write each other's
+    # recorded address.
     os.environ["BRIDGE_DATA_DIR"] = os.path.join(os.environ["BRIDGE_DATA_DIR"], _worker)
 
 from bridge_project.kernel.config import conf
@@ -24,6 +31,8 @@ from bridge_project.settings import DATABASES
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 if not conf.database_url:
-    # A file, as in real life: the memory that threads would share in Django's tests refuses ("table is locked") where a file makes them wait.
-    del DATABASES["default"]["OPTIONS"]["factory"]  # Django makes the file, which the bridge's own connections refuse
+    # A file, as in real life: the memory that threads would share in Django's tests refuses ("table
+    # is locked") where a file makes them wait.
+    # Django makes the file, which the bridge's own connections refuse
+    del DATABASES["default"]["OPTIONS"]["factory"]
     DATABASES["default"]["TEST"] = {"NAME": str(conf.bridge_data_dir / "test.sqlite3")}

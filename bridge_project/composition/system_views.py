@@ -1,4 +1,6 @@
-"""What the bridge says about itself: health, capabilities, the OpenAPI document, and the WebSocket's address without an upgrade."""
+"""What the bridge says about itself: health, capabilities, the OpenAPI document, and the
+WebSocket's address without an upgrade.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from devices_app.authentication import AdminOnly, AnyToken
 from sessions_app.agents import listing
 
 # SPEC GET /info lists seven; PreCompact and Notification are accepted all the same.
-SUPPORTED_HOOKS: list[HookEventName] = [name for name in get_args(HookEventName) if name not in ("PreCompact", "Notification")]
+SUPPORTED_HOOKS: list[HookEventName] = [
+    name for name in get_args(HookEventName) if name not in ("PreCompact", "Notification")
+]
 
 
 class HealthView(BridgeAPIView):
@@ -58,7 +62,14 @@ class InfoView(BridgeAPIView):
             features=health.features(),
             supported_agents=[one.name for one in known if one.can_start],
             agents=[
-                http.AgentInfo(name=one.name, can_start=one.can_start, can_modify=one.can_modify, asks=one.asks, version=one.version, reason=one.reason)
+                http.AgentInfo(
+                    name=one.name,
+                    can_start=one.can_start,
+                    can_modify=one.can_modify,
+                    asks=one.asks,
+                    version=one.version,
+                    reason=one.reason,
+                )
                 for one in known
             ],
             supported_hooks=SUPPORTED_HOOKS,
@@ -73,19 +84,29 @@ class InfoView(BridgeAPIView):
 
 
 class MetricsView(BridgeAPIView):
-    """This process's metrics, for Prometheus; it counts with health and info, since the limit of `/admin/*` would be too tight for a scrape every few seconds."""
+    """This process's metrics, for Prometheus; it counts with health and info, since the limit of
+    `/admin/*` would be too tight for a scrape every few seconds.
+    """
 
     rate_group = "status"
     permission_classes = [AdminOnly]
 
-    @extend_schema(operation_id="metrics", responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/openmetrics-text"): OpenApiTypes.STR})
+    @extend_schema(
+        operation_id="metrics",
+        responses={
+            (200, "text/plain"): OpenApiTypes.STR,
+            (200, "application/openmetrics-text"): OpenApiTypes.STR,
+        },
+    )
     def get(self, request: Request) -> HttpResponse:
         text, content_type = metrics.exposition(request.headers.get("Accept", ""))
         return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})
 
 
 class WebSocketView(BridgeAPIView):
-    """The WebSocket's address. A request that is no upgrade is told so, with or without a token: `websocket_url` is where to connect."""
+    """The WebSocket's address. A request that is no upgrade is told so, with or without a token:
+    `websocket_url` is where to connect.
+    """
 
     rate_group = "status"
     authentication_classes = []
@@ -94,7 +115,11 @@ class WebSocketView(BridgeAPIView):
     @extend_schema(operation_id="websocket", responses={101: None})
     def get(self, request: Request) -> Response:
         url = websocket_url(base_url(request._request))
-        raise BridgeError("WS_UPGRADE_REQUIRED", headers={"Upgrade": "websocket", "Connection": "Upgrade"}, websocket_url=url)
+        raise BridgeError(
+            "WS_UPGRADE_REQUIRED",
+            headers={"Upgrade": "websocket", "Connection": "Upgrade"},
+            websocket_url=url,
+        )
 
 
 class SchemaView(BridgeAPIView):

@@ -1,4 +1,6 @@
-"""The AsyncAPI document: the WebSocket protocol as the catalogue has it, with an example of every message (SPEC WebSocket operations)."""
+"""The AsyncAPI document: the WebSocket protocol as the catalogue has it, with an example of every
+message (SPEC WebSocket operations).
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,26 @@ def document() -> str:
 def build() -> Schema:
     """AsyncAPI 3.0, seen from the bridge: it receives what clients send."""
     schemas: dict[str, Schema] = {}
-    messages = {name: _message(row, model, name, schemas) for name, (row, model) in both_directions().items()}
+    messages = {
+        name: _message(row, model, name, schemas)
+        for name, (row, model) in both_directions().items()
+    }
     return {
         "asyncapi": "3.0.0",
-        "info": {"title": "Bridge", "version": PROTOCOL_VERSION, "description": DESCRIPTION, "license": {"name": "MIT"}},
+        "info": {
+            "title": "Bridge",
+            "version": PROTOCOL_VERSION,
+            "description": DESCRIPTION,
+            "license": {"name": "MIT"},
+        },
         "defaultContentType": "application/json",
-        "servers": {"bridge": {"host": "{host}:{port}", "protocol": "wss", "variables": {"host": {"default": "localhost"}, "port": {"default": "8443"}}}},
+        "servers": {
+            "bridge": {
+                "host": "{host}:{port}",
+                "protocol": "wss",
+                "variables": {"host": {"default": "localhost"}, "port": {"default": "8443"}},
+            }
+        },
         "channels": {
             "bridge": {
                 "address": ADDRESS,
@@ -57,7 +73,9 @@ def build() -> Schema:
 
 
 def both_directions() -> dict[str, tuple[Row, type[BaseModel]]]:
-    """Name → row and payload model of every message; what goes both ways comes twice, once as ``TYPE.server``."""
+    """Name → row and payload model of every message; what goes both ways comes twice, once as
+    ``TYPE.server``.
+    """
     found: dict[str, tuple[Row, type[BaseModel]]] = {}
     for row in CATALOGUE.values():
         if row.client:
@@ -73,23 +91,39 @@ def example(name: str) -> dict[str, Any]:
 
 
 def rule_of(row: Row) -> str:
-    """When a client may send it and what becomes of it, in a sentence; empty for what only the bridge sends."""
+    """When a client may send it and what becomes of it, in a sentence; empty for what only the
+    bridge sends.
+    """
     if row.client is None:
         return ""
     words = [f"May be sent {_PHASES[row.phase]}"]
     words += ["its session must have been joined"] if row.needs_joined else []
-    words += ["a repetition with the same id is answered again and not done again"] if row.idempotent else []
+    words += (
+        ["a repetition with the same id is answered again and not done again"]
+        if row.idempotent
+        else []
+    )
     return "; ".join(words) + "."
 
 
 def _message(row: Row, model: type[BaseModel], name: str, schemas: dict[str, Schema]) -> Schema:
     from_client = not name.endswith(".server") and row.client is not None
-    payload = model.model_json_schema(mode="validation" if from_client else "serialization", ref_template=_SCHEMAS)
+    payload = model.model_json_schema(
+        mode="validation" if from_client else "serialization", ref_template=_SCHEMAS
+    )
     schemas.update(payload.pop("$defs", {}))
     shape = f"{row.type}.payload" + ("" if from_client or row.client is None else ".server")
     if row.type not in HEARTBEATS:
         schemas[shape] = payload
-    described = " ".join(part for part in (row.summary, rule_of(row) if from_client else "", _kept(row, from_client=from_client)) if part)
+    described = " ".join(
+        part
+        for part in (
+            row.summary,
+            rule_of(row) if from_client else "",
+            _kept(row, from_client=from_client),
+        )
+        if part
+    )
     return {
         "name": row.type,
         "title": row.type,
@@ -108,10 +142,17 @@ def _kept(row: Row, *, from_client: bool) -> str:
 
 
 def _envelope(type_: str, shape: str, *, from_client: bool) -> Schema:
-    properties: Schema = {"type": {"const": type_}, "timestamp": {"type": "string", "format": "date-time"}}
+    properties: Schema = {
+        "type": {"const": type_},
+        "timestamp": {"type": "string", "format": "date-time"},
+    }
     required = ["type", "timestamp"]
     if type_ not in HEARTBEATS:
-        properties["id"] = {"type": "string", "minLength": 1, "maxLength": limits.CLIENT_MESSAGE_ID_MAX_CHARS}
+        properties["id"] = {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": limits.CLIENT_MESSAGE_ID_MAX_CHARS,
+        }
         properties["payload"] = {"$ref": _SCHEMAS.format(model=shape)}
         required += ["payload"] if from_client else ["id", "payload"]
     return {"type": "object", "properties": properties, "required": required}
@@ -122,10 +163,22 @@ def _operations() -> dict[str, Schema]:
     operations: dict[str, Schema] = {}
     for name, (row, _) in both_directions().items():
         from_client = row.client is not None and not name.endswith(".server")
-        operation: Schema = {"action": "receive" if from_client else "send", "channel": channel, "summary": row.summary, "messages": [_in_channel(name)]}
-        answers = [reply if CATALOGUE[reply].client is None else f"{reply}.server" for reply in row.reply if CATALOGUE[reply].server]
+        operation: Schema = {
+            "action": "receive" if from_client else "send",
+            "channel": channel,
+            "summary": row.summary,
+            "messages": [_in_channel(name)],
+        }
+        answers = [
+            reply if CATALOGUE[reply].client is None else f"{reply}.server"
+            for reply in row.reply
+            if CATALOGUE[reply].server
+        ]
         if from_client and answers:
-            operation["reply"] = {"channel": channel, "messages": [_in_channel(answer) for answer in (*answers, "error")]}
+            operation["reply"] = {
+                "channel": channel,
+                "messages": [_in_channel(answer) for answer in (*answers, "error")],
+            }
         operations[f"{'receive' if from_client else 'send'}_{row.type}"] = operation
     return operations
 

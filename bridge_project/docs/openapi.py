@@ -1,4 +1,6 @@
-"""The OpenAPI document: what the views say of themselves, and from this table what each endpoint can answer besides success (D9)."""
+"""The OpenAPI document: what the views say of themselves, and from this table what each endpoint
+can answer besides success (D9).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,17 @@ from pydantic import BaseModel
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.protocol.http import ErrorBody, HealthDegraded, ValidationFailure
 
-HOOK_RULES: Final = ("HOOK_INVALID_EVENT_TYPE", "HOOK_INVALID_TIMESTAMP", "HOOK_STALE_TIMESTAMP", "HOOK_INVALID_SESSION_ID", "HOOK_INVALID_PAYLOAD")
+HOOK_RULES: Final = (
+    "HOOK_INVALID_EVENT_TYPE",
+    "HOOK_INVALID_TIMESTAMP",
+    "HOOK_STALE_TIMESTAMP",
+    "HOOK_INVALID_SESSION_ID",
+    "HOOK_INVALID_PAYLOAD",
+)
 FILE_CODES: Final = ("FILE_INVALID_PATH", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND")
 
-# Operation → the codes of its own; what all endpoints with a token, and all with a body, have in common is added below.
+# Operation → the codes of its own; what all endpoints with a token, and all with a body, have in
+# common is added below.
 OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "health": (),
     "info": (),
@@ -23,7 +32,12 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "sessions": (),
     "session": ("SESSION_NOT_FOUND", "NOT_FOUND"),  # the second: an id with a line break
     "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE", "NOT_FOUND"),
-    "websocket": ("WS_UPGRADE_REQUIRED", "AUTH_INVALID_TOKEN", "ORIGIN_NOT_ALLOWED", "STORAGE_UNAVAILABLE"),
+    "websocket": (
+        "WS_UPGRADE_REQUIRED",
+        "AUTH_INVALID_TOKEN",
+        "ORIGIN_NOT_ALLOWED",
+        "STORAGE_UNAVAILABLE",
+    ),
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),
@@ -31,11 +45,21 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "asyncapi": (),
     "metrics": (),
 }
-WITHOUT_PREFIX: Final = "_without_prefix"  # ends the operation of a hook endpoint at its second address (D2)
-# The first two are of the edge: what is not HTTP, and a body that is too large where none is expected.
-_EVERYWHERE: Final = ("VALIDATION_ERROR", "PAYLOAD_TOO_LARGE", "HOST_NOT_ALLOWED", "INSECURE_TRANSPORT", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR")
+# ends the operation of a hook endpoint at its second address (D2)
+WITHOUT_PREFIX: Final = "_without_prefix"
+# The first two are of the edge: what is not HTTP, and a body that is too large where none is
+# expected.
+_EVERYWHERE: Final = (
+    "VALIDATION_ERROR",
+    "PAYLOAD_TOO_LARGE",
+    "HOST_NOT_ALLOWED",
+    "INSECURE_TRANSPORT",
+    "RATE_LIMIT_EXCEEDED",
+    "INTERNAL_ERROR",
+)
 _WITH_BODY: Final = ("UNSUPPORTED_MEDIA_TYPE",)
-_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}  # of an upgrade while the bridge stops
+# of an upgrade while the bridge stops
+_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}
 
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),
@@ -55,7 +79,9 @@ _REQUEST_ID: Final[Schema] = {
 
 
 class EndpointSchema(AutoSchema):
-    """Takes the security of an operation from its view's permission class, and keeps operation ids apart where one view has two addresses."""
+    """Takes the security of an operation from its view's permission class, and keeps operation ids
+    apart where one view has two addresses.
+    """
 
     def get_operation(self, path: str, *args: Any, **kwargs: Any) -> Schema | None:
         operation: Schema | None = super().get_operation(path, *args, **kwargs)
@@ -64,17 +90,28 @@ class EndpointSchema(AutoSchema):
         return operation
 
     def get_auth(self) -> list[Schema]:
-        kinds = {kind for permission in self.view.permission_classes for kind in getattr(permission, "kinds", ())}
+        kinds = {
+            kind
+            for permission in self.view.permission_classes
+            for kind in getattr(permission, "kinds", ())
+        }
         return [{name: []} for kind, (name, _) in _KINDS.items() if kind in kinds]
 
 
 def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request may send, and every operation's error answers."""
+    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request
+    may send, and every operation's error answers.
+    """
     components = result.setdefault("components", {})
-    components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer", "description": text} for name, text in _KINDS.values()}
+    components["securitySchemes"] = {
+        name: {"type": "http", "scheme": "bearer", "description": text}
+        for name, text in _KINDS.values()
+    }
     schemas = components.setdefault("schemas", {})
     for model in _BODIES:
-        schema = model.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        schema = model.model_json_schema(
+            mode="serialization", ref_template="#/components/schemas/{model}"
+        )
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
     for methods in result["paths"].values():
@@ -105,12 +142,19 @@ def _add_to(operation: Schema) -> None:
             by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
     for status, codes in sorted(by_status.items()):
-        own = responses.get(str(status), {}).get("content", {}).get("application/json", {}).get("schema")
+        own = (
+            responses.get(str(status), {})
+            .get("content", {})
+            .get("application/json", {})
+            .get("schema")
+        )
         hooks = operation["operationId"].startswith("hook_")
         bodies = ([own] if own else []) + list(_body_schemas(codes, validation=hooks))
         responses[str(status)] = {
             "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
-            "content": {"application/json": {"schema": bodies[0] if len(bodies) == 1 else {"anyOf": bodies}}},
+            "content": {
+                "application/json": {"schema": bodies[0] if len(bodies) == 1 else {"anyOf": bodies}}
+            },
             "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
         }
     for status, answer in responses.items():
@@ -124,15 +168,36 @@ def _body_schemas(codes: Iterable[str], *, validation: bool) -> Iterable[Schema]
     plain = [code for code in codes if code not in refused]
     for name, some in (("ValidationFailure", refused), ("ErrorBody", plain)):
         if some:
-            yield {"allOf": [{"$ref": f"#/components/schemas/{name}"}, {"type": "object", "properties": {"code": {"enum": some}}}]}
+            yield {
+                "allOf": [
+                    {"$ref": f"#/components/schemas/{name}"},
+                    {"type": "object", "properties": {"code": {"enum": some}}},
+                ]
+            }
 
 
 def _headers(status: int, *, sure: bool = True) -> Schema:
-    """``sure``: every answer of this status has them all; a degraded health, for one, names no time to wait."""
-    headers: Schema = {"X-Request-ID": {"description": "The request's id, for the bridge's log.", "schema": {"type": "string"}, "required": True}}
+    """``sure``: every answer of this status has them all; a degraded health, for one, names no time
+    to wait.
+    """
+    headers: Schema = {
+        "X-Request-ID": {
+            "description": "The request's id, for the bridge's log.",
+            "schema": {"type": "string"},
+            "required": True,
+        }
+    }
     if status == 401:
-        headers["WWW-Authenticate"] = {"description": "The kind of token.", "schema": {"const": "Bearer"}, "required": True}
+        headers["WWW-Authenticate"] = {
+            "description": "The kind of token.",
+            "schema": {"const": "Bearer"},
+            "required": True,
+        }
     if status in (429, 503):
         wait = {"type": "integer", "minimum": 1}
-        headers["Retry-After"] = {"description": "Whole seconds to wait.", "schema": wait, "required": sure}
+        headers["Retry-After"] = {
+            "description": "Whole seconds to wait.",
+            "schema": wait,
+            "required": sure,
+        }
     return headers

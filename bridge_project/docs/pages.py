@@ -1,4 +1,6 @@
-"""The pages that explain the bridge, rendered from the tables; no token, no script, nothing from elsewhere (D9)."""
+"""The pages that explain the bridge, rendered from the tables; no token, no script, nothing from
+elsewhere (D9).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def page(render: Callable[P, str]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """A view of a page that is the same for everybody: GET and HEAD only, with a policy that lets nothing but its own style in."""
+    """A view of a page that is the same for everybody: GET and HEAD only, with a policy that lets
+    nothing but its own style in.
+    """
 
     def view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if request.method not in SAFE_METHODS:
@@ -68,7 +72,12 @@ def error(code: str) -> str:
 @cache
 def settings() -> str:
     rows = [
-        {"name": row.name, "default": row.default, "description": inline(row.description), "file": f"{row.name}_FILE" if row.secret else ""}
+        {
+            "name": row.name,
+            "default": row.default,
+            "description": inline(row.description),
+            "file": f"{row.name}_FILE" if row.secret else "",
+        }
         for row in reference.settings()
     ]
     return _render("settings", rows=rows)

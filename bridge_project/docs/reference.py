@@ -1,4 +1,6 @@
-"""The tables of settings, error codes and messages as people read them: one source for the pages under /docs and the files in docs/."""
+"""The tables of settings, error codes and messages as people read them: one source for the pages
+under /docs and the files in docs/.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ CLOSED_AFTER_ERROR: Final = ("CONN_REPLACED",)  # an ordinary ``error``, then a 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of the settings table; ``default`` is what one would write, empty when there is none."""
+    """A row of the settings table; ``default`` is what one would write, empty when there is
+    none.
+    """
 
     name: str
     default: str
@@ -51,7 +55,9 @@ def sent_as(row: ErrorCode) -> str:
         return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
     if row.close:
-        places.append(f"{'`error`' if row.code in CLOSED_AFTER_ERROR else '`connection_error`'}, close {row.close}")
+        places.append(
+            f"{'`error`' if row.code in CLOSED_AFTER_ERROR else '`connection_error`'}, close {row.close}"
+        )
     elif row.recoverable is not None:
         places.append("`error`")
     return "; ".join(places)
@@ -63,7 +69,10 @@ def retry(row: ErrorCode) -> str:
 
 def settings_markdown() -> str:
     """``docs/settings.md``."""
-    rows = [(f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description) for row in settings()]
+    rows = [
+        (f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description)
+        for row in settings()
+    ]
     secrets = ", ".join(f"`{row.name}_FILE`" for row in settings() if row.secret)
     return "\n".join(
         [
@@ -83,7 +92,10 @@ def settings_markdown() -> str:
 
 def errors_markdown() -> str:
     """``docs/errors.md``."""
-    rows = [(f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy) for row in ERRORS.values()]
+    rows = [
+        (f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy)
+        for row in ERRORS.values()
+    ]
     return "\n".join(
         [
             "# Error codes",
@@ -173,8 +185,15 @@ def messages_markdown() -> str:
     for message in messages():
         lines += [f"## {message.type} ({message.direction})", "", message.summary, ""]
         lines += [message.rule, ""] if message.rule else []
-        lines += ["Answered by " + " or ".join(f"`{reply}`" for reply in message.reply) + ".", ""] if message.reply else []
-        rows = [(f"`{field.name}`", field.type, "yes" if field.required else "") for field in message.fields]
+        lines += (
+            ["Answered by " + " or ".join(f"`{reply}`" for reply in message.reply) + ".", ""]
+            if message.reply
+            else []
+        )
+        rows = [
+            (f"`{field.name}`", field.type, "yes" if field.required else "")
+            for field in message.fields
+        ]
         lines += [*_table(("Field", "Type", "Required"), rows), ""] if rows else []
         lines += ["```json", message.example, "```", ""]
     return "\n".join(lines)

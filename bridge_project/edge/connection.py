@@ -1,5 +1,7 @@
 # ruff: noqa: N802 - the names are twisted's
-"""The lowest layer: TCP connections that know what they hold, TLS that lets in only what belongs there, and the certificate in use."""
+"""The lowest layer: TCP connections that know what they hold, TLS that lets in only what belongs
+there, and the certificate in use.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,20 @@ from bridge_project.network.certificates import Certificates
 from bridge_project.network.transport import is_trusted_proxy
 
 _TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
-_PLAIN_RESPONSE = raw_response(400, [(b"Content-Type", b"text/plain; charset=utf-8")], b"This port speaks https and wss only.\n")
+_PLAIN_RESPONSE = raw_response(
+    400,
+    [(b"Content-Type", b"text/plain; charset=utf-8")],
+    b"This port speaks https and wss only.\n",
+)
 
 
 UNSENT_BYTES = 128 * 1024  # in the kernel, for one connection
 
 
 class Corked:
-    """A transport on which an answer that is written in parts can be held back until it is whole."""
+    """A transport on which an answer that is written in parts can be held back until it is
+    whole.
+    """
 
     _held: list[bytes] | None = None
 
@@ -58,10 +66,16 @@ class Corked:
 
 
 class Direct(tcp.Server):
-    """A TCP connection that writes at once what the kernel takes at once; twisted would ask first whether it may, in another turn of the loop."""
+    """A TCP connection that writes at once what the kernel takes at once; twisted would ask first
+    whether it may, in another turn of the loop.
+    """
 
     def write(self, data: bytes) -> None:
-        if data and self.connected and not (self.dataBuffer or self._tempDataBuffer or self.disconnecting):
+        if (
+            data
+            and self.connected
+            and not (self.dataBuffer or self._tempDataBuffer or self.disconnecting)
+        ):
             sent = self.writeSomeData(data)
             if isinstance(sent, int):
                 data = data[sent:]  # a failure is found again, and told, when the rest is written
@@ -69,7 +83,9 @@ class Direct(tcp.Server):
 
 
 class Connection(Corked, Direct):
-    """A TCP connection that says what waits in it, when bytes last left it, and that ends when it was told to (D30)."""
+    """A TCP connection that says what waits in it, when bytes last left it, and that ends when it
+    was told to (D30).
+    """
 
     on_progress: Callable[[], None] | None = None
     authenticated = False  # a request or socket on it had a valid token
@@ -82,17 +98,23 @@ class Connection(Corked, Direct):
         self.last_progress = time.monotonic()
         self.setTcpKeepAlive(True)
         self.setTcpNoDelay(True)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # or the kernel takes megabytes, and a heartbeat's answer waits behind them
+        # or the kernel takes megabytes, and a heartbeat's answer waits behind them
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.strangers.add(self, self.getPeer().host)
 
     def waiting(self) -> int:
         """Bytes accepted and not yet handed to the kernel."""
-        return int(len(self.dataBuffer) - self.offset + self._tempDataLen) + sum(map(len, self._held or ()))
+        return int(len(self.dataBuffer) - self.offset + self._tempDataLen) + sum(
+            map(len, self._held or ())
+        )
 
     def stalls(self) -> bool:
         """Whether something waits to be sent and no byte was taken for SLOW_SOCKET_SECONDS."""
-        return bool(self.waiting()) and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
+        return (
+            bool(self.waiting())
+            and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
+        )
 
     def writeSomeData(self, data: bytes) -> int | BaseException:
         written: int | BaseException = super().writeSomeData(data)
@@ -109,7 +131,9 @@ class Connection(Corked, Direct):
         super().loseConnection(*args, **kwargs)
 
     def linger(self) -> None:
-        """From now on the connection has only to end: reset it when nothing moves any more, for the peer may never answer."""
+        """From now on the connection has only to end: reset it when nothing moves any more, for the
+        peer may never answer.
+        """
         if self._lingering is None and self.connected:
             self._left_before = self.bytes_left
             self._lingering = self.reactor.callLater(limits.LINGER_SECONDS, self._lingered)
@@ -180,7 +204,9 @@ class Strangers:
 
 
 class TLSConnection(Corked, TLSMemoryBIOProtocol):
-    """TLS on an admitted connection. One on a forbidden local address is reset before a byte is read, one that does not speak TLS is told so."""
+    """TLS on an admitted connection. One on a forbidden local address is reset before a byte is
+    read, one that does not speak TLS is told so.
+    """
 
     _admitted = True
     _sniffed = False
@@ -223,21 +249,34 @@ class TLSConnection(Corked, TLSMemoryBIOProtocol):
         super().loseConnection()
 
     def waiting(self) -> int:
-        """Bytes accepted and not yet handed to the kernel, in every layer that keeps some (TLS's own few bytes for each record aside)."""
-        return sum(map(len, self._held or ())) + sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
+        """Bytes accepted and not yet handed to the kernel, in every layer that keeps some (TLS's
+        own few bytes for each record aside).
+        """
+        return (
+            sum(map(len, self._held or ()))
+            + sum(map(len, self._appSendBuffer))
+            + int(self.transport.waiting())
+        )
 
 
 @implementer(IOpenSSLServerConnectionCreator)
 class Contexts:
-    """The TLS context of the newest certificate: what is connected keeps its own, what connects gets the newest (D19)."""
+    """The TLS context of the newest certificate: what is connected keeps its own, what connects
+    gets the newest (D19).
+    """
 
     def __init__(self, certificates: Certificates) -> None:
         self.use(certificates)
 
     def use(self, certificates: Certificates) -> None:
-        """Serve this certificate from now on. Raises ConfError, the old one staying in use, when OpenSSL will not have it."""
+        """Serve this certificate from now on. Raises ConfError, the old one staying in use, when
+        OpenSSL will not have it.
+        """
         try:
-            chain = [crypto.X509.from_cryptography(one) for one in x509.load_pem_x509_certificates(certificates.chain.read_bytes())]
+            chain = [
+                crypto.X509.from_cryptography(one)
+                for one in x509.load_pem_x509_certificates(certificates.chain.read_bytes())
+            ]
             key = load_pem_private_key(certificates.key.read_bytes(), None)
             context = CertificateOptions(
                 privateKey=crypto.PKey.from_cryptography_key(key),  # type: ignore[arg-type]
@@ -247,7 +286,9 @@ class Contexts:
                 acceptableProtocols=[b"http/1.1"],
             ).getContext()
         except (OSError, ValueError, TypeError, ssl.SSLError, SSL.Error) as error:
-            raise ConfError(f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})") from None
+            raise ConfError(
+                f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})"
+            ) from None
         self.certificates = certificates
         self._context = context
 
@@ -266,7 +307,9 @@ class TLSFactory(TLSMemoryBIOFactory):
 
 
 def adopt(listening: Any, factory: Any, strangers: Strangers) -> Any:
-    """Accept on a bound socket with our connections; returns twisted's port. The caller's socket is closed: twisted has its own of it."""
+    """Accept on a bound socket with our connections; returns twisted's port. The caller's socket is
+    closed: twisted has its own of it.
+    """
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)

@@ -15,7 +15,9 @@ Message = dict[str, Any]
 
 
 def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """A whole HTTP/1.1 response after which the connection ends. Raises ValueError when a header would break out of its line."""
+    """A whole HTTP/1.1 response after which the connection ends. Raises ValueError when a header
+    would break out of its line.
+    """
     lines = [b"HTTP/1.1 %d %s" % (status, _phrase(status))]
     for name, value in headers:
         if b"\r" in name + value or b"\n" in name + value:
@@ -26,15 +28,23 @@ def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: byte
     return b"\r\n".join(lines) + body
 
 
-def error_response(code: str, request_id: str, *, base_url: str, status: int | None = None, message: str = "") -> bytes:
+def error_response(
+    code: str, request_id: str, *, base_url: str, status: int | None = None, message: str = ""
+) -> bytes:
     """The raw response of an error, with the six fields of D9."""
     body = error_body(code, request_id, base_url=base_url, status=status, message=message)
-    headers = [(b"Content-Type", b"application/json"), (b"X-Request-ID", request_id.encode("ascii")), (b"Cache-Control", b"no-store")]
+    headers = [
+        (b"Content-Type", b"application/json"),
+        (b"X-Request-ID", request_id.encode("ascii")),
+        (b"Cache-Control", b"no-store"),
+    ]
     return raw_response(status or ERRORS[code].status or 500, headers, json.dumps(body).encode())
 
 
 class Inbox(asyncio.Queue[Message]):
-    """The application's queue of one connection; it knows how many bytes the application has not taken yet."""
+    """The application's queue of one connection; it knows how many bytes the application has not
+    taken yet.
+    """
 
     def __init__(self, on_taken: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -54,8 +64,15 @@ class Inbox(asyncio.Queue[Message]):
 
 
 def _size(message: Message) -> int:
-    """Bytes of what a message carries, and something for the message itself, so that empty ones count too."""
-    return 256 + len(message.get("text") or b"") + len(message.get("bytes") or b"") + len(message.get("body") or b"")
+    """Bytes of what a message carries, and something for the message itself, so that empty ones
+    count too.
+    """
+    return (
+        256
+        + len(message.get("text") or b"")
+        + len(message.get("bytes") or b"")
+        + len(message.get("body") or b"")
+    )
 
 
 def _phrase(status: int) -> bytes:

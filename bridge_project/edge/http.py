@@ -1,5 +1,7 @@
 # ruff: noqa: N802, N815 - the names are twisted's
-"""Speak HTTP by daphne: bounds and deadlines for what arrives, and every error in the form of D9."""
+"""Speak HTTP by daphne: bounds and deadlines for what arrives, and every error in the form of
+D9.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")  # more digits than any body has; Python r
 
 
 def asgi_headers(headers: http.Headers) -> list[tuple[bytes, bytes]]:
-    return [(name.lower(), value) for name, values in headers.getAllRawHeaders() for value in values]
+    return [
+        (name.lower(), value) for name, values in headers.getAllRawHeaders() for value in values
+    ]
 
 
 class LargeBodies:
@@ -39,7 +43,9 @@ class LargeBodies:
         self._given = asyncio.Event()
 
     async def take(self, size: int) -> int:
-        """Wait for room and return how much of it was taken: all of it for a body that is larger."""
+        """Wait for room and return how much of it was taken: all of it for a body that is
+        larger.
+        """
         size = min(size, self._most)
         async with self._turn:
             while self._free < size:
@@ -55,7 +61,9 @@ class LargeBodies:
 
 
 class Request(WebRequest):  # type: ignore[misc]
-    """A request whose body is dropped once it was refused, and whose failures are answered as JSON."""
+    """A request whose body is dropped once it was refused, and whose failures are answered as
+    JSON.
+    """
 
     refused = False
     admitted = False  # the application has said that it wants the large body
@@ -70,7 +78,10 @@ class Request(WebRequest):  # type: ignore[misc]
     def process(self) -> Any:
         self.requestHeaders.removeHeader(b"daphne-root-path")
         if self.is_upgrade():
-            if not all(value.isascii() for value in self.requestHeaders.getRawHeaders(b"Sec-WebSocket-Protocol", [])):
+            if not all(
+                value.isascii()
+                for value in self.requestHeaders.getRawHeaders(b"Sec-WebSocket-Protocol", [])
+            ):
                 return self.basic_error(400, b"", "Sec-WebSocket-Protocol is not ASCII.")
             if self.server.stopping:
                 return self.basic_error(503, b"", "")
@@ -119,7 +130,12 @@ class Request(WebRequest):  # type: ignore[misc]
             self.taken = but
 
     def handle_reply(self, message: dict[str, Any]) -> None:
-        if message.get("type") == "http.response.start" and not self.finished and self.channel is not None and self.server.stopping:
+        if (
+            message.get("type") == "http.response.start"
+            and not self.finished
+            and self.channel is not None
+            and self.server.stopping
+        ):
             self.channel.persistent = False
             self.setHeader(b"connection", b"close")
         if self.channel is None:
@@ -137,7 +153,9 @@ class Request(WebRequest):  # type: ignore[misc]
             await self.channel.room.wait()
 
     def handle_exception(self, exception: BaseException) -> None:
-        """The application failed; half an answer is cut, so that nobody takes it for a whole one."""
+        """The application failed; half an answer is cut, so that nobody takes it for a whole
+        one.
+        """
         self.server.log_failure(exception, self.request_id())
         self.basic_error(500, b"", "")
 
@@ -157,7 +175,10 @@ class Request(WebRequest):  # type: ignore[misc]
             self.channel.answer_error("VALIDATION_ERROR", status=status, message=body)
 
     def is_upgrade(self) -> bool:
-        return any(value.lower() == b"websocket" for value in self.requestHeaders.getRawHeaders(b"Upgrade", [])[:1])
+        return any(
+            value.lower() == b"websocket"
+            for value in self.requestHeaders.getRawHeaders(b"Upgrade", [])[:1]
+        )
 
     def request_id(self) -> str:
         given = self.requestHeaders.getRawHeaders(b"X-Request-ID", [None])[0]
@@ -167,7 +188,9 @@ class Request(WebRequest):  # type: ignore[misc]
 
 
 class Channel(http.HTTPChannel):
-    """One HTTP connection. Its clock runs from the first byte of a request to its last, whatever drips in between."""
+    """One HTTP connection. Its clock runs from the first byte of a request to its last, whatever
+    drips in between.
+    """
 
     requestFactory = Request
     server: Any
@@ -208,7 +231,9 @@ class Channel(http.HTTPChannel):
         """Not at each byte: a client that drips would never be timed out."""
 
     def setTimeout(self, period: float | None) -> float | None:
-        """Only a note of when, for the server looks each second: twisted's timers would be set and cancelled three times for each request."""
+        """Only a note of when, for the server looks each second: twisted's timers would be set and
+        cancelled three times for each request.
+        """
         before: float | None = self.timeOut
         self.timeOut = period
         self._deadline = None if period is None else time.monotonic() + period
@@ -318,7 +343,8 @@ class Channel(http.HTTPChannel):
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
         if (name == b"content-length" and not _LENGTH.fullmatch(value)) or (
-            name == b"transfer-encoding" and (value.lower() != b"chunked" or self._version != b"HTTP/1.1")
+            name == b"transfer-encoding"
+            and (value.lower() != b"chunked" or self._version != b"HTTP/1.1")
         ):
             self._respondToBadRequestAndDisconnect()
             return False
@@ -333,13 +359,20 @@ class Channel(http.HTTPChannel):
 
     def _transport(self, request: Request) -> Transport:
         """The same for all requests of a connection, unless a proxy says something else of one."""
-        forwarded = [pair for pair in asgi_headers(request.requestHeaders) if pair[0] in FORWARDING_HEADERS]
+        forwarded = [
+            pair for pair in asgi_headers(request.requestHeaders) if pair[0] in FORWARDING_HEADERS
+        ]
         if forwarded != self._forwarded:
-            self._bridge, self._forwarded = self.server.transport_of(self.transport, forwarded), forwarded
+            self._bridge, self._forwarded = (
+                self.server.transport_of(self.transport, forwarded),
+                forwarded,
+            )
         return self._bridge
 
     def refuse(self, code: str, *, status: int | None = None, message: str = "") -> None:
-        """Answer now and read on for a while without keeping anything: a client that is still sending must be able to read why (D9)."""
+        """Answer now and read on for a while without keeping anything: a client that is still
+        sending must be able to read why (D9).
+        """
         if not self._refused:
             self._refuse(self._error(code, status, message))
 
@@ -364,7 +397,9 @@ class Channel(http.HTTPChannel):
         request = self.requests[-1] if self.requests else None
         bridge = self._bridge_of(request)
         request_id = request.request_id() if request else error_body.request_id(None)
-        response = error_response(code, request_id, base_url=bridge.base_url, status=status, message=message)
+        response = error_response(
+            code, request_id, base_url=bridge.base_url, status=status, message=message
+        )
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
         answered = int(response[9:12])
@@ -406,8 +441,14 @@ class Channel(http.HTTPChannel):
         if already:
             self.loseConnection()
         else:
-            self.refuse("VALIDATION_ERROR", status=400, message="The request is not valid HTTP, or its header is too large.")
-            self.setTimeout(1)  # what is on its way is read before the connection ends, or the answer could be lost in a reset
+            self.refuse(
+                "VALIDATION_ERROR",
+                status=400,
+                message="The request is not valid HTTP, or its header is too large.",
+            )
+            # what is on its way is read before the connection ends, or the answer could be lost in
+            # a reset
+            self.setTimeout(1)
 
     def _discard(self) -> None:
         self._discarding = True

@@ -1,4 +1,6 @@
-"""daphne with our edges: what listens, what is let in, and an end in which nobody is cut off (D19, D20, D44, D45)."""
+"""daphne with our edges: what listens, what is let in, and an end in which nobody is cut off (D19,
+D20, D44, D45).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import daphne.server  # isort: skip  installs the asyncio reactor, which must come before anything else of twisted's
+# isort: skip  installs the asyncio reactor, which must come before anything else of twisted's
+import daphne.server
 from twisted.internet import reactor
 from twisted.logger import LogLevel, globalLogBeginner
 
@@ -58,26 +61,44 @@ def run(
     on_listening: Hook | None = None,
     certificate_check_seconds: float = limits.CERTIFICATE_CHECK_SECONDS,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order and return; a second signal ends the process at once.
+    """Serve until SIGTERM or SIGINT, then stop in order and return; a second signal ends the
+    process at once.
 
-    ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening`` when all listens, ``on_stop`` before a socket
-    is closed. Raises ConfError, one line naming the setting, when it cannot listen; what ``on_start`` raises comes out of here too.
+    ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
+    when all listens, ``on_stop`` before a socket is closed. Raises ConfError, one line naming the
+    setting, when it cannot listen; what ``on_start`` raises comes out of here too.
     """
     _return_large_blocks()
-    server = Server(application, conf=conf, certificates=certificates, certificate_check_seconds=certificate_check_seconds)
+    server = Server(
+        application,
+        conf=conf,
+        certificates=certificates,
+        certificate_check_seconds=certificate_check_seconds,
+    )
     server.on_start, server.on_stop, server.on_listening = on_start, on_stop, on_listening
     server.run()
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]
-    """Use ``run``. It keeps daphne's protocols and its table of connections, and replaces how it starts, listens and ends."""
+    """Use ``run``. It keeps daphne's protocols and its table of connections, and replaces how it
+    starts, listens and ends.
+    """
 
     on_start: Hook | None = None
     on_stop: Hook | None = None
     on_listening: Hook | None = None
 
-    def __init__(self, application: Application, *, conf: Conf, certificates: Certificates, certificate_check_seconds: float) -> None:
-        super().__init__(application, endpoints=["tls"], server_name="", request_buffer_size=256 * 1024)
+    def __init__(
+        self,
+        application: Application,
+        *,
+        conf: Conf,
+        certificates: Certificates,
+        certificate_check_seconds: float,
+    ) -> None:
+        super().__init__(
+            application, endpoints=["tls"], server_name="", request_buffer_size=256 * 1024
+        )
         self.conf = conf
         self.contexts = Contexts(certificates)
         self.certificate_check_seconds = certificate_check_seconds
@@ -95,11 +116,17 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     def run(self) -> None:
         with ExitStack() as bound:
             tls_sockets = bind(self.conf.bridge_host, self.conf.bridge_port, "BRIDGE_PORT", bound)
-            plain_sockets = bind("127.0.0.1", self.conf.bridge_plain_port, "BRIDGE_PLAIN_PORT", bound) if self.conf.bridge_plain_port else []
+            plain_sockets = (
+                bind("127.0.0.1", self.conf.bridge_plain_port, "BRIDGE_PLAIN_PORT", bound)
+                if self.conf.bridge_plain_port
+                else []
+            )
             self._run(tls_sockets, plain_sockets)
 
     def _run(self, tls_sockets: list[socket.socket], plain_sockets: list[socket.socket]) -> None:
-        globalLogBeginner.beginLoggingTo([_forward_failures], redirectStandardIO=False, discardBuffer=True)
+        globalLogBeginner.beginLoggingTo(
+            [_forward_failures], redirectStandardIO=False, discardBuffer=True
+        )
         self.http_factory = http.Factory(self)
         self.ws_factory = websocket.Factory(self, max_bytes=self.conf.max_message_bytes)
         asyncio.set_event_loop(self.loop)
@@ -110,11 +137,16 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             bridge_logging.log_held_back()
         life.result()
 
-    async def _life(self, tls_sockets: list[socket.socket], plain_sockets: list[socket.socket]) -> None:
+    async def _life(
+        self, tls_sockets: list[socket.socket], plain_sockets: list[socket.socket]
+    ) -> None:
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled, told, number)
-        tasks = [self.loop.create_task(self._watch_certificate()), self.loop.create_task(self._check_timeouts())]
+        tasks = [
+            self.loop.create_task(self._watch_certificate()),
+            self.loop.create_task(self._check_timeouts()),
+        ]
         try:
             await _call(self.on_start)
             try:
@@ -136,27 +168,42 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         told.set()
 
     def _listen(self, tls_sockets: list[socket.socket], plain_sockets: list[socket.socket]) -> None:
-        secure = TLSFactory(self.contexts, self.http_factory, partial(accepts_on, self.conf.bridge_host))
-        for sockets, factory, setting in ((tls_sockets, secure, "BRIDGE_PORT"), (plain_sockets, self.http_factory, "BRIDGE_PLAIN_PORT")):
+        secure = TLSFactory(
+            self.contexts, self.http_factory, partial(accepts_on, self.conf.bridge_host)
+        )
+        for sockets, factory, setting in (
+            (tls_sockets, secure, "BRIDGE_PORT"),
+            (plain_sockets, self.http_factory, "BRIDGE_PLAIN_PORT"),
+        ):
             for one in sockets:
                 host, port = one.getsockname()[:2]
                 try:
                     self._ports.append(adopt(one, factory, self.strangers))
                 except OSError as error:
                     raise cannot_listen(setting, host, port, error) from None
-                log.info("Listening on %s port %d (%s).", host, port, "TLS" if factory is secure else "plain, for a proxy")
+                log.info(
+                    "Listening on %s port %d (%s).",
+                    host,
+                    port,
+                    "TLS" if factory is secure else "plain, for a proxy",
+                )
 
     # -- the end --
 
     async def _stop(self) -> None:
-        """Nobody new, the application's farewell, a close frame for each socket, then at most STOP_SECONDS for what is in flight (STACK 1)."""
+        """Nobody new, the application's farewell, a close frame for each socket, then at most
+        STOP_SECONDS for what is in flight (STACK 1).
+        """
         for port in self._ports:
             port.stopListening()
         try:
             async with asyncio.timeout(limits.STOP_SECONDS):
                 await _call(self.on_stop)
         except TimeoutError:
-            log.error("What was to be done before stopping took longer than %d seconds.", limits.STOP_SECONDS)
+            log.error(
+                "What was to be done before stopping took longer than %d seconds.",
+                limits.STOP_SECONDS,
+            )
         self.stopping = True
         for channel in list(self.channels):
             if not channel.busy:
@@ -174,7 +221,14 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     def _in_flight(self) -> bool:
         running = any("task" in entry for entry in self.connections.values())
         waiting = any(channel.busy or _waiting(channel.transport) for channel in self.channels)
-        return running or waiting or any(one.state != one.STATE_CLOSED or one.socket.buffered() for one in self.ws_factory.open_sockets)
+        return (
+            running
+            or waiting
+            or any(
+                one.state != one.STATE_CLOSED or one.socket.buffered()
+                for one in self.ws_factory.open_sockets
+            )
+        )
 
     async def _cancel_applications(self) -> None:
         tasks = [entry["task"] for entry in self.connections.values() if "task" in entry]
@@ -188,16 +242,22 @@ class Server(daphne.server.Server):  # type: ignore[misc]
     # -- certificate and clocks --
 
     async def _watch_certificate(self) -> None:
-        """Serve the newest certificate without a restart: renewed here, by another process, or by whoever gave it."""
+        """Serve the newest certificate without a restart: renewed here, by another process, or by
+        whoever gave it.
+        """
         while True:
             await asyncio.sleep(self.certificate_check_seconds)
             try:
                 newest = await asyncio.to_thread(tls_certificates.ensure, self.conf)
                 if newest.fingerprint != self.contexts.certificates.fingerprint:
                     self.contexts.use(newest)
-                    log.info("A new certificate is served, valid until %s.", newest.not_after.date())
+                    log.info(
+                        "A new certificate is served, valid until %s.", newest.not_after.date()
+                    )
             except ConfError as error:
-                log.error("The certificate could not be renewed, the old one stays in use: %s", error)
+                log.error(
+                    "The certificate could not be renewed, the old one stays in use: %s", error
+                )
 
     async def _check_timeouts(self) -> None:
         while True:
@@ -219,11 +279,18 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Inbox:
-        """Add what the edge knows to the scope (``bridge``, ``bridge.socket``) and start the application."""
+        """Add what the edge knows to the scope (``bridge``, ``bridge.socket``) and start the
+        application.
+        """
         sockets = scope["type"] == "websocket"
-        bridge = self.transport_of(protocol.transport, scope["headers"]) if sockets else protocol.bridge
+        bridge = (
+            self.transport_of(protocol.transport, scope["headers"]) if sockets else protocol.bridge
+        )
         scope["bridge"] = bridge
-        protocol.client_addr = [bridge.client, 0 if bridge.via_proxy else protocol.transport.getPeer().port]
+        protocol.client_addr = [
+            bridge.client,
+            0 if bridge.via_proxy else protocol.transport.getPeer().port,
+        ]
         scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
         scope["bridge.connection"] = connection_of(protocol.transport)
         if not sockets and protocol.admitted:
@@ -232,7 +299,11 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             scope["bridge.socket"] = protocol.socket
             scope["extensions"] = {"websocket.http.response": {}}
         inbox: Inbox = protocol.application_queue if sockets else Inbox()
-        task = self.loop.create_task(self.application(scope=scope, receive=inbox.get, send=partial(self.handle_reply, protocol)))
+        task = self.loop.create_task(
+            self.application(
+                scope=scope, receive=inbox.get, send=partial(self.handle_reply, protocol)
+            )
+        )
         self.connections[protocol]["task"] = task
         task.add_done_callback(partial(self._application_done, protocol))
         if not sockets:
@@ -257,11 +328,15 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         start, *body = sent
         if start["status"] == 100:
             return None
-        content = b"" if head["method"] == "HEAD" else b"".join(one.get("body", b"") for one in body)
+        content = (
+            b"" if head["method"] == "HEAD" else b"".join(one.get("body", b"") for one in body)
+        )
         return raw_response(start["status"], start["headers"], content)
 
     def is_being_answered(self, protocol: Any) -> bool:
-        """Whether the application runs for it; it does so to its end, whether or not the client is still there."""
+        """Whether the application runs for it; it does so to its end, whether or not the client is
+        still there.
+        """
         return "task" in self.connections.get(protocol, ())
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
@@ -270,20 +345,29 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             self.check_headers_type(message)
             protocol.handle_reply(message)
             if message["type"] == "http.response.body" and message.get("more_body"):
-                await protocol.has_room()  # so that of a large answer only pieces wait in the transport
+                # so that of a large answer only pieces wait in the transport
+                await protocol.has_room()
 
     def protocol_disconnected(self, protocol: Any) -> None:
-        """Called once or several times, before or after its application ended, or without one ever having been started."""
+        """Called once or several times, before or after its application ended, or without one ever
+        having been started.
+        """
         entry = self.connections.get(protocol)
         if entry is None or "disconnected" in entry:
             return
         if "task" in entry:
-            entry["disconnected"] = self.loop.call_later(self.application_close_timeout, self._kill, protocol, entry["task"])
+            entry["disconnected"] = self.loop.call_later(
+                self.application_close_timeout, self._kill, protocol, entry["task"]
+            )
         else:
             del self.connections[protocol]
 
     def _kill(self, protocol: Any, task: asyncio.Task[None]) -> None:
-        log.warning("The application of %r did not end %d seconds after its connection and was cancelled.", protocol, self.application_close_timeout)
+        log.warning(
+            "The application of %r did not end %d seconds after its connection and was cancelled.",
+            protocol,
+            self.application_close_timeout,
+        )
         task.cancel()
 
     def _application_done(self, protocol: Any, task: asyncio.Task[None]) -> None:
@@ -312,13 +396,28 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         """daphne's words for the access log; a query string may hold a token and is left out."""
         client = str(details.get("client") or "-").rpartition(":")[0]
         if action == "complete":
-            self.log_access(details["method"].encode(), details["path"].encode(), details["status"], client, details["size"], details["time_taken"])
+            self.log_access(
+                details["method"].encode(),
+                details["path"].encode(),
+                details["status"],
+                client,
+                details["size"],
+                details["time_taken"],
+            )
         elif action in ("connected", "disconnected"):
             who = {"client": client, "code": "WebSocket"}
             path = _printable(str(details["path"]).encode())
             access.info("WebSocket %s %s %s", path, action, client, extra=who)
 
-    def log_access(self, method: bytes, path: bytes, status: int, client: str, size: int = 0, seconds: float = 0.0) -> None:
+    def log_access(
+        self,
+        method: bytes,
+        path: bytes,
+        status: int,
+        client: str,
+        size: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
         """Log a request that was answered.
 
         Not a refusal, which is logged where it is made, with its code. Not an accepted event, which
@@ -338,7 +437,9 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             extra=who,
         )
 
-    def log_error(self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str) -> None:
+    def log_error(
+        self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str
+    ) -> None:
         """Log an error that the edge itself has answered; a fault is in the log already."""
         if status >= 500:
             return self.log_access(method, path, status, client)
@@ -355,8 +456,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
 def _return_large_blocks() -> None:
     """Have glibc give what is larger than 1 MB back to the system as soon as it is freed.
 
-    By itself it raises that limit to 32 MB after the first such block: after 30 answers of 10 MB the
-    process kept 100 MB more.
+    By itself it raises that limit to 32 MB after the first such block: after 30 answers of 10 MB
+    the process kept 100 MB more.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # not musl, not macOS
@@ -380,4 +481,8 @@ def _forward_failures(event: dict[str, Any]) -> None:
     """twisted's log, of which only unhandled exceptions are of interest."""
     if event.get("log_level") is LogLevel.critical:
         failure = event.get("log_failure")
-        log.error("Unhandled error in the server: %s", failure.getErrorMessage() if failure else event.get("log_format"), exc_info=failure and failure.value)
+        log.error(
+            "Unhandled error in the server: %s",
+            failure.getErrorMessage() if failure else event.get("log_format"),
+            exc_info=failure and failure.value,
+        )

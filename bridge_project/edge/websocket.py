@@ -1,5 +1,7 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""WebSockets as daphne speaks them, with refusals that have a status, closes that have a code, and buffers that have an end (D9, D25, D30)."""
+"""WebSockets as daphne speaks them, with refusals that have a status, closes that have a code, and
+buffers that have an end (D9, D25, D30).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,29 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bridge_project.edge.connection import Connection, TLSConnection, connection_of  # isort: skip  installs the reactor, so it comes first
-
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
+# isort: skip  installs the reactor, so it comes first
+from bridge_project.edge.connection import Connection, TLSConnection, connection_of
 from bridge_project.edge.error_responses import Inbox, error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 
-GOING_AWAY, NO_STATUS, ABNORMAL, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1001, 1005, 1006, 1008, 1009, 1011
+GOING_AWAY, NO_STATUS, ABNORMAL, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = (
+    1001,
+    1005,
+    1006,
+    1008,
+    1009,
+    1011,
+)
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
 
 
 class Socket:
-    """``scope["bridge.socket"]``: what the consumer may know and do about the wire below its WebSocket (D25, D30)."""
+    """``scope["bridge.socket"]``: what the consumer may know and do about the wire below its
+    WebSocket (D25, D30).
+    """
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
@@ -34,11 +45,15 @@ class Socket:
         self.closed = False
 
     def buffered(self) -> int:
-        """Bytes that were sent into this socket and have not left the process; 0 when it is gone."""
+        """Bytes that were sent into this socket and have not left the process; 0 when it is
+        gone.
+        """
         return 0 if self.closed else self._transport.waiting()
 
     def send_frames(self, frames: Sequence[bytes], below: int = limits.SOCKET_BUFFER_BYTES) -> int:
-        """Send whole frames in one write, until ``below`` bytes are buffered; how many were taken."""
+        """Send whole frames in one write, until ``below`` bytes are buffered; how many were
+        taken.
+        """
         count, size = 0, self.buffered()
         while count < len(frames) and size < below:
             size += len(frames[count])
@@ -48,7 +63,9 @@ class Socket:
         return count
 
     async def drain(self, below: int = limits.SOCKET_BUFFER_BYTES) -> bool:
-        """Wait until fewer than ``below`` bytes are buffered: True then, False once the connection is gone."""
+        """Wait until fewer than ``below`` bytes are buffered: True then, False once the connection
+        is gone.
+        """
         while not self.closed and self.buffered() >= below:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -60,16 +77,22 @@ class Socket:
 
     @property
     def last_progress(self) -> float:
-        """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() - last_progress`` is how long it is stuck."""
+        """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() -
+        last_progress`` is how long it is stuck.
+        """
         return max(self._started, self._connection.last_progress)
 
     @property
     def last_frame(self) -> float:
-        """Monotonic time at which something last came from the client: any frame, pongs too, or a part of one. Now, while we do not read it."""
+        """Monotonic time at which something last came from the client: any frame, pongs too, or a
+        part of one. Now, while we do not read it.
+        """
         return time.monotonic() if self._protocol.reading_paused else self._heard
 
     def abort(self) -> None:
-        """Reset the connection; what is buffered is lost. The consumer gets its ``websocket.disconnect``."""
+        """Reset the connection; what is buffered is lost. The consumer gets its
+        ``websocket.disconnect``.
+        """
         self._protocol.dropConnection(abort=True)
 
     def authenticated(self) -> None:
@@ -92,7 +115,8 @@ class Socket:
     def _progressed(self) -> None:
         if self._waiters and not self._waking:
             self._waking = True
-            asyncio.get_running_loop().call_soon(self._wake)  # the transport counts what it wrote only after this
+            # the transport counts what it wrote only after this
+            asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
         self._waking = False
@@ -102,7 +126,9 @@ class Socket:
 
 
 class Protocol(WebSocketProtocol):  # type: ignore[misc]
-    """One WebSocket. ``scope["extensions"]["websocket.http.response"]`` is there: an application may refuse an upgrade with a whole response."""
+    """One WebSocket. ``scope["extensions"]["websocket.http.response"]`` is there: an application
+    may refuse an upgrade with a whole response.
+    """
 
     socket: Socket
     client_addr: list[Any] | None
@@ -232,7 +258,9 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     # -- out --
 
     def sendMessage(self, *args: Any, **kwargs: Any) -> None:
-        """Whatever was accepted goes out: an event that just fitted comes with an envelope round it. The limit is for what comes in."""
+        """Whatever was accepted goes out: an event that just fitted comes with an envelope round
+        it. The limit is for what comes in.
+        """
         self.maxMessagePayloadSize = 0
         try:
             super().sendMessage(*args, **kwargs)
@@ -255,12 +283,20 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             if self.state == self.STATE_CONNECTING:
                 self._accept(message)
         elif kind == "websocket.http.response.start":
-            self._refusal = (message["status"], [(bytes(name), bytes(value)) for name, value in message.get("headers", [])], b"")
+            self._refusal = (
+                message["status"],
+                [(bytes(name), bytes(value)) for name, value in message.get("headers", [])],
+                b"",
+            )
         elif kind == "websocket.http.response.body":
             self._refuse(message)
         elif kind == "websocket.close":
             if self.state == self.STATE_CONNECTING:
-                self.deny("AUTH_INSUFFICIENT_SCOPE", status=403, message=message.get("reason") or "The upgrade was refused.")
+                self.deny(
+                    "AUTH_INSUFFICIENT_SCOPE",
+                    status=403,
+                    message=message.get("reason") or "The upgrade was refused.",
+                )
             else:
                 self.close(message.get("code") or 1000, message.get("reason") or "")
         elif self.state in (self.STATE_CONNECTING, self.STATE_OPEN):
@@ -299,7 +335,13 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
         """What autobahn says of a handshake that is none; it drops the connection itself."""
-        error = "INTERNAL_ERROR" if code == 500 else "METHOD_NOT_ALLOWED" if code == 405 else "VALIDATION_ERROR"
+        error = (
+            "INTERNAL_ERROR"
+            if code == 500
+            else "METHOD_NOT_ALLOWED"
+            if code == 405
+            else "VALIDATION_ERROR"
+        )
         self.sendData(self._error(error, code, "" if code == 500 else reason))
 
     def serverReject(self) -> None:
@@ -309,7 +351,9 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     def close(self, code: int, reason: str = "") -> None:
         """Send a close frame, any code and a reason of up to 123 bytes."""
         if self.state == self.STATE_OPEN:
-            self.sendCloseFrame(code=code, reasonUtf8=reason.encode()[:123].decode(errors="ignore").encode() or None)
+            self.sendCloseFrame(
+                code=code, reasonUtf8=reason.encode()[:123].decode(errors="ignore").encode() or None
+            )
             self._resume_reading()  # or the client's answer would not be seen
 
     def serverClose(self, code: int | None = None) -> None:
@@ -341,21 +385,34 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         if self._resting is not None:
             self._resting.cancel()
         self._ended((code or NO_STATUS) if wasClean else ABNORMAL)
-        self.factory.server_class.log_action("websocket", "disconnected", {"path": self._path().decode(), "client": f"{self._client()}:0"})
+        self.factory.server_class.log_action(
+            "websocket",
+            "disconnected",
+            {"path": self._path().decode(), "client": f"{self._client()}:0"},
+        )
 
     def _ended(self, code: int) -> None:
-        """Tell the application once, as soon as the WebSocket is over; its last bytes may still be on their way."""
+        """Tell the application once, as soon as the WebSocket is over; its last bytes may still be
+        on their way.
+        """
         if self._disconnect_sent:
             return
         self._disconnect_sent = True
-        self.application_queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": self.remoteCloseReason or ""})
+        self.application_queue.put_nowait(
+            {"type": "websocket.disconnect", "code": code, "reason": self.remoteCloseReason or ""}
+        )
         self.factory.server_class.protocol_disconnected(self)
 
     def check_timeouts(self) -> None:
         """daphne calls it every two seconds."""
-        if self.state == self.STATE_CONNECTING and time.monotonic() - self._opened > limits.HANDSHAKE_SECONDS:
+        if (
+            self.state == self.STATE_CONNECTING
+            and time.monotonic() - self._opened > limits.HANDSHAKE_SECONDS
+        ):
             self.serverReject()
-        elif self.state == self.STATE_OPEN and time.monotonic() - self._pinged > limits.PING_SECONDS:
+        elif (
+            self.state == self.STATE_OPEN and time.monotonic() - self._pinged > limits.PING_SECONDS
+        ):
             self._pinged = time.monotonic()
             if not self.socket.buffered():
                 self.sendPing()  # whether an answer must come is the consumer's to say (D25)
@@ -363,7 +420,9 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     # -- for the log --
 
     def _request_id(self) -> str:
-        return error_body.request_id((getattr(self, "http_headers", None) or {}).get("x-request-id"))
+        return error_body.request_id(
+            (getattr(self, "http_headers", None) or {}).get("x-request-id")
+        )
 
     def _path(self) -> bytes:
         return str(getattr(self, "http_request_path", "-")).encode("ascii", "replace")

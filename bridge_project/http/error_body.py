@@ -1,4 +1,6 @@
-"""The six-field error body of D9, for whoever answers an HTTP request: the server's edge and the REST framework."""
+"""The six-field error body of D9, for whoever answers an HTTP request: the server's edge and the
+REST framework.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,25 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")  # safe in a header, a
 
 
 def error_body(
-    code: str, request_id: str, *, base_url: str, message: str = "", status: int | None = None, timestamp: str = "", **fields: Any
+    code: str,
+    request_id: str,
+    *,
+    base_url: str,
+    message: str = "",
+    status: int | None = None,
+    timestamp: str = "",
+    **fields: Any,
 ) -> dict[str, Any]:
-    """The body of an HTTP error (SPEC HTTP error body, D9): ``error`` is the status's phrase, ``documentation_url`` is absolute.
+    """The body of an HTTP error (SPEC HTTP error body, D9): ``error`` is the status's phrase,
+    ``documentation_url`` is absolute.
 
-    ``code`` is a row of the error table (KeyError otherwise), ``base_url`` an address without a path (``transport.base_url``),
-    ``fields`` are added after the six. ``status`` is needed only where the row has none or another one is sent.
+    ``code`` is a row of the error table (KeyError otherwise), ``base_url`` an address without a
+    path (``transport.base_url``), ``fields`` are added after the six. ``status`` is needed only
+    where the row has none or another one is sent.
     """
     row = ERRORS[code]
-    metrics.http_errors.labels(code).inc()  # here, because every error answer is written here, the edge's included
+    # here, because every error answer is written here, the edge's included
+    metrics.http_errors.labels(code).inc()
     failure_alerts.happened(code, request_id)
     return {
         "error": HTTPStatus(status or row.status or 500).phrase,
@@ -51,5 +63,7 @@ def log_error(code: str, **where: Any) -> None:
 
 
 def request_id(given: str | None) -> str:
-    """The client's ``X-Request-ID`` when it is sane (1 to 128 of letters, digits and ``._:-``), else a fresh UUID (D9)."""
+    """The client's ``X-Request-ID`` when it is sane (1 to 128 of letters, digits and ``._:-``),
+    else a fresh UUID (D9).
+    """
     return given if given is not None and _SANE_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())

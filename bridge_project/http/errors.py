@@ -1,4 +1,6 @@
-"""HTTP's edges inside Django: request ids, host names, and the one place where a failure becomes an HTTP answer (D9)."""
+"""HTTP's edges inside Django: request ids, host names, and the one place where a failure becomes an
+HTTP answer (D9).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import structlog
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
@@ -34,18 +41,25 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 ADMIN_SITE: Final = "/admin/"  # Django's own pages; the API's is /api/v1/admin/
 API_PREFIXES: Final = ("/api/", "/hooks/")
 NO_LARGE_BODY: Final = "Only hook events and messages to a session may have a body this large."
-NAMES_SECONDS: Final = 30  # how long the machine's names are remembered: an interface may come up while the bridge runs
+# how long the machine's names are remembered: an interface may come up while the bridge runs
+NAMES_SECONDS: Final = 30
 
-# -- what a request is ---------------------------------------------------------------------------------------------------
+# -- what a request is -----------------------------------------------------------------------------
 
 
 def transport_of(request: HttpRequest) -> Transport:
-    """The connection that carries a request, as ``asgi`` resolved it; without a server (Django's test clients) a local one."""
+    """The connection that carries a request, as ``asgi`` resolved it; without a server (Django's
+    test clients) a local one.
+    """
     found = getattr(request, "scope", {}).get("bridge")
     if found is not None:
         return cast(Transport, found)
     return Transport(
-        secure=True, client=request.META.get("REMOTE_ADDR", "127.0.0.1"), mode=ConnectionMode.LOCAL_ONLY, via_proxy=False, base_url=transport.base_url(conf)
+        secure=True,
+        client=request.META.get("REMOTE_ADDR", "127.0.0.1"),
+        mode=ConnectionMode.LOCAL_ONLY,
+        via_proxy=False,
+        base_url=transport.base_url(conf),
     )
 
 
@@ -64,20 +78,24 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def base_url(request: HttpRequest) -> str:
-    """The address under which this client reaches the bridge, without a path: BRIDGE_PUBLIC_URL, else the checked ``Host``, else the socket's own."""
+    """The address under which this client reaches the bridge, without a path: BRIDGE_PUBLIC_URL,
+    else the checked ``Host``, else the socket's own.
+    """
     if conf.bridge_public_url:
         return conf.bridge_public_url
     host = getattr(request, "checked_host", "")
     return f"https://{host}" if host else transport_of(request).base_url
 
 
-# -- middleware ------------------------------------------------------------------------------------------------------------
+# -- middleware ------------------------------------------------------------------------------------
 
 
 class RequestMiddleware:
-    """Outermost: gives a request its id, its client's address and its scheme, and lets no error leave without the six fields (D9).
+    """Outermost: gives a request its id, its client's address and its scheme, and lets no error
+    leave without the six fields (D9).
 
-    Only synchronous, so that Django runs the whole chain in one thread instead of changing threads at each middleware.
+    Only synchronous, so that Django runs the whole chain in one thread instead of changing threads
+    at each middleware.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -103,7 +121,9 @@ class RequestMiddleware:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """What a plain Django view raised, and what ``exception_handler`` had no row for; None leaves it to ``server_error``."""
+        """What a plain Django view raised, and what ``exception_handler`` had no row for; None
+        leaves it to ``server_error``.
+        """
         error = as_bridge_error(exception)
         return None if error is None else error_response(request, error)
 
@@ -113,7 +133,9 @@ class RequestMiddleware:
         A body of unknown length is refused too: browsers send forms with their length.
         """
         length = request.META.get("CONTENT_LENGTH") or "0"
-        fits = "HTTP_TRANSFER_ENCODING" not in request.META and int(length) <= limits.ADMIN_FORM_BYTES
+        fits = (
+            "HTTP_TRANSFER_ENCODING" not in request.META and int(length) <= limits.ADMIN_FORM_BYTES
+        )
         if fits or not request.path.startswith(ADMIN_SITE):
             return None
         return error_response(request, BridgeError("PAYLOAD_TOO_LARGE", "This form is too large."))
@@ -124,7 +146,8 @@ def take_transport(request: HttpRequest) -> None:
     if "bridge" in scope:
         carrier = transport_of(request)
         request.META["REMOTE_ADDR"] = carrier.client
-        scope["scheme"] = "https" if carrier.secure else "http"  # a proxy's word counts, so that CSRF compares the right origin
+        # a proxy's word counts, so that CSRF compares the right origin
+        scope["scheme"] = "https" if carrier.secure else "http"
 
 
 def _has_large_body_for_a_page(request: HttpRequest) -> bool:
@@ -134,21 +157,31 @@ def _has_large_body_for_a_page(request: HttpRequest) -> bool:
 
 
 def _is_foreign_error(response: HttpResponseBase) -> bool:
-    ours = response.get("Content-Type", "").startswith(JSON_TYPE) or hasattr(response, "_bridge_error")
+    ours = response.get("Content-Type", "").startswith(JSON_TYPE) or hasattr(
+        response, "_bridge_error"
+    )
     return response.status_code >= 400 and not ours
 
 
 def _in_our_words(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
-    """An error that Django or a middleware answered in HTML or not at all, with its own headers kept (``Allow``, CORS)."""
-    code = _BY_STATUS.get(response.status_code, "INTERNAL_ERROR" if response.status_code >= 500 else "VALIDATION_ERROR")
-    kept = {name: value for name, value in response.items() if not name.lower().startswith("content-")}
+    """An error that Django or a middleware answered in HTML or not at all, with its own headers
+    kept (``Allow``, CORS).
+    """
+    code = _BY_STATUS.get(
+        response.status_code,
+        "INTERNAL_ERROR" if response.status_code >= 500 else "VALIDATION_ERROR",
+    )
+    kept = {
+        name: value for name, value in response.items() if not name.lower().startswith("content-")
+    }
     answer = error_response(request, BridgeError(code, headers=kept), status=response.status_code)
     answer._resource_closers += response._resource_closers  # type: ignore[attr-defined]  # not close(): that tells Django that the request is over
     return answer
 
 
 class HostMiddleware:
-    """Answers only under the bridge's own names (D18), so that no page can reach it by a name of its own (DNS rebinding).
+    """Answers only under the bridge's own names (D18), so that no page can reach it by a name of
+    its own (DNS rebinding).
 
     A request without ``Host`` passes: no browser sends one. Otherwise 400 HOST_NOT_ALLOWED.
     """
@@ -179,7 +212,9 @@ _own_names: tuple[float, frozenset[str]] = (0.0, frozenset())
 
 
 def own_names() -> frozenset[str]:
-    """The names and addresses that the bridge answers to (D18): its certificate's, its public URL's, and those of this machine's interfaces."""
+    """The names and addresses that the bridge answers to (D18): its certificate's, its public
+    URL's, and those of this machine's interfaces.
+    """
     global _own_names
     until, names = _own_names
     if time.monotonic() >= until:
@@ -195,7 +230,7 @@ def own_names() -> frozenset[str]:
     return names
 
 
-# -- failures ------------------------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 _BY_STATUS: Final = {
     400: "VALIDATION_ERROR",
@@ -214,7 +249,10 @@ _BY_EXCEPTION: Final[tuple[tuple[tuple[type[Exception], ...], str], ...]] = (
     ((RequestDataTooBig,), "PAYLOAD_TOO_LARGE"),
     ((Http404,), "NOT_FOUND"),
     ((PermissionDenied,), "AUTH_INSUFFICIENT_SCOPE"),
-    ((SuspiciousOperation, BadRequest, MultiPartParserError, UnreadablePostError), "VALIDATION_ERROR"),
+    (
+        (SuspiciousOperation, BadRequest, MultiPartParserError, UnreadablePostError),
+        "VALIDATION_ERROR",
+    ),
 )
 
 
@@ -226,7 +264,9 @@ def as_bridge_error(exception: Exception) -> BridgeError | None:
         return _from_framework(exception)
     code = next((code for types, code in _BY_EXCEPTION if isinstance(exception, types)), None)
     if code == "STORAGE_UNAVAILABLE":
-        log.error("storage_unavailable", error=f"{exception.__class__.__name__}: {exception}".strip())
+        log.error(
+            "storage_unavailable", error=f"{exception.__class__.__name__}: {exception}".strip()
+        )
         return BridgeError(code, headers={"Retry-After": str(limits.STORAGE_RETRY_SECONDS)})
     return None if code is None else BridgeError(code)
 
@@ -238,25 +278,39 @@ def _from_framework(exception: drf.APIException) -> BridgeError | None:
     wait = getattr(exception, "wait", None)
     if wait is not None:
         seconds = max(1, round(wait))
-        return BridgeError("RATE_LIMIT_EXCEEDED", headers={"Retry-After": str(seconds)}, retry_after=seconds)
+        return BridgeError(
+            "RATE_LIMIT_EXCEEDED", headers={"Retry-After": str(seconds)}, retry_after=seconds
+        )
     return None if code is None else BridgeError(code)
 
 
 def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResponse | None:
-    """DRF's door to ``error_response``; None re-raises, and Django answers 500 by ``server_error``."""
+    """DRF's door to ``error_response``; None re-raises, and Django answers 500 by
+    ``server_error``.
+    """
     error = as_bridge_error(exception)
     return None if error is None else error_response(context["request"]._request, error)
 
 
-def error_response(request: HttpRequest, error: BridgeError, *, status: int | None = None, logged: bool = False) -> HttpResponse:
-    """Answer a failure, and log it (D51) unless it was: the six fields as JSON, or in the admin site as a page.
+def error_response(
+    request: HttpRequest, error: BridgeError, *, status: int | None = None, logged: bool = False
+) -> HttpResponse:
+    """Answer a failure, and log it (D51) unless it was: the six fields as JSON, or in the admin
+    site as a page.
 
     The error's own fields follow the six; its headers are sent; ``WWW-Authenticate`` with 401 (D9).
     """
     status = status or error.row.status or 500
     fields = dict(error.fields)
     message = error.message if error.message != error.row.message else ""
-    body = error_body(error.code, request_id_of(request), base_url=base_url(request), message=message, status=status, **fields)
+    body = error_body(
+        error.code,
+        request_id_of(request),
+        base_url=base_url(request),
+        message=message,
+        status=status,
+        **fields,
+    )
     if request.path.startswith(ADMIN_SITE):
         page = render_to_string("bridge/admin_error.html", {"title": body["error"], "answer": body})
         response = HttpResponse(page, status=status, headers=error.headers)
@@ -294,11 +348,22 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """Whatever nobody foresaw: logged with its traceback and the request's id, told without the traceback. Django calls it while it handles the exception."""
-    where = {"method": request.method, "path": request.path[:200], "client": client_address(request)}
+    """Whatever nobody foresaw: logged with its traceback and the request's id, told without the
+    traceback. Django calls it while it handles the exception.
+    """
+    where = {
+        "method": request.method,
+        "path": request.path[:200],
+        "client": client_address(request),
+    }
     log.error("failed", code="INTERNAL_ERROR", status=500, exc_info=True, **where)  # noqa: LOG014
     return _answer(request, 500)
 
 
 def _answer(request: HttpRequest, status: int) -> HttpResponseBase:
-    return error_response(request, BridgeError({500: "INTERNAL_ERROR"}.get(status) or _BY_STATUS[status]), status=status, logged=status == 500)
+    return error_response(
+        request,
+        BridgeError({500: "INTERNAL_ERROR"}.get(status) or _BY_STATUS[status]),
+        status=status,
+        logged=status == 500,
+    )

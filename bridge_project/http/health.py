@@ -1,4 +1,6 @@
-"""What works here and now: checks, counts and features that rooms register, for GET /health and GET /info (D48)."""
+"""What works here and now: checks, counts and features that rooms register, for GET /health and GET
+/info (D48).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from bridge_project.protocol.types import HealthWord, now_text
 log = structlog.get_logger("bridge.health")
 
 CHECK_SECONDS: Final = 2.0  # a check that takes longer has failed
-PARTS: Final = ("websocket_server", "hook_endpoint", "agent_sdk", "disk_space")  # SPEC GET /health, 503 body
+# SPEC GET /health, 503 body
+PARTS: Final = ("websocket_server", "hook_endpoint", "agent_sdk", "disk_space")
 
 Check = Callable[[], str | None]
 
@@ -38,7 +41,9 @@ _unhealthy: frozenset[str] = frozenset()
 
 
 def register(part: str, check: Check) -> None:
-    """Add a check to one of PARTS: None when all is well, else what is wrong, for the log. It runs in a thread and has CHECK_SECONDS."""
+    """Add a check to one of PARTS: None when all is well, else what is wrong, for the log. It runs
+    in a thread and has CHECK_SECONDS.
+    """
     _checks[part].append(check)
 
 
@@ -58,7 +63,9 @@ def features() -> list[str]:
 
 
 def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
-    """The status and body of GET /health: 200, or 503 as soon as one check of one part fails (D48)."""
+    """The status and body of GET /health: 200, or 503 as soon as one check of one part fails
+    (D48).
+    """
     failed = _failures()
     counts: dict[str, int] = {}
     if not failed:
@@ -68,20 +75,28 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
             failed = {"hook_endpoint": f"{error.__class__.__name__}: {error}".strip()}
     _tell(failed)
     if failed:
-        words: dict[str, HealthWord] = {part: "unhealthy" if part in failed else "healthy" for part in PARTS}
-        return 503, HealthDegraded(version=__version__, checks=DegradedChecks(**words), timestamp=now_text())
+        words: dict[str, HealthWord] = {
+            part: "unhealthy" if part in failed else "healthy" for part in PARTS
+        }
+        return 503, HealthDegraded(
+            version=__version__, checks=DegradedChecks(**words), timestamp=now_text()
+        )
     return 200, Health(
         version=__version__,
         uptime_seconds=int(time.monotonic() - _started),
         connection_mode=mode.value,
         active_sessions=counts.get("active_sessions", 0),
         active_websockets=counts.get("active_websockets", 0),
-        system=SystemInfo(platform=sys.platform, runtime_version=f"Python {platform.python_version()}", memory_mb=memory_mb()),
+        system=SystemInfo(
+            platform=sys.platform,
+            runtime_version=f"Python {platform.python_version()}",
+            memory_mb=memory_mb(),
+        ),
         timestamp=now_text(),
     )
 
 
-# -- running the checks ------------------------------------------------------------------------------------------------------
+# -- running the checks ----------------------------------------------------------------------------
 
 _pool = ThreadPoolExecutor(8, thread_name_prefix="health")
 _running: dict[Check, Future[str | None]] = {}
@@ -106,7 +121,9 @@ def _failures() -> dict[str, str]:
 
 
 def _start(check: Check) -> Future[str | None]:
-    """One run of a check at a time: while it hangs, others who ask wait for the same run instead of filling the threads."""
+    """One run of a check at a time: while it hangs, others who ask wait for the same run instead of
+    filling the threads.
+    """
     with _lock:
         future = _running.get(check)
         if future is None or future.done():
@@ -125,7 +142,7 @@ def _tell(failed: dict[str, str]) -> None:
     _unhealthy = now
 
 
-# -- the kernel's own checks -------------------------------------------------------------------------------------------------
+# -- the kernel's own checks -----------------------------------------------------------------------
 
 
 def database() -> str | None:
@@ -147,7 +164,9 @@ def channel_layer() -> str | None:
     if conf.redis_url:
         import redis
 
-        with redis.Redis.from_url(conf.redis_url, socket_connect_timeout=1, socket_timeout=1) as client:
+        with redis.Redis.from_url(
+            conf.redis_url, socket_connect_timeout=1, socket_timeout=1
+        ) as client:
             client.ping()
     return None
 
@@ -158,7 +177,11 @@ def disk_space() -> str | None:
     return None if free >= limits.DISK_FREE_MIN_BYTES else f"{free // limits.MB} MB free"
 
 
-for _part, _check in (("hook_endpoint", database), ("websocket_server", channel_layer), ("disk_space", disk_space)):
+for _part, _check in (
+    ("hook_endpoint", database),
+    ("websocket_server", channel_layer),
+    ("disk_space", disk_space),
+):
     register(_part, _check)
 
 

@@ -27,46 +27,69 @@ class JSONRenderer(BaseRenderer):
     format = "json"
     charset = None
 
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
+    ) -> bytes:
         return b"" if data is None else jsontext.dumps(data).encode("ascii")
 
 
 class StrictJSONParser(BaseParser):
-    """What ``jsontext`` takes as JSON, in UTF-8. Errors: 400 VALIDATION_ERROR, 415 UNSUPPORTED_MEDIA_TYPE."""
+    """What ``jsontext`` takes as JSON, in UTF-8. Errors: 400 VALIDATION_ERROR, 415
+    UNSUPPORTED_MEDIA_TYPE.
+    """
 
     media_type = JSON_TYPE
 
-    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> Any:
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
+    ) -> Any:
         check_media_type(media_type or "")
         return _loads(stream.read())
 
 
 def check_media_type(content_type: str) -> None:
-    """Raises BridgeError UNSUPPORTED_MEDIA_TYPE for anything but ``application/json``, with no charset or UTF-8."""
+    """Raises BridgeError UNSUPPORTED_MEDIA_TYPE for anything but ``application/json``, with no
+    charset or UTF-8.
+    """
     kind, parameters = parse_header_parameters(content_type)
     if kind != JSON_TYPE or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
         raise BridgeError("UNSUPPORTED_MEDIA_TYPE")
 
 
 def json_bytes(request: HttpRequest) -> bytes:
-    """The body of a request that says it is JSON, unparsed. Raises BridgeError UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE."""
+    """The body of a request that says it is JSON, unparsed. Raises BridgeError
+    UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE.
+    """
     check_media_type(request.META.get("CONTENT_TYPE", ""))
-    if len(request.body) > conf.max_message_bytes:  # the edge has capped it before; this is for servers that do not
+    # the edge has capped it before; this is for servers that do not
+    if len(request.body) > conf.max_message_bytes:
         raise BridgeError("PAYLOAD_TOO_LARGE")
     return request.body
 
 
 def json_model(request: HttpRequest, model: type[M]) -> M:
-    """The body as ``model``. Raises BridgeError VALIDATION_ERROR with ``details {field, constraint}`` of the first and ``violations`` of every fault."""
+    """The body as ``model``. Raises BridgeError VALIDATION_ERROR with ``details {field,
+    constraint}`` of the first and ``violations`` of every fault.
+    """
     value = _loads(json_bytes(request))
     if not isinstance(value, dict):
-        raise _invalid([{"field": "body", "constraint": "object", "received": received(value, ())}], "The body must be a JSON object.")
+        raise _invalid(
+            [{"field": "body", "constraint": "object", "received": received(value, ())}],
+            "The body must be a JSON object.",
+        )
     try:
         return model.model_validate(value)
     except ValidationError as error:
         hidden = secrets_in(value)
         found = list(faults(error))
-        violations = [{"field": fault.field, "constraint": fault.constraint, "received": received(value, fault.path, hidden)} for fault in found]
+        violations = [
+            {
+                "field": fault.field,
+                "constraint": fault.constraint,
+                "received": received(value, fault.path, hidden),
+            }
+            for fault in found
+        ]
         raise _invalid(violations, f"`{found[0].field}` {found[0].sentence}.") from None
 
 
@@ -74,7 +97,9 @@ def _loads(data: bytes) -> Any:
     try:
         return jsontext.loads(data)
     except jsontext.JsonError as error:
-        raise _invalid([{"field": "body", "constraint": "JSON"}], f"The body is not usable JSON: {error}.") from None
+        raise _invalid(
+            [{"field": "body", "constraint": "JSON"}], f"The body is not usable JSON: {error}."
+        ) from None
 
 
 def _invalid(violations: list[dict[str, str]], message: str) -> BridgeError:

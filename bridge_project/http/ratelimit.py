@@ -1,7 +1,8 @@
-"""Rate limits and the count of failed authentications, shared by all processes while Redis is there (D16, D17, D46).
+"""Rate limits and the count of failed authentications, shared by all processes while Redis is there
+(D16, D17, D46).
 
-Everything here takes plain addresses and never a request, so that WebSockets are counted by the same rules. The functions may
-talk to Redis: on an event loop, call them in a thread.
+Everything here takes plain addresses and never a request, so that WebSockets are counted by the
+same rules. The functions may talk to Redis: on an event loop, call them in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ log = structlog.get_logger("bridge.ratelimit")
 
 T = TypeVar("T")
 
-REDIS_PAUSE_SECONDS: Final = 5  # after a failure Redis is left alone for so long, so that no request waits for its time-out
+# after a failure Redis is left alone for so long, so that no request waits for its time-out
+REDIS_PAUSE_SECONDS: Final = 5
 REDIS_LOG_SECONDS: Final = 60
 WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
@@ -39,15 +41,23 @@ class Keyed(Protocol):
 
 
 def check(group: str, principal: Keyed | None, address: str) -> None:
-    """Count a request of ``group`` (a key of ``limits.RATES``): for the principal, or for the address where there is none.
+    """Count a request of ``group`` (a key of ``limits.RATES``): for the principal, or for the
+    address where there is none.
 
-    Raises BridgeError RATE_LIMIT_EXCEEDED with ``retry_after`` (whole seconds, also as ``Retry-After``).
+    Raises BridgeError RATE_LIMIT_EXCEEDED with ``retry_after`` (whole seconds, also as
+    ``Retry-After``).
     """
-    _count(group, f"token {principal.rate_key}" if principal is not None else f"address {network_of(address)}")
+    _count(
+        group,
+        f"token {principal.rate_key}"
+        if principal is not None
+        else f"address {network_of(address)}",
+    )
 
 
 def failed_authentication(address: str) -> None:
-    """Count a failed authentication. Raises BridgeError RATE_LIMIT_EXCEEDED once the address has failed too often in a minute (D16).
+    """Count a failed authentication. Raises BridgeError RATE_LIMIT_EXCEEDED once the address has
+    failed too often in a minute (D16).
 
     Only failures ask: a correct token from a locked-out address works.
     """
@@ -69,14 +79,22 @@ def too_many(message: str, seconds: int) -> BridgeError:
 def _count(group: str, value: str) -> None:
     if not conf.rate_limits_on:
         return
-    usage = get_usage(None, group=group, key=lambda _group, _request: value, rate=limits.RATES[group], increment=True)
+    usage = get_usage(
+        None,
+        group=group,
+        key=lambda _group, _request: value,
+        rate=limits.RATES[group],
+        increment=True,
+    )
     if usage["should_limit"]:
         # At the second that `time_left` names, the window is still the old one.
         raise too_many("", usage["time_left"] + 1)
 
 
 class MessageBudget:
-    """How many messages one connection may still send, in windows of a minute that begin with its first message (D17)."""
+    """How many messages one connection may still send, in windows of a minute that begin with its
+    first message (D17).
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -99,17 +117,22 @@ class MessageBudget:
 
 
 class SteadyCache(BaseCache):
-    """The cache that django-ratelimit counts in: the shared one, and while that cannot be reached this process's own (D46)."""
+    """The cache that django-ratelimit counts in: the shared one, and while that cannot be reached
+    this process's own (D46).
+    """
 
     def __init__(self, _location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
 
-    def add(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+    def add(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> bool:
         return _either(lambda cache: cache.add(key, value, timeout, version))
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         def increment(cache: BaseCache) -> int:
-            cache.add(key, 0, 2 * WINDOW_SECONDS, version)  # Redis may have gone, or come back empty, since ``add``
+            # Redis may have gone, or come back empty, since ``add``
+            cache.add(key, 0, 2 * WINDOW_SECONDS, version)
             return cache.incr(key, delta, version)
 
         return _either(increment)
@@ -119,7 +142,9 @@ class SteadyCache(BaseCache):
 
 
 class _Shared:
-    """The shared cache, made once: Django makes one for each request, and with it a connection to Redis. Both backends are safe between threads."""
+    """The shared cache, made once: Django makes one for each request, and with it a connection to
+    Redis. Both backends are safe between threads.
+    """
 
     def __init__(self) -> None:
         self.away_until = 0.0
@@ -134,7 +159,11 @@ class _Shared:
         self.away_until = now + REDIS_PAUSE_SECONDS
         if now - self.said_at >= REDIS_LOG_SECONDS:
             self.said_at = now
-            log.warning("redis_unreachable", effect="each process counts rate limits by itself", error=str(error))
+            log.warning(
+                "redis_unreachable",
+                effect="each process counts rate limits by itself",
+                error=str(error),
+            )
 
 
 _shared = _Shared()

@@ -1,4 +1,6 @@
-"""Django's request cycle in a few threads that stay, instead of a new thread and a new database connection for each request."""
+"""Django's request cycle in a few threads that stay, instead of a new thread and a new database
+connection for each request.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,20 @@ from bridge_project.http import errors
 from bridge_project.kernel.database import Threads
 from bridge_project.kernel.errors import BridgeError
 
-THREADS: Final = 8  # a request that waits (for the disk, a check, a large directory) must not hold the others up
+# a request that waits (for the disk, a check, a large directory) must not hold the others up
+THREADS: Final = 8
 
 Message = Mapping[str, Any]
 
 
 class Handler(ASGIHandler):
-    """An ASGI application for HTTP. Middlewares and views are run synchronously, from the first to the last in the same thread.
+    """An ASGI application for HTTP. Middlewares and views are run synchronously, from the first to
+    the last in the same thread.
 
-    Django's own handler goes to a thread and back about seventeen times for each request. A client that goes away does not stop its request:
-    what was begun is finished, which is what an event that is being stored needs. An application in front may give other threads in
-    ``bridge.threads`` of the scope.
+    Django's own handler goes to a thread and back about seventeen times for each request. A client
+    that goes away does not stop its request: what was begun is finished, which is what an event
+    that is being stored needs. An application in front may give other threads in ``bridge.threads``
+    of the scope.
     """
 
     def __init__(self) -> None:
@@ -34,7 +39,12 @@ class Handler(ASGIHandler):
         self.load_middleware(is_async=False)
         self._threads = Threads("http", THREADS)
 
-    async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
         try:
             body = await self.read_body(receive)
         except RequestAborted:
@@ -45,7 +55,8 @@ class Handler(ASGIHandler):
         try:
             await self.send_response(response, send)
         finally:
-            response.content = b""  # or it would be in memory until the garbage collector finds the response
+            # or it would be in memory until the garbage collector finds the response
+            response.content = b""
 
     def _answer(self, scope: Message, body: Any) -> HttpResponse:
         set_script_prefix(get_script_prefix(scope))
@@ -64,16 +75,22 @@ class Handler(ASGIHandler):
         """A query string that is not UTF-8, which Django refuses before any middleware runs."""
         request = ASGIRequest({**scope, "query_string": b""}, body)
         errors.take_transport(request)
-        answer = errors.error_response(request, BridgeError("VALIDATION_ERROR", "The query string is not UTF-8."))
+        answer = errors.error_response(
+            request, BridgeError("VALIDATION_ERROR", "The query string is not UTF-8.")
+        )
         signals.request_finished.send(sender=self.__class__)
         return answer
 
 
 def _whole(response: HttpResponseBase) -> HttpResponse:
-    """The answer with its body in memory; what streams here are the admin site's static files, which are small."""
+    """The answer with its body in memory; what streams here are the admin site's static files,
+    which are small.
+    """
     if not response.streaming:
         return cast(HttpResponse, response)
     parts = cast(Any, response)
-    whole = HttpResponse(b"".join(parts), status=response.status_code, headers=dict(response.items()))
+    whole = HttpResponse(
+        b"".join(parts), status=response.status_code, headers=dict(response.items())
+    )
     whole.cookies = response.cookies
     return whole

@@ -1,4 +1,6 @@
-"""Settle what each connection is, and refuse what is not safe, under any ASGI server (D18 to D20, D61)."""
+"""Settle what each connection is, and refuse what is not safe, under any ASGI server (D18 to D20,
+D61).
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,9 @@ def settle(scope: Mapping[str, Any]) -> Transport:
     """Say what a connection is, from what an ASGI server other than `serve` tells of it.
 
     daphne tells where a connection was accepted, and its command line whether TLS ends there. Other
-    servers tell the scheme; but with a proxy's headers some of them replace the scheme and the client
-    by what these say, whoever sent them. A connection of which that may be so counts as plain.
+    servers tell the scheme; but with a proxy's headers some of them replace the scheme and the
+    client by what these say, whoever sent them. A connection of which that may be so counts as
+    plain.
     """
     peer = str((scope.get("client") or ("",))[0])
     if daphne_command.is_running():
@@ -94,7 +97,9 @@ def settle(scope: Mapping[str, Any]) -> Transport:
         tls, peer = False, ""
     else:
         tls = scope.get("scheme") in ("https", "wss")
-    return transport.resolve(conf, tls=tls, local_address=_local(scope), peer_address=peer, headers=scope["headers"])
+    return transport.resolve(
+        conf, tls=tls, local_address=_local(scope), peer_address=peer, headers=scope["headers"]
+    )
 
 
 class ServerSocket:

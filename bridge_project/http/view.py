@@ -1,4 +1,6 @@
-"""The base of every API view: who asks, how often, whether they may, in this order (D14, D16, D17)."""
+"""The base of every API view: who asks, how often, whether they may, in this order (D14, D16,
+D17).
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,19 @@ class AlwaysJSON(BaseContentNegotiation):
         content_type = (request.content_type or "").partition(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == content_type), None)
 
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> tuple[BaseRenderer, str]:
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
         return renderers[0], renderers[0].media_type
 
 
 class BridgeAPIView(APIView):
-    """A view states ``rate_group`` (a key of ``limits.RATES``) and ``permission_classes`` (one of ``devices_app.authentication``).
+    """A view states ``rate_group`` (a key of ``limits.RATES``) and ``permission_classes`` (one of
+    ``devices_app.authentication``).
 
-    ``request.user`` is the Principal, None where ``authentication_classes`` is empty. Views raise BridgeError and return ``Response(model.wire())``; bodies come from
-    ``rest_json.json_bytes`` and ``json_model``.
+    ``request.user`` is the Principal, None where ``authentication_classes`` is empty. Views raise
+    BridgeError and return ``Response(model.wire())``; bodies come from ``rest_json.json_bytes`` and
+    ``json_model``.
     """
 
     rate_group: ClassVar[str]
@@ -51,7 +57,9 @@ class BridgeAPIView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.format_kwarg = None
-        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(
+            request
+        )
         address = client_address(request)
         scope = getattr(request._request, "scope", {})
         try:
@@ -68,9 +76,15 @@ class BridgeAPIView(APIView):
         self.check_permissions(request)
         coding = request.headers.get("Content-Encoding", "").lower()
         if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
-            raise BridgeError("UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken.")
+            raise BridgeError(
+                "UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken."
+            )
         if scope.get("bridge.body") == "awaited":
-            raise SendBody if self.takes_large_bodies else BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
+            raise (
+                SendBody
+                if self.takes_large_bodies
+                else BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
+            )
         if refusal := scope.get("bridge.refusal"):
             raise refusal  # what an application in front of this one has found
 

@@ -1,4 +1,6 @@
-"""Work that runs beside the requests of one serving process: rooms register it, ``serve`` starts and stops it."""
+"""Work that runs beside the requests of one serving process: rooms register it, ``serve`` starts
+and stops it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-STOP_SECONDS = 10  # for each piece of work, so that one that hangs cannot keep the others from being stopped
+# for each piece of work, so that one that hangs cannot keep the others from being stopped
+STOP_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,11 @@ _registered: dict[str, Work] = {}
 _running: list[Work] = []
 
 
-def register(name: str, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
-    """Name a piece of work; called from ``AppConfig.ready``. Both callables run on the server's event loop and return when done.
+def register(
+    name: str, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Name a piece of work; called from ``AppConfig.ready``. Both callables run on the server's
+    event loop and return when done.
 
     Raises ValueError when the name is taken.
     """
@@ -35,7 +41,9 @@ def register(name: str, start: Callable[[], Awaitable[None]], stop: Callable[[],
 
 
 async def start_all() -> None:
-    """Start everything in the order of registration. When one fails, those before it are stopped and its error is raised."""
+    """Start everything in the order of registration. When one fails, those before it are stopped
+    and its error is raised.
+    """
     for work in _registered.values():
         try:
             await work.start()
@@ -46,7 +54,9 @@ async def start_all() -> None:
 
 
 async def stop_all() -> None:
-    """Stop what was started, the last one first. A failure is logged and does not keep the others running."""
+    """Stop what was started, the last one first. A failure is logged and does not keep the others
+    running.
+    """
     while _running:
         work = _running.pop()
         try:

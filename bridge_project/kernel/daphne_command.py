@@ -54,7 +54,11 @@ def is_tls(server: Sequence[Any] | None) -> bool:
     if not server:
         return False
     host, port = str(server[0]), str(server[1])
-    kinds = {endpoint.kind for endpoint in _endpoints() if endpoint.port == port and endpoint.interface in (*EVERY_INTERFACE, host)}
+    kinds = {
+        endpoint.kind
+        for endpoint in _endpoints()
+        if endpoint.port == port and endpoint.interface in (*EVERY_INTERFACE, host)
+    }
     return kinds == {"ssl"}
 
 

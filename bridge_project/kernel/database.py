@@ -1,4 +1,6 @@
-"""The database: its settings for SQLite and PostgreSQL, and the few threads in which asynchronous code uses it."""
+"""The database: its settings for SQLite and PostgreSQL, and the few threads in which asynchronous
+code uses it.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ def sqlite_file(conf: Conf) -> str | None:
     return None if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
 
 
-# A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an hour. The last is for the other side: what a host that
-# was cut off or fell asleep holds in its transaction, the head of the log above all, must not stop the others for longer. Ours never pause inside one.
+# A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an
+# hour. The last is for the other side: what a host that was cut off or fell asleep holds in its
+# transaction, the head of the log above all, must not stop the others for longer. Ours never pause
+# inside one.
 UNREACHABLE: dict[str, Any] = {
     "connect_timeout": 2,
     "tcp_user_timeout": 5000,  # milliseconds that what was sent may be unconfirmed
@@ -45,19 +49,30 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def databases(conf: Conf) -> dict[str, Any]:
-    """Django's DATABASES. SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26)."""
+    """Django's DATABASES. SQLite commits with ``synchronous=FULL``, so that a power cut undoes
+    nothing acknowledged (D26).
+    """
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
     if name is not None:
-        # IMMEDIATE: a transaction that reads first and writes later cannot fail half-way; it waits its turn instead.
+        # IMMEDIATE: a transaction that reads first and writes later cannot fail half-way; it waits
+        # its turn instead.
         options = {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
             "init_command": SQLITE_INIT,
             "factory": data_files.Connection,
         }
-        # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails is still replaced.
-        return {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "CONN_MAX_AGE": None, "OPTIONS": options}}
+        # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails
+        # is still replaced.
+        return {
+            "default": {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": name,
+                "CONN_MAX_AGE": None,
+                "OPTIONS": options,
+            }
+        }
     if not parts.path.strip("/"):
         raise ConfError("DATABASE_URL: names no database")
     return {
@@ -76,7 +91,8 @@ def databases(conf: Conf) -> dict[str, Any]:
 
 
 def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete what a query finds, with what hangs from it, few in each transaction: nobody waits long, however much there is. How many it found.
+    """Delete what a query finds, with what hangs from it, few in each transaction: nobody waits
+    long, however much there is. How many it found.
 
     Each step asks again, so what does not match any more is left alone.
     """
@@ -91,8 +107,9 @@ def delete_in_steps(rows: QuerySet[Any]) -> int:
 class Threads:
     """A few threads that keep their database connection, for code that runs on the event loop.
 
-    Django's own way costs a thread and a connection for each request or socket; these are kept. A connection that PostgreSQL has ended
-    is replaced before it is used, one that broke in use is dropped: a restarted server is found again without a restart of the bridge.
+    Django's own way costs a thread and a connection for each request or socket; these are kept. A
+    connection that PostgreSQL has ended is replaced before it is used, one that broke in use is
+    dropped: a restarted server is found again without a restart of the bridge.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -100,10 +117,14 @@ class Threads:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``function`` in one of the threads and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: _guarded(function, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: _guarded(function, *args, **kwargs)
+        )
 
     def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have ``function`` called in one of the threads when its turn comes; callable from any thread. Raises RuntimeError when they are closed."""
+        """Have ``function`` called in one of the threads when its turn comes; callable from any
+        thread. Raises RuntimeError when they are closed.
+        """
         return self._pool.submit(lambda: _guarded(function, *args, **kwargs))
 
     def close(self) -> None:
@@ -125,9 +146,9 @@ def _guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def _close_if_ended(connection: BaseDatabaseWrapper) -> None:
     """Close a kept connection that PostgreSQL has ended, so that the next query opens another.
 
-    Between transactions the server sends nothing, so one that can be read from is at its end. Asking
-    it (`SELECT 1`) would cost every call a round trip. A query that failed is never sent again:
-    nobody knows what became of it.
+    Between transactions the server sends nothing, so one that can be read from is at its end.
+    Asking it (`SELECT 1`) would cost every call a round trip. A query that failed is never sent
+    again: nobody knows what became of it.
     """
     kept: Any = connection.connection
     if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:

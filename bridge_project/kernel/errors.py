@@ -1,7 +1,9 @@
-"""One row for each error code: where it is sent, how grave it is, what it means and what mends it (SPEC Errors, D7 to D12, D50, D51).
+"""One row for each error code: where it is sent, how grave it is, what it means and what mends it
+(SPEC Errors, D7 to D12, D50, D51).
 
-The error pages under ``/docs/errors/<CODE>``, which every ``documentation_url`` opens, and ``docs/errors.md`` are generated from
-this table; to raise a code that is not in it is a ``KeyError``.
+The error pages under ``/docs/errors/<CODE>``, which every ``documentation_url`` opens, and
+``docs/errors.md`` are generated from this table; to raise a code that is not in it is a
+``KeyError``.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ Severity = Literal["info", "warning", "error", "critical", "fatal"]
 class ErrorCode:
     """A row of the table.
 
-    ``status`` is the HTTP status, ``close`` the WebSocket close code that follows a ``connection_error`` (D21), ``recoverable``
-    what the ``error`` message says; each is None where the code is not sent that way. ``never_sent`` is why a code of the spec's is not sent at all, in words.
+    ``status`` is the HTTP status, ``close`` the WebSocket close code that follows a
+    ``connection_error`` (D21), ``recoverable`` what the ``error`` message says; each is None where
+    the code is not sent that way. ``never_sent`` is why a code of the spec's is not sent at all, in
+    words.
     """
 
     code: str
@@ -34,7 +38,7 @@ class ErrorCode:
 BY_A_CLIENT = "what a client reports of itself"
 
 _TABLE = [
-    # -- HTTP ------------------------------------------------------------------------------------------------------------
+    # -- HTTP --------------------------------------------------------------------------------------
     ErrorCode(
         "AUTH_INVALID_TOKEN",
         "The token is missing, malformed, unknown or expired.",
@@ -54,7 +58,11 @@ _TABLE = [
         status=401,
     ),
     ErrorCode(
-        "HOOK_INVALID_PAYLOAD", "The hook event does not match its schema.", "Mend the fields that `validation_errors` names.", status=400, severity="info"
+        "HOOK_INVALID_PAYLOAD",
+        "The hook event does not match its schema.",
+        "Mend the fields that `validation_errors` names.",
+        status=400,
+        severity="info",
     ),
     ErrorCode(
         "HOOK_INVALID_EVENT_TYPE",
@@ -64,7 +72,11 @@ _TABLE = [
         severity="info",
     ),
     ErrorCode(
-        "HOOK_INVALID_TIMESTAMP", "`timestamp` is not an ISO 8601 date and time.", "Send UTC, for example 2026-01-31T12:00:00Z.", status=400, severity="info"
+        "HOOK_INVALID_TIMESTAMP",
+        "`timestamp` is not an ISO 8601 date and time.",
+        "Send UTC, for example 2026-01-31T12:00:00Z.",
+        status=400,
+        severity="info",
     ),
     ErrorCode(
         "HOOK_STALE_TIMESTAMP",
@@ -73,7 +85,13 @@ _TABLE = [
         status=400,
         severity="info",
     ),
-    ErrorCode("HOOK_INVALID_SESSION_ID", "`session_id` is not a usable, non-empty string.", "Send the agent's own session id.", status=400, severity="info"),
+    ErrorCode(
+        "HOOK_INVALID_SESSION_ID",
+        "`session_id` is not a usable, non-empty string.",
+        "Send the agent's own session id.",
+        status=400,
+        severity="info",
+    ),
     ErrorCode(
         "HOOK_VALIDATION_FAILED",
         "The hook event failed validation.",
@@ -89,18 +107,72 @@ _TABLE = [
         recoverable=True,
         severity="info",
     ),
-    ErrorCode("PAYLOAD_VALIDATION_ERROR", "A payload field of a hook event is wrong.", "Mend the field.", status=400, severity="info"),
-    ErrorCode("SESSION_NOT_FOUND", "No session has this id.", "List the sessions, or start one.", status=404, recoverable=False, severity="info"),
-    ErrorCode("SESSION_CLOSED", "The session is closed.", "Start a new session.", status=409, severity="info"),
-    ErrorCode("RATE_LIMIT_EXCEEDED", "Too many requests.", "Wait for `retry_after` seconds.", status=429),
-    ErrorCode("INTERNAL_ERROR", "The bridge failed unexpectedly.", "Look for the `request_id` in the bridge's log.", status=500, severity="error"),
     ErrorCode(
-        "WS_UPGRADE_REQUIRED", "This address takes only WebSocket upgrades.", "Connect a WebSocket client to `websocket_url`.", status=400, severity="info"
+        "PAYLOAD_VALIDATION_ERROR",
+        "A payload field of a hook event is wrong.",
+        "Mend the field.",
+        status=400,
+        severity="info",
     ),
-    ErrorCode("NOT_FOUND", "There is nothing at this address.", "See the OpenAPI document at /api/v1/schema.", status=404, severity="info"),
-    ErrorCode("METHOD_NOT_ALLOWED", "This address does not take this method.", "See the `Allow` header.", status=405, severity="info"),
-    ErrorCode("PAYLOAD_TOO_LARGE", "The body is larger than the bridge takes.", "Send less at once; the limit is `max_message_size_mb` in /info.", status=413),
-    ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not JSON.", "Send `Content-Type: application/json`.", status=415, severity="info"),
+    ErrorCode(
+        "SESSION_NOT_FOUND",
+        "No session has this id.",
+        "List the sessions, or start one.",
+        status=404,
+        recoverable=False,
+        severity="info",
+    ),
+    ErrorCode(
+        "SESSION_CLOSED",
+        "The session is closed.",
+        "Start a new session.",
+        status=409,
+        severity="info",
+    ),
+    ErrorCode(
+        "RATE_LIMIT_EXCEEDED", "Too many requests.", "Wait for `retry_after` seconds.", status=429
+    ),
+    ErrorCode(
+        "INTERNAL_ERROR",
+        "The bridge failed unexpectedly.",
+        "Look for the `request_id` in the bridge's log.",
+        status=500,
+        severity="error",
+    ),
+    ErrorCode(
+        "WS_UPGRADE_REQUIRED",
+        "This address takes only WebSocket upgrades.",
+        "Connect a WebSocket client to `websocket_url`.",
+        status=400,
+        severity="info",
+    ),
+    ErrorCode(
+        "NOT_FOUND",
+        "There is nothing at this address.",
+        "See the OpenAPI document at /api/v1/schema.",
+        status=404,
+        severity="info",
+    ),
+    ErrorCode(
+        "METHOD_NOT_ALLOWED",
+        "This address does not take this method.",
+        "See the `Allow` header.",
+        status=405,
+        severity="info",
+    ),
+    ErrorCode(
+        "PAYLOAD_TOO_LARGE",
+        "The body is larger than the bridge takes.",
+        "Send less at once; the limit is `max_message_size_mb` in /info.",
+        status=413,
+    ),
+    ErrorCode(
+        "UNSUPPORTED_MEDIA_TYPE",
+        "The body is not JSON.",
+        "Send `Content-Type: application/json`.",
+        status=415,
+        severity="info",
+    ),
     ErrorCode(
         "STORAGE_UNAVAILABLE",
         "The database cannot be used now; nothing was stored.",
@@ -110,11 +182,26 @@ _TABLE = [
         recoverable=True,
         severity="critical",
     ),
-    ErrorCode("ORIGIN_NOT_ALLOWED", "A page of this origin may not connect.", "Add the origin to BRIDGE_ALLOWED_ORIGINS if it is yours.", status=403),
-    ErrorCode("HOST_NOT_ALLOWED", "The bridge does not answer under this host name.", "Use the bridge's own address, or set BRIDGE_PUBLIC_URL.", status=400),
-    # -- files -----------------------------------------------------------------------------------------------------------
     ErrorCode(
-        "FILE_INVALID_PATH", "The path is missing or cannot be one.", "Send a path inside an allowed root.", status=400, recoverable=True, severity="info"
+        "ORIGIN_NOT_ALLOWED",
+        "A page of this origin may not connect.",
+        "Add the origin to BRIDGE_ALLOWED_ORIGINS if it is yours.",
+        status=403,
+    ),
+    ErrorCode(
+        "HOST_NOT_ALLOWED",
+        "The bridge does not answer under this host name.",
+        "Use the bridge's own address, or set BRIDGE_PUBLIC_URL.",
+        status=400,
+    ),
+    # -- files -------------------------------------------------------------------------------------
+    ErrorCode(
+        "FILE_INVALID_PATH",
+        "The path is missing or cannot be one.",
+        "Send a path inside an allowed root.",
+        status=400,
+        recoverable=True,
+        severity="info",
     ),
     ErrorCode(
         "FILE_ACCESS_DENIED",
@@ -123,7 +210,14 @@ _TABLE = [
         status=403,
         recoverable=True,
     ),
-    ErrorCode("FILE_NOT_FOUND", "There is no such file or directory.", "List the directory first.", status=404, recoverable=True, severity="info"),
+    ErrorCode(
+        "FILE_NOT_FOUND",
+        "There is no such file or directory.",
+        "List the directory first.",
+        status=404,
+        recoverable=True,
+        severity="info",
+    ),
     ErrorCode(
         "FILE_TOO_LARGE",
         "The file is larger than one message may be.",
@@ -132,14 +226,44 @@ _TABLE = [
         recoverable=True,
         severity="info",
     ),
-    # -- connection_error ------------------------------------------------------------------------------------------------
-    ErrorCode("AUTH_FAILED", "The token is invalid, expired, revoked or bound to another device.", "Pair this device again.", close=4401, recoverable=False),
-    ErrorCode("INSECURE_TRANSPORT", "The connection is not encrypted.", "Connect with https:// or wss://.", status=403, close=4403, recoverable=False),
-    ErrorCode("MISCONFIGURED", "The bridge is set up in a way that is not safe.", "Set BRIDGE_PUBLIC_URL to an https address.", close=4403, recoverable=False),
+    # -- connection_error --------------------------------------------------------------------------
     ErrorCode(
-        "VERSION_INCOMPATIBLE", "The client's version does not work with this bridge.", "Update the client or the bridge.", close=4426, recoverable=False
+        "AUTH_FAILED",
+        "The token is invalid, expired, revoked or bound to another device.",
+        "Pair this device again.",
+        close=4401,
+        recoverable=False,
     ),
-    ErrorCode("CONN_TIMEOUT", "Nothing was heard from the client in time.", "Connect again.", close=4408, recoverable=True, severity="info"),
+    ErrorCode(
+        "INSECURE_TRANSPORT",
+        "The connection is not encrypted.",
+        "Connect with https:// or wss://.",
+        status=403,
+        close=4403,
+        recoverable=False,
+    ),
+    ErrorCode(
+        "MISCONFIGURED",
+        "The bridge is set up in a way that is not safe.",
+        "Set BRIDGE_PUBLIC_URL to an https address.",
+        close=4403,
+        recoverable=False,
+    ),
+    ErrorCode(
+        "VERSION_INCOMPATIBLE",
+        "The client's version does not work with this bridge.",
+        "Update the client or the bridge.",
+        close=4426,
+        recoverable=False,
+    ),
+    ErrorCode(
+        "CONN_TIMEOUT",
+        "Nothing was heard from the client in time.",
+        "Connect again.",
+        close=4408,
+        recoverable=True,
+        severity="info",
+    ),
     ErrorCode(
         "CONN_TLS_HANDSHAKE_FAILED",
         "The client could not verify the certificate.",
@@ -147,8 +271,21 @@ _TABLE = [
         recoverable=False,
         never_sent=BY_A_CLIENT,
     ),
-    ErrorCode("CONN_WEBSOCKET_CLOSED", "The client saw the WebSocket close.", "Connect again.", recoverable=True, never_sent=BY_A_CLIENT),
-    ErrorCode("CONN_REPLACED", "A newer connection of this device took over.", "Use the newer connection.", close=4409, recoverable=False, severity="info"),
+    ErrorCode(
+        "CONN_WEBSOCKET_CLOSED",
+        "The client saw the WebSocket close.",
+        "Connect again.",
+        recoverable=True,
+        never_sent=BY_A_CLIENT,
+    ),
+    ErrorCode(
+        "CONN_REPLACED",
+        "A newer connection of this device took over.",
+        "Use the newer connection.",
+        close=4409,
+        recoverable=False,
+        severity="info",
+    ),
     ErrorCode(
         "CONN_SLOW",
         "The client took no bytes for 30 seconds.",
@@ -157,16 +294,56 @@ _TABLE = [
         recoverable=True,
         never_sent="who takes no byte cannot be told; the close 4413 says it",
     ),
-    ErrorCode("RATE_LIMITED", "Too many messages, connections or failed attempts.", "Wait, then try again more slowly.", close=4429, recoverable=True),
-    # -- error, WebSocket ------------------------------------------------------------------------------------------------
     ErrorCode(
-        "PROTO_INVALID_MESSAGE", "The message does not match the protocol.", "Mend the fields that `violations` names.", recoverable=True, severity="info"
+        "RATE_LIMITED",
+        "Too many messages, connections or failed attempts.",
+        "Wait, then try again more slowly.",
+        close=4429,
+        recoverable=True,
     ),
-    ErrorCode("PROTO_SEQUENCE_ERROR", "The message came in the wrong phase.", "Follow the order in `details.expected`.", recoverable=True, severity="info"),
-    ErrorCode("SESS_NOT_FOUND", "No session has this id.", "Start it with `resume` false.", recoverable=False, severity="info"),
-    ErrorCode("SESS_CLOSED", "The session is closed.", "Start a new session.", recoverable=False, severity="info"),
-    ErrorCode("SESS_NOT_RESUMABLE", "The session cannot be resumed.", "Start a new session.", recoverable=False, severity="info"),
-    ErrorCode("SESS_LIMIT_REACHED", "No more sessions can run at once.", "End a session, then try again.", recoverable=True, severity="info"),
+    # -- error, WebSocket --------------------------------------------------------------------------
+    ErrorCode(
+        "PROTO_INVALID_MESSAGE",
+        "The message does not match the protocol.",
+        "Mend the fields that `violations` names.",
+        recoverable=True,
+        severity="info",
+    ),
+    ErrorCode(
+        "PROTO_SEQUENCE_ERROR",
+        "The message came in the wrong phase.",
+        "Follow the order in `details.expected`.",
+        recoverable=True,
+        severity="info",
+    ),
+    ErrorCode(
+        "SESS_NOT_FOUND",
+        "No session has this id.",
+        "Start it with `resume` false.",
+        recoverable=False,
+        severity="info",
+    ),
+    ErrorCode(
+        "SESS_CLOSED",
+        "The session is closed.",
+        "Start a new session.",
+        recoverable=False,
+        severity="info",
+    ),
+    ErrorCode(
+        "SESS_NOT_RESUMABLE",
+        "The session cannot be resumed.",
+        "Start a new session.",
+        recoverable=False,
+        severity="info",
+    ),
+    ErrorCode(
+        "SESS_LIMIT_REACHED",
+        "No more sessions can run at once.",
+        "End a session, then try again.",
+        recoverable=True,
+        severity="info",
+    ),
     ErrorCode(
         "SESS_NOT_ACTIVE",
         "The session's agent is not running: it is paused, or it failed.",
@@ -176,7 +353,13 @@ _TABLE = [
         severity="info",
     ),
     ErrorCode("AGENT_ERROR", "The agent failed.", "Try again.", recoverable=True, severity="error"),
-    ErrorCode("AGENT_UNAVAILABLE", "This agent cannot be started here.", "Choose one of `supported_agents`.", recoverable=True, severity="info"),
+    ErrorCode(
+        "AGENT_UNAVAILABLE",
+        "This agent cannot be started here.",
+        "Choose one of `supported_agents`.",
+        recoverable=True,
+        severity="info",
+    ),
     ErrorCode(
         "TOOL_ERROR",
         "The tool failed.",
@@ -185,8 +368,16 @@ _TABLE = [
         severity="info",
         never_sent="a tool that failed is a `tool_error`, which says how: `TOOL_EXECUTION_FAILED` or `TOOL_TIMEOUT`",
     ),
-    ErrorCode("TOOL_EXECUTION_FAILED", "The tool failed.", "See `details`.", recoverable=True, severity="info"),
-    ErrorCode("TOOL_TIMEOUT", "The tool took too long.", "Try again with less work.", recoverable=True),
+    ErrorCode(
+        "TOOL_EXECUTION_FAILED",
+        "The tool failed.",
+        "See `details`.",
+        recoverable=True,
+        severity="info",
+    ),
+    ErrorCode(
+        "TOOL_TIMEOUT", "The tool took too long.", "Try again with less work.", recoverable=True
+    ),
     ErrorCode(
         "TOOL_CALL_NOT_FOUND",
         "No tool call of this session has this id.",
@@ -194,10 +385,26 @@ _TABLE = [
         recoverable=False,
         severity="info",
     ),
-    ErrorCode("TOOL_ALREADY_DECIDED", "Somebody has decided this tool call already.", "See `details.decision`.", recoverable=False, severity="info"),
-    ErrorCode("GIT_ERROR", "Git refused.", "Read the message; it is git's own.", recoverable=True, severity="info"),
     ErrorCode(
-        "BRIDGE_ERROR", "The bridge failed unexpectedly.", "Try again; the bridge's log has the `id` of the message.", recoverable=True, severity="error"
+        "TOOL_ALREADY_DECIDED",
+        "Somebody has decided this tool call already.",
+        "See `details.decision`.",
+        recoverable=False,
+        severity="info",
+    ),
+    ErrorCode(
+        "GIT_ERROR",
+        "Git refused.",
+        "Read the message; it is git's own.",
+        recoverable=True,
+        severity="info",
+    ),
+    ErrorCode(
+        "BRIDGE_ERROR",
+        "The bridge failed unexpectedly.",
+        "Try again; the bridge's log has the `id` of the message.",
+        recoverable=True,
+        severity="error",
     ),
     ErrorCode(
         "CIRCUIT_OPEN",
@@ -206,24 +413,44 @@ _TABLE = [
         recoverable=True,
         severity="critical",
     ),
-    ErrorCode("SYS_INTERNAL_ERROR", "The client failed.", "Restart the client.", recoverable=True, never_sent=BY_A_CLIENT, severity="error"),
+    ErrorCode(
+        "SYS_INTERNAL_ERROR",
+        "The client failed.",
+        "Restart the client.",
+        recoverable=True,
+        never_sent=BY_A_CLIENT,
+        severity="error",
+    ),
 ]
 
 ERRORS: Mapping[str, ErrorCode] = {row.code: row for row in _TABLE}
 
 # The spec's retry policy for tools: kind of failure → how often to retry (SPEC WebSocket errors).
-TOOL_RETRIES: Mapping[str, int] = {"network_timeout": 3, "rate_limited": 3, "out_of_memory": 1, "file_not_found": 0, "permission_denied": 0}
+TOOL_RETRIES: Mapping[str, int] = {
+    "network_timeout": 3,
+    "rate_limited": 3,
+    "out_of_memory": 1,
+    "file_not_found": 0,
+    "permission_denied": 0,
+}
 
 
 class BridgeError(Exception):
     """A failure that the client is told about: a row of the table and what is special this time.
 
-    ``fields`` are added to the body (HTTP) or the payload (WebSocket); ``headers`` to an HTTP answer. One place for each
-    transport turns it into an answer: ``rest.exception_handler``, and ``dispatch.error_payload``
-    with ``dispatch.connection_error_payload``.
+    ``fields`` are added to the body (HTTP) or the payload (WebSocket); ``headers`` to an HTTP
+    answer. One place for each transport turns it into an answer: ``rest.exception_handler``, and
+    ``dispatch.error_payload`` with ``dispatch.connection_error_payload``.
     """
 
-    def __init__(self, code: str, message: str = "", *, headers: Mapping[str, str] | None = None, **fields: Any) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
         self.row = ERRORS[code]
         self.code = code
         self.message = message or self.row.message

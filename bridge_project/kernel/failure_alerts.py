@@ -1,7 +1,9 @@
-"""Failures of severity ``error``: besides being logged, they are told to the devices, each code once in some minutes (D51).
+"""Failures of severity ``error``: besides being logged, they are told to the devices, each code
+once in some minutes (D51).
 
-Every answer that has such a code comes by here, whichever way it goes out, and so does background work that failed. Who can tell devices
-is registered by the room that can; until then, and in a command that does not serve, nobody is told.
+Every answer that has such a code comes by here, whichever way it goes out, and so does background
+work that failed. Who can tell devices is registered by the room that can; until then, and in a
+command that does not serve, nobody is told.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """``reference``: what the log has it under: the id of a request or a message, the name of a piece of work."""
+    """``reference``: what the log has it under: the id of a request or a message, the name of a
+    piece of work.
+    """
 
     row: ErrorCode
     reference: str = ""
@@ -30,7 +34,9 @@ _tell: Callable[[Failure], None] | None = None
 
 
 def tell_by(tell: Callable[[Failure], None] | None) -> None:
-    """Name who tells the devices; None: nobody any more. ``tell`` is called from any thread, returns at once and raises nothing."""
+    """Name who tells the devices; None: nobody any more. ``tell`` is called from any thread,
+    returns at once and raises nothing.
+    """
     global _tell
     with _lock:
         _tell = tell
@@ -38,13 +44,18 @@ def tell_by(tell: Callable[[Failure], None] | None) -> None:
 
 
 def happened(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """A failure was answered or logged. Callable from any thread; waits for nothing, raises nothing, and is nothing for other severities."""
+    """A failure was answered or logged. Callable from any thread; waits for nothing, raises
+    nothing, and is nothing for other severities.
+    """
     row = ERRORS[code]
     if row.severity != "error":
         return
     with _lock:
         tell, now = _tell, time.monotonic()
-        if tell is None or now - _told.get(code, -limits.FAILURE_TOLD_SECONDS) < limits.FAILURE_TOLD_SECONDS:
+        if (
+            tell is None
+            or now - _told.get(code, -limits.FAILURE_TOLD_SECONDS) < limits.FAILURE_TOLD_SECONDS
+        ):
             return
         _told[code] = now
     tell(Failure(row, reference, session_id))

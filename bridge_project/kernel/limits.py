@@ -1,4 +1,6 @@
-"""Every number of the specification and of D-decisions, each with its reason; settings may override those that D44 names."""
+"""Every number of the specification and of D-decisions, each with its reason; settings may override
+those that D44 names.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,17 @@ from typing import Final
 
 MB: Final = 2**20
 
-# -- the spec's Limits table ---------------------------------------------------------------------------------------------
+# -- the spec's Limits table -----------------------------------------------------------------------
 MAX_SESSIONS: Final = 10  # bridge-run sessions at once (D36)
 MAX_WEBSOCKET_CONNECTIONS: Final = 5  # authenticated sockets at once (D23)
 MAX_MESSAGE_SIZE_MB: Final = 10  # HTTP body, WebSocket message, file content
 HOOK_TIMEOUT_SECONDS: Final = 30  # what /info promises a hook producer
 TIMESTAMP_SKEW_SECONDS: Final = 300  # either side of the server's clock
 HEARTBEAT_INTERVAL_SECONDS: Final = 15
-PONG_WAIT_SECONDS: Final = 10  # after which a client reconnects; what D27's proof by heartbeat rests on
-RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)  # what a client waits before it tries again; the last one from then on
+# after which a client reconnects; what D27's proof by heartbeat rests on
+PONG_WAIT_SECONDS: Final = 10
+# what a client waits before it tries again; the last one from then on
+RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)
 SESSION_GRACE_SECONDS: Final = 300
 REPLAY_BUFFER_BYTES: Final = 100_000  # a bridge-run session's stream (D30)
 REPLAY_BUFFER_SECONDS: Final = 30 * 60
@@ -22,23 +26,28 @@ FILE_TREE_DEPTH: Final = 3
 FILE_READ_LINES: Final = 2000  # lines of one file_read that names no limit (D11)
 FILE_TREE_MAX_DEPTH: Final = 20  # deeper asks for more than a phone can show
 FILE_TREE_MAX_ENTRIES: Final = 20_000  # one answer stays of a size that a phone can take
-FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES  # names looked at for one answer, so that a directory of millions holds nobody up
+# names looked at for one answer, so that a directory of millions holds nobody up
+FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES
 FILE_BINARY_MAX_BYTES: Final = 5 * MB  # file_read of a binary file (D11)
 FILE_PATH_MAX_BYTES: Final = 4096  # what operating systems take
 FILE_LINKS_MAX: Final = 40  # links followed for one path, as Linux does it
-FILE_STEPS_MAX: Final = 10_000  # names stepped through for one path, so that a path of `..` alone holds nobody up
+# names stepped through for one path, so that a path of `..` alone holds nobody up
+FILE_STEPS_MAX: Final = 10_000
 FILE_READERS: Final = 4  # files and directories read at once, for HTTP and for sockets
-FILE_ANSWERS: Final = 8  # over HTTP that are being made or sent at once: each may hold MAX_MESSAGE_SIZE_MB
+# over HTTP that are being made or sent at once: each may hold MAX_MESSAGE_SIZE_MB
+FILE_ANSWERS: Final = 8
 FILE_ANSWER_SECONDS: Final = 60.0  # to send one while others wait; after that it is cut
 GIT_PROCESSES: Final = 4  # git requests worked on at once; the others wait
 GIT_READ_SECONDS: Final = 30.0  # for one call of git that reads; after that a person has given up
-GIT_CHECK_SECONDS: Final = 1.0  # after that the work tree is searched for what git may wait for; most calls take less
+# after that the work tree is searched for what git may wait for; most calls take less
+GIT_CHECK_SECONDS: Final = 1.0
 GIT_COMMIT_SECONDS: Final = 120.0  # for a commit with its hooks, which may lint and test
 GIT_LOCK_SECONDS: Final = 5.0  # to wait for another git that writes the same index
 GIT_END_SECONDS: Final = 2.0  # between asking git to end and ending it
 GIT_LIST_MAX_BYTES: Final = 32 * MB  # names that one call of git may list
 GIT_CONFIG_MAX_BYTES: Final = MB  # a repository's configuration; real ones have a few kilobytes
-GIT_INDEX_MAX_BYTES: Final = 512 * MB  # an index is copied before it is read; 10,000 files take about 1 MB
+# an index is copied before it is read; 10,000 files take about 1 MB
+GIT_INDEX_MAX_BYTES: Final = 512 * MB
 GIT_CHANGES_MAX: Final = 20_000  # in one status, as many as entries in one tree
 GIT_SUBMODULES_MAX: Final = 50  # looked into for one status; each costs a few calls of git
 GIT_COUNT_MAX_BYTES: Final = 16 * MB  # of untracked files, read to count their lines
@@ -46,15 +55,23 @@ GIT_COUNT_MAX_FILES: Final = 2000
 GIT_DIFF_MAX_BYTES: Final = 8 * MB  # of one git_diff_response, which must also fit in a message
 GIT_DIFF_MAX_LINES: Final = 100_000  # each costs memory by the hundred bytes, however short it is
 GIT_PATCH_MAX_BYTES: Final = 16 * MB  # read from git for them
-GIT_BIG_FILE_BYTES: Final = 32 * MB  # larger files are not compared line by line: that would take git gigabytes
+# larger files are not compared line by line: that would take git gigabytes
+GIT_BIG_FILE_BYTES: Final = 32 * MB
 GIT_REASON_MAX_CHARS: Final = 2000  # of what git or a hook says, in an error's message
-GIT_PATHSPECS_MAX: Final = 100  # names given to git to look for; of more, git takes each for each file
+# names given to git to look for; of more, git takes each for each file
+GIT_PATHSPECS_MAX: Final = 100
 ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
 CIRCUIT_BREAKER_FAILURES: Final = 5
 CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
-TOOL_TIMEOUT_MS: Final = {"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}  # the bridge itself searches nothing for an agent
+# the bridge itself searches nothing for an agent
+TOOL_TIMEOUT_MS: Final = {
+    "bash": 300_000,
+    "read_file": 10_000,
+    "edit_file": 30_000,
+    "search": 60_000,
+}
 
-# -- rates, as django-ratelimit writes them (D17) ------------------------------------------------------------------------
+# -- rates, as django-ratelimit writes them (D17) --------------------------------------------------
 RATES: Final[dict[str, str]] = {
     "status": "60/m",  # /health and /info
     "hooks.event": "120/m",
@@ -68,94 +85,113 @@ RATES: Final[dict[str, str]] = {
     "ws.messages": "1200/m",  # for each connection: a client's queue of 1,000 can be flushed
 }
 
-# -- the log (D26 to D32) ------------------------------------------------------------------------------------------------
+# -- the log (D26 to D32) --------------------------------------------------------------------------
 QUEUE_TTL_SECONDS: Final = 24 * 3600
 QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
 QUEUE_MAX_SESSION_BYTES: Final = 256 * MB
 QUEUE_MAX_TOTAL_BYTES: Final = 2048 * MB
 PAGE_ROWS: Final = 500  # rows read from the log at once
-PAGE_BYTES: Final = 256 * 1024  # bytes read from the log at once: with the socket's own buffer well under D30's 1 MB
+# bytes read from the log at once: with the socket's own buffer well under D30's 1 MB
+PAGE_BYTES: Final = 256 * 1024
 BATCH_MAX_EVENTS: Final = 500  # D32
 EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
 JSON_MAX_DEPTH: Final = 100  # D8
 SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
-OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # D34: an observed session without an event this long is closed
-REQUEST_MEMORY_SECONDS: Final = 600  # a client message repeated within this is answered again, not done again (D31)
+# D34: an observed session without an event this long is closed
+OBSERVED_IDLE_SECONDS: Final = 24 * 3600
+# a client message repeated within this is answered again, not done again (D31)
+REQUEST_MEMORY_SECONDS: Final = 600
 REQUEST_POLL_SECONDS: Final = 0.1
-TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # as long as the log, for a call about which nobody was asked
-CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # a closed session is listed for a week, then forgotten with its rows
+# as long as the log, for a call about which nobody was asked
+TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600
+# a closed session is listed for a week, then forgotten with its rows
+CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600
 
-# -- sockets (D21 to D30) ------------------------------------------------------------------------------------------------
+# -- sockets (D21 to D30) --------------------------------------------------------------------------
 AUTH_WAIT_SECONDS: Final = 10
 LIVENESS_SECONDS: Final = 45  # three heartbeats
 SLOW_SOCKET_SECONDS: Final = 30  # no byte taken for this long while something waits: close 4413
 SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for that socket
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
-POLL_SECONDS: Final = 0.5  # how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
-LANES_BYTES: Final = MB  # of requests that wait behind a slow one of the same socket; above it the socket is not read
+# how often a process looks for what no bell told it: new rows, revoked devices (D15: within 2 s)
+POLL_SECONDS: Final = 0.5
+# of requests that wait behind a slow one of the same socket; above it the socket is not read
+LANES_BYTES: Final = MB
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds
 REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
 REDIS_RETRY_SECONDS: Final = 1.0
 CLIENT_MESSAGE_ID_MAX_CHARS: Final = 128  # D4
 CLOCK_SKEW_WARNING_SECONDS: Final = 300  # D25
 
-# -- devices and tokens (D15, D16, D43) ----------------------------------------------------------------------------------
+# -- devices and tokens (D15, D16, D43) ------------------------------------------------------------
 MIN_TOKEN_CHARS: Final = 32
 PAIRING_TTL_SECONDS: Final = 600
-VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # a device whose code nobody used is listed for a day after it became void
+# a device whose code nobody used is listed for a day after it became void
+VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
 # -- the admin site (D16) ------------------------------------------------------------------------
 PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each holds one of 8 threads
 ADMIN_FORM_BYTES: Final = 64 * 1024  # of a form's body; real ones have a few kilobytes
 
-# -- agents that the bridge runs (D35 to D41) --------------------------------------------------------------------------------
-AGENT_START_SECONDS: Final = 60.0  # until an agent takes prompts; one from npm that is started for the first time takes half of it
-AGENT_CLOSE_SECONDS: Final = 3.0  # for an agent to end when told; the bridge's own stop has STOP_SECONDS for all of them at once
+# -- agents that the bridge runs (D35 to D41) ------------------------------------------------------
+# until an agent takes prompts; one from npm that is started for the first time takes half of it
+AGENT_START_SECONDS: Final = 60.0
+# for an agent to end when told; the bridge's own stop has STOP_SECONDS for all of them at once
+AGENT_CLOSE_SECONDS: Final = 3.0
 AGENT_IDLE_SECONDS: Final = 30 * 60  # without a turn, after which a session is paused (D35)
 AGENT_EVENTS_WAITING: Final = 1000  # that an agent may be ahead of the log
 AGENT_CHARS_WAITING: Final = 4 * MB  # of text in them; one message more may come
-AGENT_PROMPTS_WAITING: Final = 1000  # of one session: what a client may have queued while it was away
+# of one session: what a client may have queued while it was away
+AGENT_PROMPTS_WAITING: Final = 1000
 AGENT_PROMPTS_CHARS: Final = 64 * MB  # all of them together, unless one alone is longer
 AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
 AGENT_VERSIONS_SECONDS: Final = 60.0  # between two looks at which versions the agents are
 INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)
 STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
-STREAM_CHUNK_CHARS: Final = 16_000  # of one stream_chunk: of whatever script, it fits into a replay_buffer
-COMMAND_KEEP_SECONDS: Final = 24 * 3600  # a command that was taken is kept for a day, for whoever looks into what happened
+# of one stream_chunk: of whatever script, it fits into a replay_buffer
+STREAM_CHUNK_CHARS: Final = 16_000
+# a command that was taken is kept for a day, for whoever looks into what happened
+COMMAND_KEEP_SECONDS: Final = 24 * 3600
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
 TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
 TOOL_TIMEOUT_READ_SECONDS: Final = TOOL_TIMEOUT_MS["read_file"] / 1000
 TOOL_TIMEOUT_EDIT_SECONDS: Final = TOOL_TIMEOUT_MS["edit_file"] / 1000
 
-# -- certificates (D19) --------------------------------------------------------------------------------------------------
+# -- certificates (D19) ----------------------------------------------------------------------------
 LEAF_DAYS: Final = 397  # the longest that phones accept
 LEAF_RENEW_BEFORE_DAYS: Final = 30
 CA_DAYS: Final = 3650
 
-# -- the server's edge (D9, D19, D30) --------------------------------------------------------------------------------------
-REQUEST_SECONDS: Final = 60  # a request that has not arrived whole by then is cut, as is a connection that sends none
+# -- the server's edge (D9, D19, D30) --------------------------------------------------------------
+# a request that has not arrived whole by then is cut, as is a connection that sends none
+REQUEST_SECONDS: Final = 60
 # Large bodies that arrive or are dealt with, once for hook events and once for what devices send.
 # Parsed, one of small parts takes thirty times its size.
 BODIES_IN_FLIGHT_BYTES: Final = 2 * MAX_MESSAGE_SIZE_MB * MB
-# A larger body is read after its token was looked at, and may wait; an ordinary hook event never does.
+# A larger body is read after its token was looked at, and may wait; an ordinary hook event never
+# does.
 SMALL_BODY_BYTES: Final = 64 * 1024
-DRAIN_SECONDS: Final = 30  # how long a client that was refused may go on sending, so that it can read why
+# how long a client that was refused may go on sending, so that it can read why
+DRAIN_SECONDS: Final = 30
 DRAIN_BYTES: Final = 1024 * MB  # and how much; what is drained is not kept
-LINGER_SECONDS: Final = 15  # a connection that is being closed and takes no byte for this long is reset
+# a connection that is being closed and takes no byte for this long is reset
+LINGER_SECONDS: Final = 15
 HANDSHAKE_SECONDS: Final = 20  # for the application to accept or refuse an upgrade
 CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
 STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
 PING_SECONDS: Final = 20  # between two protocol pings of the server
-INBOUND_BUFFER_BYTES: Final = MB  # received and not yet handled by the application: above it the socket is not read
+# received and not yet handled by the application: above it the socket is not read
+INBOUND_BUFFER_BYTES: Final = MB
 # Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 STRANGERS_PER_ADDRESS: Final = 128
 STRANGERS: Final = 512
-EARLY_BYTES: Final = 128 * 1024  # of one socket before `auth` has succeeded; an auth message has under 2 KB
+# of one socket before `auth` has succeeded; an auth message has under 2 KB
+EARLY_BYTES: Final = 128 * 1024
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings
 # Frames of one socket, each of which costs 30 microseconds however empty it is. A queue of 1,000
 # messages is read at once; above the rate the socket is read more slowly, and nothing is lost.
@@ -170,21 +206,28 @@ LOG_REFUSALS: Final = 200  # the first of each client and code; with their count
 LOG_REQUESTS: Final = 1000  # that were answered well, of all clients; 140 KB a minute
 LOG_CLIENT_REQUESTS: Final = 200  # of one client with one status; a device needs fewer
 
-# -- health (D48) --------------------------------------------------------------------------------------------------------
+# -- health (D48) ----------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
-DATA_FILES_LOOK_SECONDS: Final = 1.0  # D46: whether the files in use are still in place; two looks decide
-FAILURE_TOLD_SECONDS: Final = 600  # D51: devices are told of the same code once in so long; what fails all the time must not drown the rest
+# D46: whether the files in use are still in place; two looks decide
+DATA_FILES_LOOK_SECONDS: Final = 1.0
+# D51: devices are told of the same code once in so long; what fails all the time must not drown the
+# rest
+FAILURE_TOLD_SECONDS: Final = 600
 
-# -- processes of agents, and what they ask the bridge to do (D41) -----------------------------------------------------------
+# -- processes of agents, and what they ask the bridge to do (D41) ---------------------------------
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
-AGENT_LINE_BYTES: Final = 256 * 1024  # of an agent's output read ahead; longer lines are put together from pieces
-AGENT_MESSAGE_BYTES: Final = 32 * MB  # of one message of an agent; a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
+# of an agent's output read ahead; longer lines are put together from pieces
+AGENT_LINE_BYTES: Final = 256 * 1024
+# of one message of an agent; a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
+AGENT_MESSAGE_BYTES: Final = 32 * MB
 AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs is no agent
 AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended by itself
-ACP_QUIET_SECONDS: Final = 0.3  # without an update: an agent that loaded a session has told its history
+# without an update: an agent that loaded a session has told its history
+ACP_QUIET_SECONDS: Final = 0.3
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
 ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it asks (D59)
-ACP_MODE_RETURNS: Final = 3  # times in one turn that it is set back; one that leaves it again is told to stop
+# times in one turn that it is set back; one that leaves it again is told to stop
+ACP_MODE_RETURNS: Final = 3
 ACP_TERMINALS: Final = 16  # that one agent may have open
 ACP_FOLLOW_UPS: Final = 5  # prompts that changed parameters may add to one turn

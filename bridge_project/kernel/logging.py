@@ -1,4 +1,6 @@
-"""Logging: short lines for people in the terminal, JSON lines in the data directory, and no token in either."""
+"""Logging: short lines for people in the terminal, JSON lines in the data directory, and no token
+in either.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ _URL_PASSWORD = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@")
 def configure(_config: Mapping[str, Any]) -> None:
     """Set up the standard library's logging and structlog; Django calls it with ``LOGGING``.
 
-    ``serve`` says INFO of the bridge and WARNING of everything else in the terminal, and writes all of the bridge's to
-    ``<data dir>/logs/bridge.log``; any other command says WARNING on standard error only. Never fails: without a usable
-    directory there is no file, and a warning.
+    ``serve`` says INFO of the bridge and WARNING of everything else in the terminal, and writes all
+    of the bridge's to ``<data dir>/logs/bridge.log``; any other command says WARNING on standard
+    error only. Never fails: without a usable directory there is no file, and a warning.
     """
     structlog.configure(
         processors=[
@@ -69,7 +71,8 @@ def configure(_config: Mapping[str, Any]) -> None:
             failure = error
     root = logging.getLogger()
     for handler in [*root.handlers]:
-        if isinstance(handler, (_Terminal, _LogFile)) or daphne_command.is_running():  # its own shows tokens
+        # its own shows tokens
+        if isinstance(handler, (_Terminal, _LogFile)) or daphne_command.is_running():
             root.removeHandler(handler)
             handler.close()
     for handler in handlers:
@@ -86,11 +89,19 @@ def is_serving() -> bool:
 
 def _set_levels() -> None:
     logging.getLogger().setLevel(logging.WARNING)
-    for name in ("bridge", "bridge_project", "devices_app", "sessions_app", "files_app", "hooks_app"):
+    for name in (
+        "bridge",
+        "bridge_project",
+        "devices_app",
+        "sessions_app",
+        "files_app",
+        "hooks_app",
+    ):
         logging.getLogger(name).setLevel(logging.INFO)
     for name in ("django", "django.server", "django.request", "django.security", "daphne"):
         logger = logging.getLogger(name)
-        logger.handlers.clear()  # Django's default ones print every message a second time and would mail it
+        # Django's default ones print every message a second time and would mail it
+        logger.handlers.clear()
         logger.propagate = True
     for name in ("django.request", "django.security"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # rest.py logs it, with its code
@@ -101,11 +112,13 @@ def _set_levels() -> None:
     ]
 
 
-# -- where it goes -----------------------------------------------------------------------------------------------------------
+# -- where it goes ---------------------------------------------------------------------------------
 
 
 class _Terminal(logging.StreamHandler[Any]):
-    """Standard error as it is now, not as it was when logging was set up: the test runner exchanges it."""
+    """Standard error as it is now, not as it was when logging was set up: the test runner exchanges
+    it.
+    """
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -126,7 +139,8 @@ def terminal(*, serving: bool) -> logging.Handler:
     handler.addFilter(_is_for_the_terminal)
     renderer = structlog.dev.ConsoleRenderer(
         colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
-        exception_formatter=structlog.dev.plain_traceback,  # rich's shows local variables, and with them tokens
+        # rich's shows local variables, and with them tokens
+        exception_formatter=structlog.dev.plain_traceback,
         pad_event_to=28,
     )
     handler.setFormatter(_Redacting(processors=[_drop_meta, renderer]))
@@ -134,21 +148,35 @@ def terminal(*, serving: bool) -> logging.Handler:
 
 
 def log_file(conf: Conf) -> logging.Handler:
-    """``<data dir>/logs/bridge.log``, 0600, kept under 60 MB. Raises OSError when it cannot be written."""
+    """``<data dir>/logs/bridge.log``, 0600, kept under 60 MB. Raises OSError when it cannot be
+    written.
+    """
     directory = make_private_dir(conf.bridge_data_dir, "logs")
-    handler = _LogFile(directory / "bridge.log", maxBytes=FILE_BYTES, backupCount=FILE_COUNT, encoding="utf-8")
+    handler = _LogFile(
+        directory / "bridge.log", maxBytes=FILE_BYTES, backupCount=FILE_COUNT, encoding="utf-8"
+    )
     json_lines = structlog.processors.JSONRenderer(serializer=_one_line)
-    handler.setFormatter(_Redacting(processors=[_drop_meta, structlog.processors.format_exc_info, json_lines]))
+    handler.setFormatter(
+        _Redacting(processors=[_drop_meta, structlog.processors.format_exc_info, json_lines])
+    )
     return handler
 
 
 class _LogFile(RotatingFileHandler):
-    """A file that only its owner reads; a full disk costs lines, never the request that wanted to log."""
+    """A file that only its owner reads; a full disk costs lines, never the request that wanted to
+    log.
+    """
 
     _failed_at = float("-inf")
 
     def _open(self) -> TextIOWrapper:
-        return open(os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a", encoding=self.encoding)
+        return open(
+            os.open(
+                self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            ),
+            "a",
+            encoding=self.encoding,
+        )
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's name
         error = sys.exc_info()[1]
@@ -237,7 +265,7 @@ def log_held_back() -> None:
         one.log_counts()
 
 
-# -- how it looks ------------------------------------------------------------------------------------------------------------
+# -- how it looks ----------------------------------------------------------------------------------
 
 # What comes from the standard library's loggers gets what structlog's have.
 _FOREIGN: Final[list[Processor]] = [
@@ -258,7 +286,9 @@ def _one_line(event: Any, **options: Any) -> str:
 
 
 class _Redacting(structlog.stdlib.ProcessorFormatter):
-    """Formats a record, then takes out of the finished text, traceback included, whatever looks like a secret."""
+    """Formats a record, then takes out of the finished text, traceback included, whatever looks
+    like a secret.
+    """
 
     def __init__(self, processors: Any) -> None:
         super().__init__(processors=processors, foreign_pre_chain=_FOREIGN)
@@ -268,7 +298,9 @@ class _Redacting(structlog.stdlib.ProcessorFormatter):
 
 
 def redact(text: str) -> str:
-    """The text without device, hook and admin tokens, bearer values, configured secrets, and passwords in URLs."""
+    """The text without device, hook and admin tokens, bearer values, configured secrets, and
+    passwords in URLs.
+    """
     for secret in _secrets():
         text = text.replace(secret, HIDDEN)
     text = _TOKEN.sub(rf"\1{HIDDEN}", text)
@@ -277,7 +309,15 @@ def redact(text: str) -> str:
 
 
 def _secrets() -> tuple[str, ...]:
-    """Tokens from the settings, which need not look like ours, as they are and as JSON writes them."""
-    passwords = (unquote(urlsplit(url).password or "") for url in (conf.database_url, conf.redis_url))
-    plain = [secret for secret in (conf.bridge_hook_token, conf.bridge_admin_token, *passwords) if len(secret) >= 8]
+    """Tokens from the settings, which need not look like ours, as they are and as JSON writes
+    them.
+    """
+    passwords = (
+        unquote(urlsplit(url).password or "") for url in (conf.database_url, conf.redis_url)
+    )
+    plain = [
+        secret
+        for secret in (conf.bridge_hook_token, conf.bridge_admin_token, *passwords)
+        if len(secret) >= 8
+    ]
     return tuple(dict.fromkeys([*plain, *(json.dumps(secret)[1:-1] for secret in plain)]))

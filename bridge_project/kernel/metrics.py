@@ -52,7 +52,11 @@ groups = Histogram(
     buckets=EVENTS,
     registry=REGISTRY,
 )
-Gauge(PREFIX + "start_time_seconds", "When this process started, seconds since 1970.", registry=REGISTRY).set_to_current_time()
+Gauge(
+    PREFIX + "start_time_seconds",
+    "When this process started, seconds since 1970.",
+    registry=REGISTRY,
+).set_to_current_time()
 Info(PREFIX + "build", "What runs.", registry=REGISTRY).info(
     {
         "version": __version__,

@@ -1,8 +1,10 @@
-"""From a path that a client sent to an open descriptor inside an allowed root, or a BridgeError (D12, D45).
+"""From a path that a client sent to an open descriptor inside an allowed root, or a BridgeError
+(D12, D45).
 
-The data directory and the other places that hold the bridge's secrets are never inside, whatever the roots and whatever they
-are called: they and everything in them are known by their path and by what they are on the disk (device and inode), so that a
-bind mount or a hard link of a part of them is refused too. How a path is walked is in ``walk``.
+The data directory and the other places that hold the bridge's secrets are never inside, whatever
+the roots and whatever they are called: they and everything in them are known by their path and by
+what they are on the disk (device and inode), so that a bind mount or a hard link of a part of them
+is refused too. How a path is walked is in ``walk``.
 """
 
 from __future__ import annotations
@@ -18,29 +20,55 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_walk import Identity, Names, Opened, Walk, Want, answering, identity, split
+from bridge_project.kernel.path_walk import (
+    Identity,
+    Names,
+    Opened,
+    Walk,
+    Want,
+    answering,
+    identity,
+    split,
+)
 
-__all__ = ["Identity", "Jail", "Names", "Opened", "answering", "default_jail", "identity", "mount_points", "shown", "split"]
+__all__ = [
+    "Identity",
+    "Jail",
+    "Names",
+    "Opened",
+    "answering",
+    "default_jail",
+    "identity",
+    "mount_points",
+    "shown",
+    "split",
+]
 
-_STEADY_NS: Final = 2 * 10**9  # a directory that changed since may change again without a newer time
+# a directory that changed since may change again without a newer time
+_STEADY_NS: Final = 2 * 10**9
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Jail:
-    """What may be seen: the directories of ``roots`` without what lies under ``forbidden`` (directories or files).
+    """What may be seen: the directories of ``roots`` without what lies under ``forbidden``
+    (directories or files).
 
     ``hidden`` is refused by its path only.
 
-    A relative path begins in the first root unless a ``base`` is given: an absolute path, held to the same rules. A link may
-    lead from one root to another. None of the places has to exist when the jail is made.
+    A relative path begins in the first root unless a ``base`` is given: an absolute path, held to
+    the same rules. A link may lead from one root to another. None of the places has to exist when
+    the jail is made.
 
-    Errors of everything that takes a path (D12): FILE_INVALID_PATH for what cannot be a path, or is a file where a directory
-    is needed or the reverse; FILE_ACCESS_DENIED outside the roots, whether or not something is there, for what is forbidden or
-    not to be read, and for what is neither file nor directory; FILE_NOT_FOUND.
+    Errors of everything that takes a path (D12): FILE_INVALID_PATH for what cannot be a path, or is
+    a file where a directory is needed or the reverse; FILE_ACCESS_DENIED outside the roots, whether
+    or not something is there, for what is forbidden or not to be read, and for what is neither file
+    nor directory; FILE_NOT_FOUND.
     """
 
-    def __init__(self, roots: Sequence[str], forbidden: Sequence[str] = (), hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, roots: Sequence[str], forbidden: Sequence[str] = (), hidden: Sequence[str] = ()
+    ) -> None:
         if not roots:
             raise ValueError("a jail needs a root")
         real = [_names(os.path.realpath(root)) for root in roots]
@@ -64,7 +92,9 @@ class Jail:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """What lies below an open directory, by names as the operating system gave them. With ``any``, a file's ``fd`` is -1."""
+        """What lies below an open directory, by names as the operating system gave them. With
+        ``any``, a file's ``fd`` is -1.
+        """
         return Walk(self, want, names, at=directory).run()
 
     def at(self, names: Names) -> Opened:
@@ -80,7 +110,9 @@ class Jail:
 
         Under other names (another case, a bind mount, a hard link) they are forbidden too.
         """
-        return frozenset().union(*(found for path in self._forbidden for found in _identities(path)))
+        return frozenset().union(
+            *(found for path in self._forbidden for found in _identities(path))
+        )
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
         asked = _asked(path)
@@ -94,30 +126,41 @@ class Jail:
 
 
 def default_jail() -> Jail:
-    """The jail of the settings: ``BRIDGE_ALLOWED_ROOTS`` without what holds the bridge's secrets (D45).
+    """The jail of the settings: ``BRIDGE_ALLOWED_ROOTS`` without what holds the bridge's secrets
+    (D45).
 
-    Those are the data directory, the files of secrets that settings name, and an SQLite database that lies elsewhere with its journals.
-    /proc is closed because it shows the bridge's environment and memory when a root is as wide as /; the walk refuses any other
-    procfs.
+    Those are the data directory, the files of secrets that settings name, and an SQLite database
+    that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
+    and memory when a root is as wide as /; the walk refuses any other procfs.
     """
     database = sqlite_file(conf) if conf.database_url else None
-    journals = [] if database is None else [os.path.realpath(database) + suffix for suffix in ("", "-wal", "-shm", "-journal")]
+    journals = (
+        []
+        if database is None
+        else [os.path.realpath(database) + suffix for suffix in ("", "-wal", "-shm", "-journal")]
+    )
     forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files), *journals]
     return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
 
 
 def mount_points() -> list[str]:
-    """The paths at which something is mounted, as this process sees them; none where the system has no such list."""
+    """The paths at which something is mounted, as this process sees them; none where the system has
+    no such list.
+    """
     try:
         with open("/proc/self/mountinfo", "rb") as file:
             found = [line.split(b" ", 5)[4] for line in file]
     except OSError:  # not Linux
         return []
-    return [os.fsdecode(_OCTAL.sub(lambda octal: bytes([int(octal[1], 8)]), path)) for path in found]
+    return [
+        os.fsdecode(_OCTAL.sub(lambda octal: bytes([int(octal[1], 8)]), path)) for path in found
+    ]
 
 
 def shown(text: str) -> str:
-    """A name or path as JSON can hold it: bytes that are not UTF-8 become U+FFFD, and such a name opens nothing."""
+    """A name or path as JSON can hold it: bytes that are not UTF-8 become U+FFFD, and such a name
+    opens nothing.
+    """
     return _SURROGATE.sub("\ufffd", text)
 
 

@@ -1,9 +1,11 @@
-"""The walk of the jail: from names to an open descriptor, one name at a time, under the rules of D12.
+"""The walk of the jail: from names to an open descriptor, one name at a time, under the rules of
+D12.
 
-Every name is opened from the descriptor of the directory before it and no link is ever followed by the operating system: the
-walk reads a link's target itself and steps through it under the same rules. A name that is swapped meanwhile is therefore
-either refused or leads to another place inside. Outside the roots nothing is ever looked at, only names are compared, so an
-answer cannot tell whether something exists there.
+Every name is opened from the descriptor of the directory before it and no link is ever followed by
+the operating system: the walk reads a link's target itself and steps through it under the same
+rules. A name that is swapped meanwhile is therefore either refused or leads to another place
+inside. Outside the roots nothing is ever looked at, only names are compared, so an answer cannot
+tell whether something exists there.
 """
 
 from __future__ import annotations
@@ -26,18 +28,21 @@ Names = tuple[str, ...]
 Identity = tuple[int, int]  # (device, inode): what a thing is, whatever it is called
 
 _NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
-# O_PATH lets the walk pass through directories that may be entered but not listed; without it (not Linux) they are refused.
+# O_PATH lets the walk pass through directories that may be entered but not listed; without it (not
+# Linux) they are refused.
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NOFOLLOW
 _LIST = os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW
 _LOOK = os.O_PATH | _NOFOLLOW if hasattr(os, "O_PATH") else None  # a file, without opening it
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW  # a FIFO swapped in meanwhile must not hold the bridge up
+# a FIFO swapped in meanwhile must not hold the bridge up
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW
 
 _PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
 _fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" else None
 
 # What a failed open says when the name became something else after it was looked at: look again.
 _SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
-# What is not here (no descriptors left, a broken disk) is the bridge's trouble and no answer about the path.
+# What is not here (no descriptors left, a broken disk) is the bridge's trouble and no answer about
+# the path.
 _CODES = {
     errno.ENOENT: "FILE_NOT_FOUND",
     errno.ESTALE: "FILE_NOT_FOUND",
@@ -56,8 +61,9 @@ _CODES = {
 class Opened:
     """An open descriptor inside a root; a context manager that closes it.
 
-    ``fd`` is readable (a file's is non-blocking), ``path`` the real absolute path (names that are not UTF-8 hold
-    surrogates: pass it through ``shown`` before it is sent), ``stat`` what the descriptor said when it was opened.
+    ``fd`` is readable (a file's is non-blocking), ``path`` the real absolute path (names that are
+    not UTF-8 hold surrogates: pass it through ``shown`` before it is sent), ``stat`` what the
+    descriptor said when it was opened.
     """
 
     __slots__ = ("fd", "names", "stat")
@@ -86,7 +92,9 @@ class Opened:
 class Rules(Protocol):
     """What the walk asks the jail."""
 
-    roots: frozenset[Names]  # of roots inside each other the walk enters the outermost, so that the inner one cannot be swapped
+    # of roots inside each other the walk enters the outermost, so that the inner one cannot be
+    # swapped
+    roots: frozenset[Names]
     above: frozenset[Names]  # the proper ancestors of the roots: only passed through, by name
 
     def hides(self, names: Names) -> bool: ...
@@ -94,12 +102,16 @@ class Rules(Protocol):
 
 
 class Walk:
-    """One way from the top, or from an open directory, to a place inside; ``run`` ends it and leaves one descriptor or none.
+    """One way from the top, or from an open directory, to a place inside; ``run`` ends it and
+    leaves one descriptor or none.
 
-    ``names`` is the real path gone so far and ``fd`` its directory; -1 while the walk is still above every root.
+    ``names`` is the real path gone so far and ``fd`` its directory; -1 while the walk is still
+    above every root.
     """
 
-    def __init__(self, rules: Rules, want: Want, pending: Iterable[str], at: Opened | None = None) -> None:
+    def __init__(
+        self, rules: Rules, want: Want, pending: Iterable[str], at: Opened | None = None
+    ) -> None:
         self.rules = rules
         self.want = want
         self.pending = deque(pending)
@@ -151,7 +163,9 @@ class Walk:
             self._down(name)
 
     def _up(self) -> None:
-        """Go to the parent by walking the real path again from its root: what ``..`` leads to can have been moved away."""
+        """Go to the parent by walking the real path again from its root: what ``..`` leads to can
+        have been moved away.
+        """
         parents = self.names[:-1]
         while self.pending and self.pending[0] == "..":
             self.pending.popleft()
@@ -165,7 +179,9 @@ class Walk:
         self._arrive()
 
     def _arrive(self) -> None:
-        """Open the root if the walk has come to one; refuse a place from which no root can be reached."""
+        """Open the root if the walk has come to one; refuse a place from which no root can be
+        reached.
+        """
         names = tuple(self.names)
         if self.rules.hides(names):
             raise BridgeError("FILE_ACCESS_DENIED")
@@ -173,7 +189,8 @@ class Walk:
             try:
                 self._enter(os.open(join(names), _PASS))
             except OSError as error:
-                if error.errno in _SWAPPED:  # the root is a link or a file by now: no longer what was allowed
+                # the root is a link or a file by now: no longer what was allowed
+                if error.errno in _SWAPPED:
                     raise BridgeError("FILE_ACCESS_DENIED") from None
                 raise
         elif names not in self.rules.above:
@@ -194,7 +211,9 @@ class Walk:
             else:
                 self._take(name, stat)
         except OSError as error:
-            if error.errno not in _SWAPPED and not (error.errno == errno.EINVAL and st.S_ISLNK(stat.st_mode)):
+            if error.errno not in _SWAPPED and not (
+                error.errno == errno.EINVAL and st.S_ISLNK(stat.st_mode)
+            ):
                 raise
             self._count_link()
             self.pending.appendleft(name)
@@ -254,7 +273,9 @@ class Walk:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """What the operating system says about a file, as the error of D12; what is no answer about a path goes on as OSError."""
+    """What the operating system says about a file, as the error of D12; what is no answer about a
+    path goes on as OSError.
+    """
     try:
         yield
     except OSError as error:
@@ -265,7 +286,9 @@ def answering() -> Iterator[None]:
 
 
 def _is_procfs(fd: int) -> bool:
-    """Whether a descriptor is in a procfs, wherever that is mounted: it shows the environment and memory of processes."""
+    """Whether a descriptor is in a procfs, wherever that is mounted: it shows the environment and
+    memory of processes.
+    """
     if _fstatfs is None:  # not Linux
         return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type

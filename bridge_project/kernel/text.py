@@ -6,11 +6,25 @@ import ipaddress
 from typing import Final
 
 # Names of fields whose values are shown to nobody.
-SECRET_KEYS: Final = frozenset({"token", "device_token", "hook_token", "admin_token", "access_token", "authorization", "password", "secret", "api_key"})
+SECRET_KEYS: Final = frozenset(
+    {
+        "token",
+        "device_token",
+        "hook_token",
+        "admin_token",
+        "access_token",
+        "authorization",
+        "password",
+        "secret",
+        "api_key",
+    }
+)
 
 
 def printable(text: str) -> str:
-    """The text as a database can hold it and a list can show it: without NULs and other control characters."""
+    """The text as a database can hold it and a list can show it: without NULs and other control
+    characters.
+    """
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 

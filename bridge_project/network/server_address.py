@@ -1,4 +1,6 @@
-"""Where this bridge is: ``serve`` writes it into the data directory, the commands and the pairing QR read it there (D43)."""
+"""Where this bridge is: ``serve`` writes it into the data directory, the commands and the pairing
+QR read it there (D43).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from bridge_project.kernel.config import Conf, make_private_dir, write_private_f
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate.
+    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
+    ``fingerprint``: hex SHA-256 of public key and certificate.
 
-    ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
+    ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the
+    others name; empty when unknown.
     """
 
     base_url: str

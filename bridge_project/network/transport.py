@@ -1,4 +1,6 @@
-"""What a connection is: encrypted or not, whose, and by which way it came (D18, D19, D20). Pure: nothing here does I/O."""
+"""What a connection is: encrypted or not, whose, and by which way it came (D18, D19, D20). Pure:
+nothing here does I/O.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,33 @@ _NETWORKS: Final[tuple[tuple[ConnectionMode, tuple[IPNetwork, ...]], ...]] = tup
     (mode, tuple(ipaddress.ip_network(text) for text in texts))
     for mode, texts in (
         (ConnectionMode.LOCAL_ONLY, ("127.0.0.0/8", "::1/128")),
-        (ConnectionMode.SECURE_REMOTE, ("100.64.0.0/10", "fd7a:115c:a1e0::/48")),  # meshes; before fc00::/7, which holds the second
-        (ConnectionMode.PRIVATE_NETWORK, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")),
+        # meshes; before fc00::/7, which holds the second
+        (ConnectionMode.SECURE_REMOTE, ("100.64.0.0/10", "fd7a:115c:a1e0::/48")),
+        (
+            ConnectionMode.PRIVATE_NETWORK,
+            ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+        ),
     )
 )
 TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 
-# What only a proxy or a tunnel sends. From a peer that is no trusted proxy they prove that the client is elsewhere than its address says.
+# What only a proxy or a tunnel sends. From a peer that is no trusted proxy they prove that the
+# client is elsewhere than its address says.
 FORWARDING_HEADERS: Final = frozenset(
-    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"forwarded", b"x-real-ip", b"cf-connecting-ip", b"true-client-ip")
+    (
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+        b"x-forwarded-port",
+        b"forwarded",
+        b"x-real-ip",
+        b"cf-connecting-ip",
+        b"true-client-ip",
+    )
 )
 EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104 - the values of BRIDGE_HOST that name no one address; compared with, not listened on
-_HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")  # nothing that a URL made of it would take for more than a host
+# nothing that a URL made of it would take for more than a host
+_HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
@@ -63,7 +80,9 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One connection. ``client``: the address that limits and logs count; ``base_url``: where this client reaches the bridge, without a path."""
+    """One connection. ``client``: the address that limits and logs count; ``base_url``: where this
+    client reaches the bridge, without a path.
+    """
 
     secure: bool
     client: str
@@ -77,12 +96,14 @@ def connection_mode_description(mode: ConnectionMode | str) -> str:
     return _DESCRIPTIONS[ConnectionMode(mode)]
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """The address, without brackets, zone and IPv4-mapping (``::ffff:10.0.0.1`` is ``10.0.0.1``); None when it is none."""
+    """The address, without brackets, zone and IPv4-mapping (``::ffff:10.0.0.1`` is ``10.0.0.1``);
+    None when it is none.
+    """
     try:
         address = ipaddress.ip_address(text.strip().strip("[]").partition("%")[0])
     except ValueError:
@@ -100,7 +121,9 @@ def normalise(text: str) -> str:
 @lru_cache(4096)
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
-    """The network that an address belongs to. What is neither loopback, private nor a mesh's is public (D20)."""
+    """The network that an address belongs to. What is neither loopback, private nor a mesh's is
+    public (D20).
+    """
     address = parse_address(text)
     if address is not None:
         for mode, networks in _NETWORKS:
@@ -110,12 +133,18 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Whether a connection that arrived on this local address is let in (D44, D45): `auto` takes none on a public one."""
-    return host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
+    """Whether a connection that arrived on this local address is let in (D44, D45): `auto` takes
+    none on a public one.
+    """
+    return (
+        host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
+    )
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Whether this peer speaks for many clients (D19), so that its own address stands for nobody."""
+    """Whether this peer speaks for many clients (D19), so that its own address stands for
+    nobody.
+    """
     return _is_trusted(parse_address(address), conf.bridge_trusted_proxies)
 
 
@@ -123,38 +152,64 @@ def _is_trusted(address: IPAddress | None, proxies: Sequence[IPNetwork]) -> bool
     return address is not None and any(address in network for network in proxies)
 
 
-# -- one connection ------------------------------------------------------------------------------------------------------------
+# -- one connection --------------------------------------------------------------------------------
 
 
-def resolve(conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers) -> Transport:
+def resolve(
+    conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers
+) -> Transport:
     """Everything about a connection that its addresses and headers tell (D19, D20).
 
-    ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count only when the peer is a trusted proxy.
+    ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count
+    only when the peer is a trusted proxy.
     """
-    forwarding = [(name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS]
+    forwarding = [
+        (name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS
+    ]
     peer = parse_address(peer_address)
     via_proxy = bool(forwarding) and _is_trusted(peer, conf.bridge_trusted_proxies)
-    hop = _client_hop(_values(forwarding, b"x-forwarded-for"), conf.bridge_trusted_proxies) if via_proxy else None
+    hop = (
+        _client_hop(_values(forwarding, b"x-forwarded-for"), conf.bridge_trusted_proxies)
+        if via_proxy
+        else None
+    )
     return Transport(
         secure=_is_secure(tls, _values(forwarding, b"x-forwarded-proto") if via_proxy else []),
         client=hop or normalise(peer_address),
-        mode=_mode(conf, local_address, peer_address, hop, via_proxy=via_proxy, suspicious=bool(forwarding) and not via_proxy),
+        mode=_mode(
+            conf,
+            local_address,
+            peer_address,
+            hop,
+            via_proxy=via_proxy,
+            suspicious=bool(forwarding) and not via_proxy,
+        ),
         via_proxy=via_proxy,
         base_url=base_url(conf, local_address),
     )
 
 
 def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
-    return [part.strip() for key, value in forwarding if key == name for part in value.split(",") if part.strip()]
+    return [
+        part.strip()
+        for key, value in forwarding
+        if key == name
+        for part in value.split(",")
+        if part.strip()
+    ]
 
 
 def _is_secure(tls: bool, forwarded_proto: list[str]) -> bool:
-    """A trusted proxy knows better than our own socket, and every hop that it reports must have been encrypted."""
+    """A trusted proxy knows better than our own socket, and every hop that it reports must have
+    been encrypted.
+    """
     return all(value.lower() == "https" for value in forwarded_proto) if forwarded_proto else tls
 
 
 def _client_hop(hops: list[str], proxies: Sequence[IPNetwork]) -> str | None:
-    """The rightmost hop that is not a trusted proxy; the first when all are. What is no address ends the search: nothing left of it is proven."""
+    """The rightmost hop that is not a trusted proxy; the first when all are. What is no address
+    ends the search: nothing left of it is proven.
+    """
     found: str | None = None
     for hop in reversed(hops):
         address = parse_address(hop) or parse_address(_without_port(hop))
@@ -171,10 +226,20 @@ def _without_port(hop: str) -> str:
     return hop.rpartition(":")[0]
 
 
-def _mode(conf: Conf, local_address: str, peer_address: str, hop: str | None, *, via_proxy: bool, suspicious: bool) -> ConnectionMode:
+def _mode(
+    conf: Conf,
+    local_address: str,
+    peer_address: str,
+    hop: str | None,
+    *,
+    via_proxy: bool,
+    suspicious: bool,
+) -> ConnectionMode:
     if conf.bridge_public_url:
         mode = mode_of_url(conf.bridge_public_url, conf.bridge_tunnel_domains)
-    elif via_proxy:  # our own address says only where the proxy is; a proxy that does not name its client hides where that is
+    elif via_proxy:
+        # our own address says only where the proxy is; a proxy that does not name its client hides
+        # where that is
         mode = mode_of_address(hop) if hop else ConnectionMode.DIRECT_PUBLIC
     else:
         mode = mode_of_address(local_address)
@@ -186,7 +251,9 @@ def _mode(conf: Conf, local_address: str, peer_address: str, hop: str | None, *,
 
 
 def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
-    """The mode that BRIDGE_PUBLIC_URL means: by its scheme, its address, or its domain; no name is looked up."""
+    """The mode that BRIDGE_PUBLIC_URL means: by its scheme, its address, or its domain; no name is
+    looked up.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme != "https" or not host:
@@ -196,19 +263,26 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
     if host == "localhost" or host.endswith(".localhost"):
         return ConnectionMode.LOCAL_ONLY
     own = [domain.lower().removeprefix("*").strip(".") for domain in tunnel_domains]
-    tunnel = any(host.endswith("." + domain) for domain in (*TUNNEL_DOMAINS, *own) if domain) or host in own
+    tunnel = (
+        any(host.endswith("." + domain) for domain in (*TUNNEL_DOMAINS, *own) if domain)
+        or host in own
+    )
     return ConnectionMode.SECURE_REMOTE if tunnel else ConnectionMode.DIRECT_PUBLIC
 
 
-# -- names and origins (D18) -----------------------------------------------------------------------------------------------------
+# -- names and origins (D18) -----------------------------------------------------------------------
 
 
 def allowed_names(conf: Conf, certificates: Named, addresses: Iterable[str] = ()) -> frozenset[str]:
-    """The host names and addresses this bridge answers to, in lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain.
+    """The host names and addresses this bridge answers to, in lower case, IPv6 without brackets;
+    ``*.`` begins a name of a whole domain.
 
-    ``addresses``: those of the machine's interfaces (``interfaces.local_addresses()``); only those it listens on are taken.
+    ``addresses``: those of the machine's interfaces (``interfaces.local_addresses()``); only those
+    it listens on are taken.
     """
-    names = {_host(name) for name in certificates.names} | {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
+    names = {_host(name) for name in certificates.names} | {
+        _host(a) for a in addresses if accepts_on(conf.bridge_host, a)
+    }
     if conf.bridge_public_url:
         names.add(_host(urlsplit(conf.bridge_public_url).hostname or ""))
     if parse_address(conf.bridge_host) is not None:
@@ -223,7 +297,9 @@ def host_allowed(names: frozenset[str], host_header: str) -> bool:
 
 
 def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
-    """Whether a page of this origin may open a WebSocket: the bridge's own pages, and those of BRIDGE_ALLOWED_ORIGINS. None (no header) may."""
+    """Whether a page of this origin may open a WebSocket: the bridge's own pages, and those of
+    BRIDGE_ALLOWED_ORIGINS. None (no header) may.
+    """
     if origin is None:
         return True
     given = _origin(origin)
@@ -231,11 +307,15 @@ def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> boo
         return False
     listed = [_origin(url) for url in (*conf.bridge_allowed_origins, conf.bridge_public_url)]
     scheme, host, port = given
-    return given in listed or (scheme == "https" and port == conf.bridge_port and _named(names, host))
+    return given in listed or (
+        scheme == "https" and port == conf.bridge_port and _named(names, host)
+    )
 
 
 def is_web_origin(origin: str) -> bool:
-    """Whether CORS knows such an origin: an app's own scheme (``capacitor://localhost``) may open a WebSocket but sends no CORS request."""
+    """Whether CORS knows such an origin: an app's own scheme (``capacitor://localhost``) may open a
+    WebSocket but sends no CORS request.
+    """
     return urlsplit(origin).scheme in ("http", "https")
 
 
@@ -258,19 +338,27 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
     return parts.scheme, _host(parts.hostname), port or _DEFAULT_PORTS.get(parts.scheme)
 
 
-# -- own address -------------------------------------------------------------------------------------------------------------------
+# -- own address -----------------------------------------------------------------------------------
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """The bridge's address without a path: BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT."""
+    """The bridge's address without a path: BRIDGE_PUBLIC_URL, else https at ``host`` (default:
+    BRIDGE_HOST, or localhost) and BRIDGE_PORT.
+    """
     if conf.bridge_public_url:
         return conf.bridge_public_url
-    return _url(host or ("localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host), conf.bridge_port)
+    return _url(
+        host or ("localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host),
+        conf.bridge_port,
+    )
 
 
 def local_url(conf: Conf) -> str:
     """The bridge as this machine reaches it, whatever the network and BRIDGE_PUBLIC_URL are."""
-    return _url("127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host, conf.bridge_port)
+    return _url(
+        "127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host,
+        conf.bridge_port,
+    )
 
 
 def _url(host: str, port: int) -> str:
@@ -280,6 +368,8 @@ def _url(host: str, port: int) -> str:
 
 
 def websocket_url(base: str) -> str:
-    """The address of the WebSocket that belongs to a base address: wss for https, ws for anything else."""
+    """The address of the WebSocket that belongs to a base address: wss for https, ws for anything
+    else.
+    """
     parts = urlsplit(base)
     return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{parts.path}/api/v1/ws"

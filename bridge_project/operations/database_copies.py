@@ -35,7 +35,7 @@ def now_name() -> str:
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-# -- the database ----------------------------------------------------------------------------------------------------------------
+# -- the database ----------------------------------------------------------------------------------
 
 
 def sqlite_path() -> Path | None:
@@ -44,7 +44,9 @@ def sqlite_path() -> Path | None:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """A consistent copy (0600) of a database that others may be writing to; nobody waits for it. Raises MaintenanceError."""
+    """A consistent copy (0600) of a database that others may be writing to; nobody waits for it.
+    Raises MaintenanceError.
+    """
     try:
         with _opened(source) as original:
             copy_open(original, target)
@@ -61,7 +63,8 @@ def copy_open(original: sqlite3.Connection, target: Path) -> None:
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with _opened(draft) as copy:
-            original.backup(copy)  # in one step: in several, each write of the bridge would start it anew
+            # in one step: in several, each write of the bridge would start it anew
+            original.backup(copy)
             copy.execute("PRAGMA journal_mode=delete")  # one file, nothing beside it
             check(copy)
         os.replace(draft, target)
@@ -81,7 +84,9 @@ def _sync(directory: Path) -> None:
 
 
 def _opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
-    return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=20))
+    return contextlib.closing(
+        sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=20)
+    )
 
 
 def check(database: sqlite3.Connection) -> None:
@@ -92,7 +97,9 @@ def check(database: sqlite3.Connection) -> None:
 
 
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:
-    """Those of ``applied`` (``application.name`` of each) that this code does not have: a newer version has written the database."""
+    """Those of ``applied`` (``application.name`` of each) that this code does not have: a newer
+    version has written the database.
+    """
     disk = (loader or MigrationLoader(None)).disk_migrations
     known = {*disk, *(old for migration in disk.values() for old in migration.replaces)}
     unknown = set(applied) - {f"{app}.{name}" for app, name in known}
@@ -101,12 +108,17 @@ def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = 
 
 def applied_migrations(database: sqlite3.Connection) -> list[str]:
     """``application.name`` of each, the oldest first."""
-    return [f"{app}.{name}" for app, name in database.execute("SELECT app, name FROM django_migrations ORDER BY id")]
+    return [
+        f"{app}.{name}"
+        for app, name in database.execute("SELECT app, name FROM django_migrations ORDER BY id")
+    ]
 
 
 def newer(names: list[str], what: str) -> MaintenanceError:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return MaintenanceError(f"{what} was written by a newer version of the bridge (it has {names[0]}{more}; this is {__version__}). Update the bridge.")
+    return MaintenanceError(
+        f"{what} was written by a newer version of the bridge (it has {names[0]}{more}; this is {__version__}). Update the bridge."
+    )
 
 
 # -- copies before migrations ----------------------------------------------------------------------
@@ -127,7 +139,8 @@ def before_migrations(conf: Conf, names: list[str]) -> Path | None:
         directory = make_private_dir(conf.bridge_data_dir, "backups")
         for left in directory.glob(".before-*"):  # by a start that was killed while it copied
             left.unlink()
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # exact: no copy may replace another
+        # exact: no copy may replace another
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         target = directory / f"before-{moment}-{names[0]}{UNFINISHED}"
         earlier = unfinished_copies(conf)
         copy_sqlite(source, target)
@@ -136,7 +149,9 @@ def before_migrations(conf: Conf, names: list[str]) -> Path | None:
                 target.unlink()
                 return copy
     except OSError as error:
-        raise MaintenanceError(f"The database cannot be copied before it is migrated ({error}).") from None
+        raise MaintenanceError(
+            f"The database cannot be copied before it is migrated ({error})."
+        ) from None
     return target
 
 
@@ -152,7 +167,9 @@ def way_back(conf: Conf) -> Path | None:
 
 def _count_applied(copy: Path) -> int:
     try:
-        with contextlib.closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with contextlib.closing(
+            sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)
+        ) as database:
             return len(applied_migrations(database))
     except sqlite3.Error:  # damaged since: any other is better
         return sys.maxsize
@@ -181,9 +198,11 @@ def newest_copy(conf: Conf) -> Path | None:
 
 @contextlib.contextmanager
 def sqlite_locked(path: Path) -> Iterator[None]:
-    """One process at a time migrates an SQLite database, even one that several data directories share.
+    """One process at a time migrates an SQLite database, even one that several data directories
+    share.
 
-    The lock is on the file's directory: closing another descriptor of the file itself would drop SQLite's own locks.
+    The lock is on the file's directory: closing another descriptor of the file itself would drop
+    SQLite's own locks.
     """
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -59,7 +59,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _become(words: list[str]) -> NoReturn:
-    """Run `.venv/bin/python WORDS` as this process, so that signals and the exit code are its own."""
+    """Run `.venv/bin/python WORDS` as this process, so that signals and the exit code are its
+    own.
+    """
     sys.stdout.flush()
     os.execv(PYTHON, [PYTHON, *words])
 
@@ -68,7 +70,9 @@ def _become(words: list[str]) -> NoReturn:
 
 
 def find_python() -> str:
-    """Return the newest usable Python on the path. Raises Missing, naming the package to install."""
+    """Return the newest usable Python on the path. Raises Missing, naming the package to
+    install.
+    """
     names = [f"python3.{minor}" for minor in range(20, OLDEST[1] - 1, -1)] + ["python3"]
     found = [path for path in map(shutil.which, names) if path] + [sys.executable]
     return choose([(path, *probe(path)) for path in dict.fromkeys(found)])
@@ -86,16 +90,22 @@ def probe(python: str) -> tuple[tuple[int, int] | None, bool]:
 
 def choose(probed: list[tuple[str, tuple[int, int] | None, bool]]) -> str:
     """Return the newest of the CHECKED versions, else the newest. Raises Missing."""
-    able = [(v in CHECKED, v, path) for path, v, complete in probed if v and v >= OLDEST and complete]
+    able = [
+        (v in CHECKED, v, path) for path, v, complete in probed if v and v >= OLDEST and complete
+    ]
     if able:
         best = max(able, key=lambda entry: entry[:2])
         return next(entry[2] for entry in able if entry[:2] == best[:2])
     newest = max((version for _, version, _ in probed if version), default=(0, 0))
     name = "{}.{}".format(*newest)
     if newest >= OLDEST:
-        raise Missing(f"Python {name} cannot make virtual environments: install the package python{name}-venv (Debian: apt install python3-venv).")
+        raise Missing(
+            f"Python {name} cannot make virtual environments: install the package python{name}-venv (Debian: apt install python3-venv)."
+        )
     here = f", here is {name}" if newest > (0, 0) else ""
-    raise Missing(f"Python 3.11 or newer is needed{here}: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv).")
+    raise Missing(
+        f"Python 3.11 or newer is needed{here}: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)."
+    )
 
 
 # -- the environment -------------------------------------------------------------------------------
@@ -125,7 +135,9 @@ def prepare(kind: str) -> None:
             os.unlink(STAMP)
         pip = [PYTHON, "-m", "pip", "install", "--no-input", "--quiet", "--prefer-binary"]
         pip += ["--disable-pip-version-check", "-r", REQUIREMENTS[kind]]
-        run_step(pip, "Installing requirements" + ("" if kind == "run" else " and test tools"), lock)
+        run_step(
+            pip, "Installing requirements" + ("" if kind == "run" else " and test tools"), lock
+        )
         stamp.update({"python": _venv_version(), "path": VENV, kind: wanted})
         if kind == "test":  # its file includes the other
             stamp["run"] = _hash(REQUIREMENTS["run"])
@@ -173,7 +185,9 @@ def _remove(path: str) -> None:
         elif os.path.lexists(path):
             os.unlink(path)
     except OSError as error:
-        raise Missing(f".venv cannot be removed ({error.strerror}): remove it and try again.") from None
+        raise Missing(
+            f".venv cannot be removed ({error.strerror}): remove it and try again."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -193,7 +207,9 @@ def only_one() -> Iterator[int]:
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
     nothing = subprocess.DEVNULL
-    return subprocess.run(command, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, timeout=60, check=False)
+    return subprocess.run(
+        command, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, timeout=60, check=False
+    )
 
 
 def run_step(command: list[str], title: str, lock: int) -> None:
@@ -208,7 +224,9 @@ def run_step(command: list[str], title: str, lock: int) -> None:
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:
         out, none = output, subprocess.DEVNULL
-        process = subprocess.Popen(command, stdin=none, stdout=out, stderr=out, env=environment, pass_fds=(lock,))
+        process = subprocess.Popen(
+            command, stdin=none, stdout=out, stderr=out, env=environment, pass_fds=(lock,)
+        )
         try:
             code = process.wait()
         except BaseException:

@@ -1,7 +1,7 @@
 """Run what `serve` runs beside its requests, under another ASGI server (D61).
 
-daphne tells an application nothing of its own start and end, so this asks its reactor. Other servers
-send `lifespan`. Where neither is, the first request starts it.
+daphne tells an application nothing of its own start and end, so this asks its reactor. Other
+servers send `lifespan`. Where neither is, the first request starts it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ log = structlog.get_logger("bridge.startup")
 class Standalone:
     """An application that holds the data directory while it serves, as `serve` does.
 
-    A request that comes before everything runs waits for it. Where it cannot be started, each request
-    is answered STORAGE_UNAVAILABLE and tries again; the log says why, once.
+    A request that comes before everything runs waits for it. Where it cannot be started, each
+    request is answered STORAGE_UNAVAILABLE and tries again; the log says why, once.
     """
 
     def __init__(self, application: Application) -> None:

@@ -1,4 +1,6 @@
-"""What ``serve`` does before the server listens, and what it tells the person who started it (D42 to D45)."""
+"""What ``serve`` does before the server listens, and what it tells the person who started it (D42
+to D45).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ from bridge_project.operations.database_copies import MaintenanceError
 
 log = structlog.get_logger("bridge.startup")
 
-MIGRATION_LOCK = 0x42524944  # any number that all processes of this bridge take, and nothing else in its database does
+# any number that all processes of this bridge take, and nothing else in its database does
+MIGRATION_LOCK = 0x42524944
 DATABASE_SECONDS = 5  # a database server that takes longer to answer is not there
 ADDRESS_SECONDS = 30.0  # a laptop that changes networks is found again by the commands after this
 MODE_WORDS = {
@@ -47,18 +50,27 @@ MODE_WORDS = {
 
 @contextlib.contextmanager
 def only_server(conf: Conf) -> Iterator[None]:
-    """Hold the data directory for as long as the context lasts; the system lets go of it when the process dies.
+    """Hold the data directory for as long as the context lasts; the system lets go of it when the
+    process dies.
 
     The directory of secrets is locked too: serve.lock may be removed while a bridge runs.
     Raises CommandError, one line, when another process serves from it.
     """
-    os.umask(0o077)  # whatever this process writes from here on is for its owner alone: the database, the logs, the spool
+    # whatever this process writes from here on is for its owner alone: the database, the logs, the
+    # spool
+    os.umask(0o077)
     child_environment.hide_process()
     root = make_private_dir(conf.bridge_data_dir)
     path = root / "serve.lock"
     with contextlib.ExitStack() as opened:
-        file = opened.enter_context(open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"))
-        secrets, data = (_opened_directory(one, opened) for one in (make_private_dir(root, "secrets"), root))
+        file = opened.enter_context(
+            open(
+                os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"
+            )
+        )
+        secrets, data = (
+            _opened_directory(one, opened) for one in (make_private_dir(root, "secrets"), root)
+        )
         try:
             for lock in (file.fileno(), secrets):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,24 +97,36 @@ def _opened_directory(path: Path, opened: contextlib.ExitStack) -> int:
 
 
 def check_system(conf: Conf) -> None:
-    """Django's and our own system checks. Raises CommandError that lists what must be mended first; warnings go to the log."""
-    for name, place in conf.unread:  # named as it should be: the log takes `bridge_hook_…` for a token
-        log.warning("a setting is not read, since its name there is not in capitals", setting=name.upper(), place=place)
+    """Django's and our own system checks. Raises CommandError that lists what must be mended first;
+    warnings go to the log.
+    """
+    # named as it should be: the log takes `bridge_hook_…` for a token
+    for name, place in conf.unread:
+        log.warning(
+            "a setting is not read, since its name there is not in capitals",
+            setting=name.upper(),
+            place=place,
+        )
     found = checks.run_checks()
     serious = [message for message in found if message.is_serious() and not message.is_silenced()]
     for message in found:
         if message not in serious and not message.is_silenced():
             log.warning("system check", id=message.id, text=message.msg)
     if serious:
-        raise CommandError("\n".join(" ".join(f"{message.id}: {message.msg} {message.hint or ''}".split()) for message in serious))
+        raise CommandError(
+            "\n".join(
+                " ".join(f"{message.id}: {message.msg} {message.hint or ''}".split())
+                for message in serious
+            )
+        )
 
 
 def make_database(conf: Conf, *, new: bool = False) -> None:
     """Make an empty SQLite database where there was none; ``new``: also where one is missing.
 
     One is missing where a bridge has run: its certificate is made after the database, and its
-    address is recorded after the migrations, so that a first start that was cut short is not refused.
-    Raises CommandError, one line that names the newest copy.
+    address is recorded after the migrations, so that a first start that was cut short is not
+    refused. Raises CommandError, one line that names the newest copy.
     """
     path = sqlite_file(conf)
     if path is None:
@@ -126,7 +150,9 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise CommandError(f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path}).") from None
+        raise CommandError(
+            f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path})."
+        ) from None
 
 
 def check_made(conf: Conf) -> None:
@@ -135,7 +161,9 @@ def check_made(conf: Conf) -> None:
     Raises CommandError, one line.
     """
     if server_address.recorded(conf) is None:
-        raise CommandError(f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready. Run `python manage.py serve` once with it.")
+        raise CommandError(
+            f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready. Run `python manage.py serve` once with it."
+        )
     make_database(conf)
 
 
@@ -151,7 +179,9 @@ def check_migrated() -> None:
     finally:
         connection.close()
     if waiting:
-        raise CommandError(f"The database waits for migrations ({len(waiting)}). Run `python manage.py serve` once: it copies the database first.")
+        raise CommandError(
+            f"The database waits for migrations ({len(waiting)}). Run `python manage.py serve` once: it copies the database first."
+        )
 
 
 def _unusable(error: OperationalError) -> CommandError:
@@ -160,10 +190,11 @@ def _unusable(error: OperationalError) -> CommandError:
 
 
 def migrate(conf: Conf) -> None:
-    """Bring the database's tables up to date. Nothing to do takes one query; of several processes that start together one does it.
+    """Bring the database's tables up to date. Nothing to do takes one query; of several processes
+    that start together one does it.
 
-    A database that holds something is copied first (SQLite). Raises CommandError, one line, when the database does not answer, cannot be
-    copied, or was written by a newer version.
+    A database that holds something is copied first (SQLite). Raises CommandError, one line, when
+    the database does not answer, cannot be copied, or was written by a newer version.
     """
     try:
         _answers()
@@ -172,7 +203,8 @@ def migrate(conf: Conf) -> None:
         print("Preparing the database …", flush=True)  # noqa: T201 - a person waits, perhaps for minutes
         with _migrations_locked():
             copy = None
-            if names := _pending():  # of those that waited for the lock only the first finds something to do
+            # of those that waited for the lock only the first finds something to do
+            if names := _pending():
                 copy = _copy_first(conf, names)
                 _apply(conf)
             database_copies.migrations_succeeded(conf, copy)
@@ -190,18 +222,25 @@ def _answers() -> None:
         import psycopg
 
         try:
-            psycopg.connect(**connection.get_connection_params() | {"connect_timeout": DATABASE_SECONDS}).close()
+            psycopg.connect(
+                **connection.get_connection_params() | {"connect_timeout": DATABASE_SECONDS}
+            ).close()
         except psycopg.OperationalError as error:
             raise OperationalError(str(error).partition("\n")[0]) from None
 
 
 def _pending() -> list[str]:
-    """The migrations to be applied, ``application.name``. Raises MaintenanceError for a database that has some which this code does not know."""
+    """The migrations to be applied, ``application.name``. Raises MaintenanceError for a database
+    that has some which this code does not know.
+    """
     executor = MigrationExecutor(connection)
     applied = [f"{app}.{name}" for app, name in executor.loader.applied_migrations]
     if unknown := database_copies.unknown_migrations(applied, executor.loader):
         raise database_copies.newer(unknown, "The database")
-    return [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+    return [
+        f"{migration.app_label}.{migration.name}"
+        for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())
+    ]
 
 
 def _apply(conf: Conf) -> None:
@@ -218,7 +257,9 @@ def _apply(conf: Conf) -> None:
         else:
             back = "It was new: nothing is lost"
         text = " ".join(str(error).split())
-        raise CommandError(f"A migration failed ({error.__class__.__name__}: {text}). {back}.") from error
+        raise CommandError(
+            f"A migration failed ({error.__class__.__name__}: {text}). {back}."
+        ) from error
 
 
 def _copy_first(conf: Conf, names: list[str]) -> Path | None:
@@ -229,7 +270,10 @@ def _copy_first(conf: Conf, names: list[str]) -> Path | None:
     if copy is not None:
         log.info("the database was copied before it is migrated", copy=str(copy), migrations=names)
     else:
-        log.warning("a database server is migrated without a copy: dumping it (pg_dump) is its operator's business", migrations=names)
+        log.warning(
+            "a database server is migrated without a copy: dumping it (pg_dump) is its operator's business",
+            migrations=names,
+        )
     return copy
 
 
@@ -248,11 +292,13 @@ def _migrations_locked() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATION_LOCK])
 
 
-# -- where the bridge is -----------------------------------------------------------------------------------------------------
+# -- where the bridge is ---------------------------------------------------------------------------
 
 
 def here(conf: Conf, certificates: Certificates) -> Address:
-    """The address for other devices: BRIDGE_PUBLIC_URL, else the one by which this machine reaches its network, else this machine."""
+    """The address for other devices: BRIDGE_PUBLIC_URL, else the one by which this machine reaches
+    its network, else this machine.
+    """
     base = transport.base_url(conf, _own_host(conf))
     return Address(
         base_url=base,
@@ -266,8 +312,16 @@ def here(conf: Conf, certificates: Certificates) -> Address:
 def _own_host(conf: Conf) -> str:
     if conf.bridge_host not in transport.EVERYWHERE:
         return conf.bridge_host
-    others = [text for text in interfaces.local_addresses() if transport.mode_of_address(text) is not transport.ConnectionMode.LOCAL_ONLY]
-    own = [text for text in (interfaces.primary_address(), *sorted(others, key=lambda text: ":" in text)) if text]
+    others = [
+        text
+        for text in interfaces.local_addresses()
+        if transport.mode_of_address(text) is not transport.ConnectionMode.LOCAL_ONLY
+    ]
+    own = [
+        text
+        for text in (interfaces.primary_address(), *sorted(others, key=lambda text: ":" in text))
+        if text
+    ]
     return next((text for text in own if transport.accepts_on(conf.bridge_host, text)), "")
 
 
@@ -277,7 +331,9 @@ def mode(conf: Conf, base_url: str) -> transport.ConnectionMode:
 
 
 class AddressKeeper:
-    """Keeps the recorded address true while the bridge runs: networks change under a laptop, and certificates are renewed."""
+    """Keeps the recorded address true while the bridge runs: networks change under a laptop, and
+    certificates are renewed.
+    """
 
     def __init__(self, conf: Conf) -> None:
         self.conf = conf
@@ -295,11 +351,14 @@ class AddressKeeper:
         while True:
             await asyncio.sleep(ADDRESS_SECONDS)
             try:
-                now = await asyncio.to_thread(lambda: here(self.conf, tls_certificates.ensure(self.conf)))
+                now = await asyncio.to_thread(
+                    lambda: here(self.conf, tls_certificates.ensure(self.conf))
+                )
                 if now != server_address.recorded(self.conf):
                     server_address.record(self.conf, now)
                     log.info("the address changed", address=now.base_url)
-            except (OSError, ValueError) as error:  # a full disk, a certificate that was damaged: the next round tries again
+            except (OSError, ValueError) as error:
+                # a full disk, a certificate that was damaged: the next round tries again
                 log.warning("the address could not be recorded", error=str(error))
 
 
@@ -352,7 +411,9 @@ class DataFilesKeeper:
         return f"What the database held was copied: `{_restore(self.conf, copy)}` brings it back; then start the bridge again."
 
     def _rescue(self) -> Path:
-        """Copy what the open connection still sees, also of a file that was removed, to ``backups``."""
+        """Copy what the open connection still sees, also of a file that was removed, to
+        ``backups``.
+        """
         directory = self.conf.bridge_data_dir / "backups"
         copy = make_private_dir(directory) / f"rescued-{database_copies.now_name()}.sqlite3"
         assert self.files.held is not None  # it was opened before the database's path was noted
@@ -369,28 +430,40 @@ def register(conf: Conf) -> None:
     health.register("hook_endpoint", data_files.files.unhealthy)
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------------
+# -- what is said ----------------------------------------------------------------------------------
 
 
 def banner(conf: Conf, certificates: Certificates, here: Address) -> list[str]:
-    """The lines that a newcomer needs: addresses, who can reach them, where things are. No token, only where each one is."""
+    """The lines that a newcomer needs: addresses, who can reach them, where things are. No token,
+    only where each one is.
+    """
     others = [] if conf.bridge_public_url else _other_addresses(conf, here)
     kind = "own" if certificates.own else "BRIDGE_TLS_CERT"
     rows = [
         ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),
         ("", f"also {', '.join(others)}" if others else ""),
         ("Reached by", MODE_WORDS[mode(conf, here.base_url)]),
-        ("Certificate", f"{kind}, until {certificates.not_after:%Y-%m-%d}, SHA-256 {certificates.fingerprint[:16]}…"),
+        (
+            "Certificate",
+            f"{kind}, until {certificates.not_after:%Y-%m-%d}, SHA-256 {certificates.fingerprint[:16]}…",
+        ),
         ("Data", str(conf.bridge_data_dir)),
         ("Hook token", _token_place(conf, "hook_token")),
         ("Admin token", _token_place(conf, "admin_token")),
     ]
-    return ["The bridge is running.", "", *(f"  {name:<12} {value}" for name, value in rows if value)]
+    return [
+        "The bridge is running.",
+        "",
+        *(f"  {name:<12} {value}" for name, value in rows if value),
+    ]
 
 
 def ending(conf: Conf) -> list[str]:
     """The last lines: the one next command, and how to stop."""
-    return [f"Next, in a second terminal: {make_command(conf, 'hooks')}   (connects the coding agent on this machine)", "To stop: Ctrl-C"]
+    return [
+        f"Next, in a second terminal: {make_command(conf, 'hooks')}   (connects the coding agent on this machine)",
+        "To stop: Ctrl-C",
+    ]
 
 
 def pairing_note(conf: Conf) -> str:
@@ -399,7 +472,11 @@ def pairing_note(conf: Conf) -> str:
 
 def make_command(conf: Conf, target: str) -> str:
     """The command as this bridge needs it: one with its own data directory must be told so."""
-    own = "" if conf.bridge_data_dir == PROJECT_DIR / "var" else f"BRIDGE_DATA_DIR={shlex.quote(str(conf.bridge_data_dir))} "
+    own = (
+        ""
+        if conf.bridge_data_dir == PROJECT_DIR / "var"
+        else f"BRIDGE_DATA_DIR={shlex.quote(str(conf.bridge_data_dir))} "
+    )
     return f"{own}make {target}"
 
 
@@ -418,9 +495,18 @@ def _token_place(conf: Conf, name: str) -> str:
 
 
 def _other_addresses(conf: Conf, here: Address) -> list[str]:
-    """The bridge's address on every other interface that it listens on; link-local and container networks included, for the eye to choose."""
+    """The bridge's address on every other interface that it listens on; link-local and container
+    networks included, for the eye to choose.
+    """
     if conf.bridge_host not in transport.EVERYWHERE:
         return []
-    wanted = ["localhost", *(text for text in interfaces.local_addresses() if transport.accepts_on(conf.bridge_host, text))]
+    wanted = [
+        "localhost",
+        *(
+            text
+            for text in interfaces.local_addresses()
+            if transport.accepts_on(conf.bridge_host, text)
+        ),
+    ]
     urls = [transport.base_url(conf, host) for host in wanted if host not in ("127.0.0.1", "::1")]
     return [url for url in dict.fromkeys(urls) if url != here.base_url]

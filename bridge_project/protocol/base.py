@@ -1,4 +1,6 @@
-"""The two kinds of models: what others send (unknown fields kept, D3) and what the bridge sends (unknown fields are a mistake)."""
+"""The two kinds of models: what others send (unknown fields kept, D3) and what the bridge sends
+(unknown fields are a mistake).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Wire(BaseModel):
     """Fields that are sent as null when they have no value; every other one is left out."""
 
     def wire(self) -> dict[str, Any]:
-        """The object as it goes out. Nulls inside free-form fields (params, data, results) stay as they are."""
+        """The object as it goes out. Nulls inside free-form fields (params, data, results) stay as
+        they are.
+        """
         body = self.model_dump(exclude_none=True)
         for name in self.nullable:
             body.setdefault(name, None)
@@ -24,7 +28,9 @@ class Wire(BaseModel):
 
 
 class Received(Wire):
-    """What a client or a hook producer sends: fields the contract does not know are kept and never an error (D3)."""
+    """What a client or a hook producer sends: fields the contract does not know are kept and never
+    an error (D3).
+    """
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,6 @@
-"""The payload of every message that a client may send, one model each (SPEC WebSocket operations; D38, D40, D29 add three)."""
+"""The payload of every message that a client may send, one model each (SPEC WebSocket operations;
+D38, D40, D29 add three).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from bridge_project.protocol.types import Decision, Platform, SessionEndReason, 
 
 _WIRE_INT_MAX = 2**53 - 1  # the spec sends larger integers as strings
 
-# Only the first wrong item is reported: a 10 MB array of wrong ones must not become gigabytes of violations.
+# Only the first wrong item is reported: a 10 MB array of wrong ones must not become gigabytes of
+# violations.
 Strings = Annotated[list[str], Field(fail_fast=True)]
 
 
@@ -51,7 +54,9 @@ class HeartbeatPing(ClientPayload):
 
 
 class SessionStart(ClientPayload):
-    """Joins a session, or creates one when ``session_id`` is null or unknown and ``resume`` is false (D22)."""
+    """Joins a session, or creates one when ``session_id`` is null or unknown and ``resume`` is
+    false (D22).
+    """
 
     type: ClassVar[str] = "session_start"
     nullable: ClassVar[frozenset[str]] = frozenset({"session_id"})
@@ -77,7 +82,9 @@ class Message(ClientPayload):
 
 
 class ApprovalResponse(ClientPayload):
-    """A decision; ``modified`` needs ``modifications``, the parameters that the tool shall run with instead (D38)."""
+    """A decision; ``modified`` needs ``modifications``, the parameters that the tool shall run with
+    instead (D38).
+    """
 
     type: ClassVar[str] = "approval_response"
     nullable: ClassVar[frozenset[str]] = frozenset({"modifications"})
@@ -86,10 +93,13 @@ class ApprovalResponse(ClientPayload):
     decision: Decision
     modifications: dict[str, Any] | None = Field(None, validate_default=True)
 
-    # On the field, not the model: a model's validator does not run while another field is wrong, and every violation is to be listed.
+    # On the field, not the model: a model's validator does not run while another field is wrong,
+    # and every violation is to be listed.
     @field_validator("modifications")
     @classmethod
-    def _given_when_modified(cls, value: dict[str, Any] | None, info: ValidationInfo) -> dict[str, Any] | None:
+    def _given_when_modified(
+        cls, value: dict[str, Any] | None, info: ValidationInfo
+    ) -> dict[str, Any] | None:
         if value is None and info.data.get("decision") == "modified":
             raise ValueError("must be given when decision is modified")
         return value
@@ -140,7 +150,9 @@ class FileRead(ClientPayload):
     session_id: SessionId
     path: str
     offset: Annotated[int, Field(ge=0, le=_WIRE_INT_MAX), _null_is(0)] = 0
-    limit: Annotated[int, Field(ge=1, le=_WIRE_INT_MAX), _null_is(limits.FILE_READ_LINES)] = limits.FILE_READ_LINES
+    limit: Annotated[int, Field(ge=1, le=_WIRE_INT_MAX), _null_is(limits.FILE_READ_LINES)] = (
+        limits.FILE_READ_LINES
+    )
 
 
 class NotificationAck(ClientPayload):
@@ -151,7 +163,9 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(ClientPayload):
-    """Asks for what came after a message or a moment; with neither, from the start of what is kept (D29)."""
+    """Asks for what came after a message or a moment; with neither, from the start of what is kept
+    (D29).
+    """
 
     type: ClassVar[str] = "replay_request"
     session_id: SessionId

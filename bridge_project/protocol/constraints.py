@@ -1,4 +1,6 @@
-"""What a value should have been and what came instead, in words: pydantic's findings become the contract's violations."""
+"""What a value should have been and what came instead, in words: pydantic's findings become the
+contract's violations.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a payload: where, what it should have been, and the same as the end of a sentence."""
+    """One thing wrong with a payload: where, what it should have been, and the same as the end of a
+    sentence.
+    """
 
     path: tuple[str | int, ...]
     constraint: str
@@ -61,7 +65,11 @@ def _words(kind: str, message: str, context: dict[str, Any]) -> tuple[str, str]:
         return _WORDS[kind]
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        bound = "non-empty" if (kind, context[key]) == ("string_too_short", 1) else words.format(context[key])
+        bound = (
+            "non-empty"
+            if (kind, context[key]) == ("string_too_short", 1)
+            else words.format(context[key])
+        )
         return bound, f"must be {bound}"
     if kind == "literal_error":
         values = re.findall(r"'([^']*)'", context["expected"])
@@ -77,13 +85,23 @@ def constraint_of(sentence: str) -> str:
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """The strings that stand under the name of a secret in any of these objects (others than dicts are skipped)."""
-    pairs = ((key, value) for item in objects if isinstance(item, dict) for key, value in item.items())
-    return frozenset(value for key, value in pairs if isinstance(value, str) and len(value) >= _SECRET_MIN_CHARS and key.lower() in SECRET_KEYS)
+    """The strings that stand under the name of a secret in any of these objects (others than dicts
+    are skipped).
+    """
+    pairs = (
+        (key, value) for item in objects if isinstance(item, dict) for key, value in item.items()
+    )
+    return frozenset(
+        value
+        for key, value in pairs
+        if isinstance(value, str) and len(value) >= _SECRET_MIN_CHARS and key.lower() in SECRET_KEYS
+    )
 
 
 def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
-    """A short description of what stands at a path: the value itself where it is short and no secret, else its kind."""
+    """A short description of what stands at a path: the value itself where it is short and no
+    secret, else its kind.
+    """
     value = root
     for part in path:
         try:
@@ -96,7 +114,9 @@ def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = fr
 
 
 def describe(value: Any) -> str:
-    """Null, booleans, numbers and strings as JSON, cut after 40 characters; of arrays and objects only the kind."""
+    """Null, booleans, numbers and strings as JSON, cut after 40 characters; of arrays and objects
+    only the kind.
+    """
     if value is None or isinstance(value, (bool, int, float, str)):
         shown = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
         text = jsontext.dumps(shown)

@@ -1,4 +1,6 @@
-"""A text message as a frame of the WebSocket protocol (RFC 6455, 5.2): what a server sends is the same for every socket, so it is made once."""
+"""A text message as a frame of the WebSocket protocol (RFC 6455, 5.2): what a server sends is the
+same for every socket, so it is made once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The nine hook events: the base that all share and the payload of each (SPEC Hook event; D1, D3, D5, D31)."""
+"""The nine hook events: the base that all share and the payload of each (SPEC Hook event; D1, D3,
+D5, D31).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from bridge_project.protocol.types import ExitReason, HookEventName, Number, Ris
 class HookEvent:
     """A hook event that passed validation; what was sent is kept as it was sent.
 
-    ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown top-level fields (D3).
+    ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
+    top-level fields (D3).
     """
 
     event: str
@@ -109,5 +112,7 @@ PAYLOADS: Final[Mapping[HookEventName, type[Received]]] = {
 }
 """The documented payload of each event."""
 
-ENFORCED: Final[Mapping[str, type[Received]]] = {name: PAYLOADS[name] for name in ("SessionStart", "PreToolUse", "PostToolUse")}
+ENFORCED: Final[Mapping[str, type[Received]]] = {
+    name: PAYLOADS[name] for name in ("SessionStart", "PreToolUse", "PostToolUse")
+}
 """The payloads that are checked; the other six need only be objects (D5)."""

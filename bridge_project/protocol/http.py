@@ -23,7 +23,7 @@ from bridge_project.protocol.types import (
     Timestamp,
 )
 
-# -- sessions ------------------------------------------------------------------------------------------------------------
+# -- sessions --------------------------------------------------------------------------------------
 
 
 class RecentEvent(Sent):
@@ -70,7 +70,7 @@ class UserEventAccepted(Sent):
     session_id: str
 
 
-# -- health and info -----------------------------------------------------------------------------------------------------
+# -- health and info -------------------------------------------------------------------------------
 
 
 class SystemInfo(Sent):
@@ -116,10 +116,12 @@ class InfoLimits(Sent):
 
 
 class AgentInfo(Sent):
-    """``version`` only when it is known: it is found in the background, that of an ACP agent when it has been started. ``reason``: why it cannot start.
+    """``version`` only when it is known: it is found in the background, that of an ACP agent when
+    it has been started. ``reason``: why it cannot start.
 
-    ``can_modify``: a call that is ``modified`` runs with the new parameters; else it is refused, and the agent asks anew with them.
-    ``asks``: it asks before it changes or runs something (D59); left out while nobody knows.
+    ``can_modify``: a call that is ``modified`` runs with the new parameters; else it is refused,
+    and the agent asks anew with them. ``asks``: it asks before it changes or runs something (D59);
+    left out while nobody knows.
     """
 
     name: str
@@ -143,32 +145,52 @@ class Info(Sent):
     limits: InfoLimits
 
 
-# -- hooks ---------------------------------------------------------------------------------------------------------------
+# -- hooks -----------------------------------------------------------------------------------------
 
 
 def _payloads_by_event(schema: dict[str, Any]) -> None:
-    """The payload belongs to the event: those that are enforced with their fields, the others as any object (D5)."""
+    """The payload belongs to the event: those that are enforced with their fields, the others as
+    any object (D5).
+    """
     others = [event for event in HOOK_EVENTS if event not in ENFORCED]
-    kinds = [{"event": {"const": event}, "payload": model.model_json_schema()} for event, model in ENFORCED.items()]
-    schema["oneOf"] = [{"properties": kind} for kind in (*kinds, {"event": {"enum": others}, "payload": {"type": "object"}})]
+    kinds = [
+        {"event": {"const": event}, "payload": model.model_json_schema()}
+        for event, model in ENFORCED.items()
+    ]
+    schema["oneOf"] = [
+        {"properties": kind}
+        for kind in (*kinds, {"event": {"enum": others}, "payload": {"type": "object"}})
+    ]
 
 
 class HookEventBody(Received):
-    """The body of POST /hooks/event, as the OpenAPI document shows it; ``parse.parse_hook_event`` is what checks it."""
+    """The body of POST /hooks/event, as the OpenAPI document shows it; ``parse.parse_hook_event``
+    is what checks it.
+    """
 
     model_config = ConfigDict(json_schema_extra=_payloads_by_event)
 
-    event: HookEventName = Field(description="A body that has only `event_type` is read as if that were `event`.")
-    timestamp: Timestamp = Field(description=f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock, either way.")
+    event: HookEventName = Field(
+        description="A body that has only `event_type` is read as if that were `event`."
+    )
+    timestamp: Timestamp = Field(
+        description=f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock, either way."
+    )
     session_id: SessionId
     payload: dict[str, Any]
-    event_id: Any = Field(None, description="A UUID that the producer made once for this event, so that sending it again stores nothing twice. Else ignored.")
+    event_id: Any = Field(
+        None,
+        description="A UUID that the producer made once for this event, so that sending it again stores nothing twice. Else ignored.",
+    )
 
 
 class HookBatchBody(Received):
     """The body of POST /hooks/batch: at most 500 events (D32)."""
 
-    events: list[HookEventBody] = Field(max_length=limits.BATCH_MAX_EVENTS, description="Each is judged by itself: a wrong one is told in `errors`.")
+    events: list[HookEventBody] = Field(
+        max_length=limits.BATCH_MAX_EVENTS,
+        description="Each is judged by itself: a wrong one is told in `errors`.",
+    )
 
 
 class IngestionResult(Sent):
@@ -179,7 +201,9 @@ class IngestionResult(Sent):
 
 
 class ValidationErrorItem(Sent):
-    """``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the spec's table (D8)."""
+    """``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of
+    the spec's table (D8).
+    """
 
     field: str
     message: str
@@ -211,11 +235,13 @@ class ReloadResult(Sent):
     active_hooks: list[HookEventName]
 
 
-# -- files ---------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 class TreeEntry(Sent):
-    """``size`` in bytes and ``modified_at`` for files, ``children`` for directories that were opened."""
+    """``size`` in bytes and ``modified_at`` for files, ``children`` for directories that were
+    opened.
+    """
 
     name: str
     type: EntryType
@@ -240,11 +266,13 @@ class FileContent(Sent):
     modified_at: Timestamp
 
 
-# -- errors --------------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 class ErrorBody(Sent):
-    """Every HTTP error (D9). Some codes add a field: ``retry_after`` (whole seconds), ``websocket_url``, ``details``."""
+    """Every HTTP error (D9). Some codes add a field: ``retry_after`` (whole seconds),
+    ``websocket_url``, ``details``.
+    """
 
     model_config = ConfigDict(extra="allow")
 

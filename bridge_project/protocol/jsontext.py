@@ -1,4 +1,6 @@
-"""Strict JSON in, compact ASCII JSON out: what the bridge accepts as JSON is decided here and nowhere else (D8)."""
+"""Strict JSON in, compact ASCII JSON out: what the bridge accepts as JSON is decided here and
+nowhere else (D8).
+"""
 
 from __future__ import annotations
 
@@ -8,29 +10,36 @@ from typing import Any, Final, NoReturn
 
 from bridge_project.kernel.limits import JSON_MAX_DEPTH
 
-INT_MAX_DIGITS: Final = 4300  # what Python reads at most by default; more digits cost quadratic time
+# what Python reads at most by default; more digits cost quadratic time
+INT_MAX_DIGITS: Final = 4300
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class JsonError(ValueError):
-    """The text is no JSON that the bridge takes; the text of the error is one short reason that repeats none of the input."""
+    """The text is no JSON that the bridge takes; the text of the error is one short reason that
+    repeats none of the input.
+    """
 
 
 def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
-    """The value of a JSON text. Of a key that comes twice the last one counts; NUL inside strings is kept.
+    """The value of a JSON text. Of a key that comes twice the last one counts; NUL inside strings
+    is kept.
 
-    ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a few more than the bridge takes,
-    for the envelopes around a hook event. Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity,
-    numbers that do not fit (1e400, more than 4300 digits), deeper nesting, lone surrogates (escaped ones too), and whatever else is
+    ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a
+    few more than the bridge takes, for the envelopes around a hook event. Raises JsonError on:
+    bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers that do not fit (1e400,
+    more than 4300 digits), deeper nesting, lone surrogates (escaped ones too), and whatever else is
     not JSON.
     """
     text = _text(data)
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise JsonError(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column {error.colno})") from None
+        raise JsonError(
+            f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column {error.colno})"
+        ) from None
     except RecursionError:
         raise JsonError(f"nested more than {max_depth} deep") from None
     if text.count("[") + text.count("{") > max_depth:
@@ -41,12 +50,16 @@ def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Compact ASCII JSON. Raises ValueError on NaN and infinities, TypeError on what JSON has no word for."""
+    """Compact ASCII JSON. Raises ValueError on NaN and infinities, TypeError on what JSON has no
+    word for.
+    """
     return _ENCODER.encode(value)
 
 
 def dumps_unicode(value: Any) -> str:
-    """The same with every character as itself, so that a text is not longer than it came; escaped only where a lone surrogate forces it."""
+    """The same with every character as itself, so that a text is not longer than it came; escaped
+    only where a lone surrogate forces it.
+    """
     text = _UNICODE_ENCODER.encode(value)
     if not text.isascii():
         try:
@@ -75,12 +88,18 @@ def _text(data: bytes | str) -> str:
 
 
 def _check_depth(value: Any, max_depth: int) -> None:
-    # By levels rather than by recursion: the cost is one pass over the containers, whatever their shape.
+    # By levels rather than by recursion: the cost is one pass over the containers, whatever their
+    # shape.
     level = [value] if type(value) in (dict, list) else []
     for _ in range(max_depth):
         if not level:
             return
-        level = [child for item in level for child in (item.values() if type(item) is dict else item) if type(child) in (dict, list)]
+        level = [
+            child
+            for item in level
+            for child in (item.values() if type(item) is dict else item)
+            if type(child) in (dict, list)
+        ]
     if level:
         raise JsonError(f"nested more than {max_depth} deep")
 
@@ -90,7 +109,9 @@ def _check_escaped(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise JsonError(f"a lone surrogate (\\u{ord(error.object[error.start]):04x}), which is no Unicode character") from None
+        raise JsonError(
+            f"a lone surrogate (\\u{ord(error.object[error.start]):04x}), which is no Unicode character"
+        ) from None
 
 
 def _int(digits: str) -> int:

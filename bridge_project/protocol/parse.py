@@ -1,4 +1,6 @@
-"""Bytes in, a message or every violation at once out: the one door for hook events and client messages (D1, D3, D4, D8, D32)."""
+"""Bytes in, a message or every violation at once out: the one door for hook events and client
+messages (D1, D3, D4, D8, D32).
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,35 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import ClientPayload
 from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
-from bridge_project.protocol.constraints import constraint_of, describe, faults, received, secrets_in
+from bridge_project.protocol.constraints import (
+    constraint_of,
+    describe,
+    faults,
+    received,
+    secrets_in,
+)
 from bridge_project.protocol.hooks import ENFORCED, HookEvent
-from bridge_project.protocol.types import HOOK_EVENTS, is_uuid, is_uuid4, parse_timestamp, session_id_fault
+from bridge_project.protocol.types import (
+    HOOK_EVENTS,
+    is_uuid,
+    is_uuid4,
+    parse_timestamp,
+    session_id_fault,
+)
 
-# -- hook events ---------------------------------------------------------------------------------------------------------
+# -- hook events -----------------------------------------------------------------------------------
 
-_BASE_FIELDS: Final = frozenset({"event", "event_type", "event_id", "session_id", "timestamp", "payload"})
+_BASE_FIELDS: Final = frozenset(
+    {"event", "event_type", "event_id", "session_id", "timestamp", "payload"}
+)
 _EVENT_NAMES: Final = frozenset(HOOK_EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class HookViolation:
-    """``code``: VALIDATION_ERROR or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the spec's "Hook validation codes" table."""
+    """``code``: VALIDATION_ERROR or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the spec's
+    "Hook validation codes" table.
+    """
 
     field: str
     message: str
@@ -36,7 +54,9 @@ class HookViolation:
 
 
 class HookInvalid(Exception):
-    """A hook event, or a whole batch, that is refused with status 400 (D8); ``violations`` is never empty."""
+    """A hook event, or a whole batch, that is refused with status 400 (D8); ``violations`` is never
+    empty.
+    """
 
     def __init__(self, violations: list[HookViolation]) -> None:
         self.violations = violations
@@ -56,11 +76,19 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     """A hook event from parsed JSON; ``now`` is the server's time, aware.
 
-    Raises HookInvalid with every violation of the first stage that failed: the base fields, then the payload's (D8).
+    Raises HookInvalid with every violation of the first stage that failed: the base fields, then
+    the payload's (D8).
     """
     if not isinstance(value, dict):
-        raise HookInvalid([_base("body", "a hook event must be a JSON object", "HOOK_INVALID_PAYLOAD", "object")])
-    found = [*_event_faults(value), *_timestamp_faults(value, now), *_session_id_faults(value), *_payload_object_faults(value)]
+        raise HookInvalid(
+            [_base("body", "a hook event must be a JSON object", "HOOK_INVALID_PAYLOAD", "object")]
+        )
+    found = [
+        *_event_faults(value),
+        *_timestamp_faults(value, now),
+        *_session_id_faults(value),
+        *_payload_object_faults(value),
+    ]
     if found:
         raise HookInvalid(found)
     event = _event_name(value)
@@ -79,15 +107,32 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
 
 
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
-    """The events of a batch in order, each validated on its own (D32). Raises HookInvalid when the batch as a whole is none."""
+    """The events of a batch in order, each validated on its own (D32). Raises HookInvalid when the
+    batch as a whole is none.
+    """
     value = _hook_json(body)
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list):
-        where, message = ("events", "events must be an array") if isinstance(value, dict) else ("body", "a batch must be a JSON object")
-        raise HookInvalid([_base(where, message, "HOOK_INVALID_PAYLOAD", "array" if where == "events" else "object")])
+        where, message = (
+            ("events", "events must be an array")
+            if isinstance(value, dict)
+            else ("body", "a batch must be a JSON object")
+        )
+        raise HookInvalid(
+            [
+                _base(
+                    where,
+                    message,
+                    "HOOK_INVALID_PAYLOAD",
+                    "array" if where == "events" else "object",
+                )
+            ]
+        )
     if len(events) > limits.BATCH_MAX_EVENTS:
         bound = f"at most {limits.BATCH_MAX_EVENTS} events"
-        raise HookInvalid([_base("events", f"a batch takes {bound}", "HOOK_INVALID_PAYLOAD", bound)])
+        raise HookInvalid(
+            [_base("events", f"a batch takes {bound}", "HOOK_INVALID_PAYLOAD", bound)]
+        )
     return [_event_or_fault(item, now) for item in events]
 
 
@@ -102,7 +147,9 @@ def _hook_json(body: bytes) -> Any:
     try:
         return jsontext.loads(body)
     except jsontext.JsonError as error:
-        raise HookInvalid([_base("body", f"the body is not usable JSON: {error}", "HOOK_INVALID_PAYLOAD", "JSON")]) from None
+        raise HookInvalid(
+            [_base("body", f"the body is not usable JSON: {error}", "HOOK_INVALID_PAYLOAD", "JSON")]
+        ) from None
 
 
 def _base(field: str, message: str, rule: str, constraint: str) -> HookViolation:
@@ -138,7 +185,14 @@ def _timestamp_faults(value: Mapping[str, Any], now: datetime) -> list[HookViola
     except ValueError as error:
         return [_base("timestamp", f"timestamp {error}", rule, "ISO 8601 date-time")]
     if moment is None:
-        return [_base("timestamp", "timestamp must be an ISO 8601 date-time in a string", rule, "ISO 8601 date-time")]
+        return [
+            _base(
+                "timestamp",
+                "timestamp must be an ISO 8601 date-time in a string",
+                rule,
+                "ISO 8601 date-time",
+            )
+        ]
     if abs((now - moment).total_seconds()) > limits.TIMESTAMP_SKEW_SECONDS:
         window = f"within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of server time"
         return [_base("timestamp", f"timestamp must be {window}", "HOOK_STALE_TIMESTAMP", window)]
@@ -173,11 +227,14 @@ def _payload_faults(event: str, payload: dict[str, Any]) -> list[HookViolation]:
     except ValidationError as error:
         found = [(f"payload.{fault.field}", fault) for fault in faults(error)]
         code, rule = "PAYLOAD_VALIDATION_ERROR", "HOOK_INVALID_PAYLOAD"
-        return [HookViolation(field, f"{field} {fault.sentence}", code, rule, fault.constraint) for field, fault in found]
+        return [
+            HookViolation(field, f"{field} {fault.sentence}", code, rule, fault.constraint)
+            for field, fault in found
+        ]
     return []
 
 
-# -- client messages -----------------------------------------------------------------------------------------------------
+# -- client messages -------------------------------------------------------------------------------
 
 _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
 
@@ -186,7 +243,8 @@ _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
 class ClientMessage:
     """A valid message. ``id`` is the client's, or a fresh UUID v4; ``raw`` is the payload as sent.
 
-    ``payload`` is an instance of the catalogue row's ``client`` model; typed Any, so that a handler says which one it takes.
+    ``payload`` is an instance of the catalogue row's ``client`` model; typed Any, so that a handler
+    says which one it takes.
     """
 
     type: str
@@ -199,11 +257,19 @@ class ClientMessage:
 class ProtocolInvalid(Exception):
     """A frame that is answered with PROTO_INVALID_MESSAGE; the connection stays open.
 
-    ``id`` and ``type`` are the frame's own where it had usable ones (a type cut after 128 characters), else None. ``violations``: all
-    that is wrong, each ``{field, constraint, received}``; ``received`` is shortened and never a secret.
+    ``id`` and ``type`` are the frame's own where it had usable ones (a type cut after 128
+    characters), else None. ``violations``: all that is wrong, each ``{field, constraint,
+    received}``; ``received`` is shortened and never a secret.
     """
 
-    def __init__(self, message: str, violations: list[dict[str, str]], *, id: str | None = None, type: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        violations: list[dict[str, str]],
+        *,
+        id: str | None = None,
+        type: str | None = None,
+    ) -> None:
         self.message = message
         self.violations = violations
         self.id = id
@@ -220,21 +286,34 @@ class _Fault:
 
 
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
-    """A message from a WebSocket frame; ``strict_ids`` takes only a UUID v4 as ``id`` (D4, BRIDGE_STRICT_PROTOCOL).
+    """A message from a WebSocket frame; ``strict_ids`` takes only a UUID v4 as ``id`` (D4,
+    BRIDGE_STRICT_PROTOCOL).
 
     Raises ProtocolInvalid.
     """
     envelope = _envelope(text)
     hidden = secrets_in(envelope, envelope.get("payload"))
-    found = [*_type_faults(envelope, hidden), *_id_faults(envelope, strict_ids, hidden), *_time_faults(envelope, hidden), *_object_faults(envelope)]
+    found = [
+        *_type_faults(envelope, hidden),
+        *_id_faults(envelope, strict_ids, hidden),
+        *_time_faults(envelope, hidden),
+        *_object_faults(envelope),
+    ]
     kind, payload = envelope.get("type"), envelope.get("payload")
     row = CATALOGUE.get(kind) if isinstance(kind, str) else None
     if row is not None and row.client is not None:
         raw = payload if isinstance(payload, dict) else {}
-        model = _payload(row.client, raw, hidden, found if isinstance(payload, dict) or row.type in HEARTBEATS else [])
+        model = _payload(
+            row.client,
+            raw,
+            hidden,
+            found if isinstance(payload, dict) or row.type in HEARTBEATS else [],
+        )
         if model is not None and not found:
             given = envelope.get("id")
-            return ClientMessage(row.type, given or str(uuid.uuid4()), envelope["timestamp"], model, raw)
+            return ClientMessage(
+                row.type, given or str(uuid.uuid4()), envelope["timestamp"], model, raw
+            )
     raise _invalid(envelope, found)
 
 
@@ -243,8 +322,13 @@ def _invalid(envelope: Mapping[str, Any], found: list[_Fault]) -> ProtocolInvali
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return ProtocolInvalid(
         found[0].message + more,
-        [{"field": fault.field, "constraint": fault.constraint, "received": fault.received} for fault in found],
-        id=own if isinstance(own, str) and 1 <= len(own) <= limits.CLIENT_MESSAGE_ID_MAX_CHARS else None,
+        [
+            {"field": fault.field, "constraint": fault.constraint, "received": fault.received}
+            for fault in found
+        ],
+        id=own
+        if isinstance(own, str) and 1 <= len(own) <= limits.CLIENT_MESSAGE_ID_MAX_CHARS
+        else None,
         type=kind[:_TYPE_SHOWN_CHARS] if isinstance(kind, str) else None,
     )
 
@@ -252,31 +336,68 @@ def _invalid(envelope: Mapping[str, Any], found: list[_Fault]) -> ProtocolInvali
 def _envelope(text: str | bytes) -> dict[str, Any]:
     if not isinstance(text, str):
         message = "binary frames are not taken; send JSON in a text frame"
-        raise ProtocolInvalid(message, [{"field": "", "constraint": "text frame", "received": f"binary frame of {len(text)} bytes"}])
+        raise ProtocolInvalid(
+            message,
+            [
+                {
+                    "field": "",
+                    "constraint": "text frame",
+                    "received": f"binary frame of {len(text)} bytes",
+                }
+            ],
+        )
     try:
         value = jsontext.loads(text)
     except jsontext.JsonError as error:
         shown = f"text of {len(text)} characters"
-        raise ProtocolInvalid(f"the message is not usable JSON: {error}", [{"field": "", "constraint": "JSON", "received": shown}]) from None
+        raise ProtocolInvalid(
+            f"the message is not usable JSON: {error}",
+            [{"field": "", "constraint": "JSON", "received": shown}],
+        ) from None
     if not isinstance(value, dict):
-        kind = f"array of {len(value)}" if isinstance(value, list) else "string" if isinstance(value, str) else describe(value)
-        raise ProtocolInvalid("a message must be a JSON object", [{"field": "", "constraint": "object", "received": kind}])
+        kind = (
+            f"array of {len(value)}"
+            if isinstance(value, list)
+            else "string"
+            if isinstance(value, str)
+            else describe(value)
+        )
+        raise ProtocolInvalid(
+            "a message must be a JSON object",
+            [{"field": "", "constraint": "object", "received": kind}],
+        )
     return value
 
 
 def _type_faults(envelope: Mapping[str, Any], hidden: frozenset[str]) -> list[_Fault]:
     kind, shown = envelope.get("type"), received(envelope, ("type",), hidden)
     if not isinstance(kind, str):
-        return [_Fault("type", "string" if "type" in envelope else "required", shown, "type must be a string" if "type" in envelope else "type is required")]
+        return [
+            _Fault(
+                "type",
+                "string" if "type" in envelope else "required",
+                shown,
+                "type must be a string" if "type" in envelope else "type is required",
+            )
+        ]
     row = CATALOGUE.get(kind)
     if row is None:
         return [_Fault("type", "known message type", shown, f"unknown message type {shown}")]
     if row.client is None:
-        return [_Fault("type", "message type that clients send", shown, f"{kind} is sent by the server only")]
+        return [
+            _Fault(
+                "type",
+                "message type that clients send",
+                shown,
+                f"{kind} is sent by the server only",
+            )
+        ]
     return []
 
 
-def _id_faults(envelope: Mapping[str, Any], strict_ids: bool, hidden: frozenset[str]) -> list[_Fault]:
+def _id_faults(
+    envelope: Mapping[str, Any], strict_ids: bool, hidden: frozenset[str]
+) -> list[_Fault]:
     own, shown = envelope.get("id"), received(envelope, ("id",), hidden)
     if own is None:
         return []
@@ -295,13 +416,22 @@ def _time_faults(envelope: Mapping[str, Any], hidden: frozenset[str]) -> list[_F
     try:
         parse_timestamp(envelope["timestamp"])
     except (ValueError, TypeError):  # TypeError: no string
-        return [_Fault("timestamp", "ISO 8601 date-time", received(envelope, ("timestamp",), hidden), "timestamp must be an ISO 8601 date-time")]
+        return [
+            _Fault(
+                "timestamp",
+                "ISO 8601 date-time",
+                received(envelope, ("timestamp",), hidden),
+                "timestamp must be an ISO 8601 date-time",
+            )
+        ]
     return []
 
 
 def _object_faults(envelope: Mapping[str, Any]) -> list[_Fault]:
     payload = envelope.get("payload")
-    if isinstance(payload, dict) or (payload is None and envelope.get("type") in ("heartbeat_ping", "heartbeat_pong")):
+    if isinstance(payload, dict) or (
+        payload is None and envelope.get("type") in ("heartbeat_ping", "heartbeat_pong")
+    ):
         return []
     if "payload" not in envelope:
         return [_Fault("payload", "required", "nothing", "payload is required")]
@@ -310,12 +440,21 @@ def _object_faults(envelope: Mapping[str, Any]) -> list[_Fault]:
     return [_Fault("payload", "object", shown, "payload must be an object")]
 
 
-def _payload(model: type[ClientPayload], raw: dict[str, Any], hidden: frozenset[str], found: list[_Fault]) -> ClientPayload | None:
+def _payload(
+    model: type[ClientPayload], raw: dict[str, Any], hidden: frozenset[str], found: list[_Fault]
+) -> ClientPayload | None:
     """The payload's model, or None after adding what is wrong to ``found``."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         for fault in faults(error):
             field = f"payload.{fault.field}"
-            found.append(_Fault(field, fault.constraint, received(raw, fault.path, hidden), f"{field} {fault.sentence}"))
+            found.append(
+                _Fault(
+                    field,
+                    fault.constraint,
+                    received(raw, fault.path, hidden),
+                    f"{field} {fault.sentence}",
+                )
+            )
         return None

@@ -1,4 +1,6 @@
-"""The resources that messages are made of: session info, tool outcomes, git and file entries, violations (SPEC Resources and their fields)."""
+"""The resources that messages are made of: session info, tool outcomes, git and file entries,
+violations (SPEC Resources and their fields).
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class GitCommitSummary(Sent):
 
 
 class DiffLine(Sent):
-    """``content`` is without sign and line feed; ``no_newline`` (added): the file ends here without one (D10)."""
+    """``content`` is without sign and line feed; ``no_newline`` (added): the file ends here without
+    one (D10).
+    """
 
     type: DiffLineType
     content: str
@@ -71,7 +75,9 @@ class DiffHunk(Sent):
 
 
 class DiffFile(Sent):
-    """``old_path`` differs from ``new_path`` only in a renamed file. Added (D10): ``binary`` for a file that has no lines, ``truncated`` where lines are missing."""
+    """``old_path`` differs from ``new_path`` only in a renamed file. Added (D10): ``binary`` for a
+    file that has no lines, ``truncated`` where lines are missing.
+    """
 
     path: str
     old_path: str

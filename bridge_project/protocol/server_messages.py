@@ -1,4 +1,6 @@
-"""The payload of every message that the bridge sends, one model each (SPEC WebSocket operations and errors; D10, D11, D13, D29, D38)."""
+"""The payload of every message that the bridge sends, one model each (SPEC WebSocket operations and
+errors; D10, D11, D13, D29, D38).
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ __all__ = [
     "Violation",
 ]
 
-# -- handshake -----------------------------------------------------------------------------------------------------------
+# -- handshake -------------------------------------------------------------------------------------
 
 
 class ConnectionAck(ServerPayload):
@@ -131,7 +133,7 @@ class HeartbeatPong(ServerPayload):
     type: ClassVar[str] = "heartbeat_pong"
 
 
-# -- sessions and chat ---------------------------------------------------------------------------------------------------
+# -- sessions and chat -----------------------------------------------------------------------------
 
 
 class SessionReady(ServerPayload):
@@ -174,7 +176,9 @@ class StreamChunk(ServerPayload):
 
 
 class StreamEnd(ServerPayload):
-    """``usage`` (added): what the turn took, as far as the agent says: tokens, cost, ``duration_ms``; with the turn's last one only."""
+    """``usage`` (added): what the turn took, as far as the agent says: tokens, cost,
+    ``duration_ms``; with the turn's last one only.
+    """
 
     type: ClassVar[str] = "stream_end"
     session_id: str
@@ -184,7 +188,9 @@ class StreamEnd(ServerPayload):
 
 
 class ReplayBuffer(ServerPayload):
-    """``messages`` are whole envelopes; ``complete`` false says that older ones have already been discarded (D29)."""
+    """``messages`` are whole envelopes; ``complete`` false says that older ones have already been
+    discarded (D29).
+    """
 
     type: ClassVar[str] = "replay_buffer"
     session_id: str
@@ -192,7 +198,7 @@ class ReplayBuffer(ServerPayload):
     complete: bool
 
 
-# -- tools, approvals, hook events ---------------------------------------------------------------------------------------
+# -- tools, approvals, hook events -----------------------------------------------------------------
 
 
 class ToolCall(ServerPayload):
@@ -219,7 +225,9 @@ class ApprovalRequired(ServerPayload):
 
 
 class ApprovalRecorded(ServerPayload):
-    """The answer to ``approval_response``; ``forwarded`` false says that no agent session took it (D38)."""
+    """The answer to ``approval_response``; ``forwarded`` false says that no agent session took it
+    (D38).
+    """
 
     type: ClassVar[str] = "approval_recorded"
     session_id: str
@@ -238,7 +246,9 @@ class ToolResult(ServerPayload):
 
 
 class ToolError(ServerPayload):
-    """``max_retries`` is how often the spec's retry policy lets this kind of failure be tried again."""
+    """``max_retries`` is how often the spec's retry policy lets this kind of failure be tried
+    again.
+    """
 
     type: ClassVar[str] = "tool_error"
     session_id: str
@@ -265,11 +275,13 @@ class AgentEvent(ServerPayload):
     payload: dict[str, Any]
 
 
-# -- git and files -------------------------------------------------------------------------------------------------------
+# -- git and files ---------------------------------------------------------------------------------
 
 
 class GitStatusResponse(ServerPayload):
-    """``commit`` is there only in the answer to ``git_commit``; ``truncated``: there are more changes (D10)."""
+    """``commit`` is there only in the answer to ``git_commit``; ``truncated``: there are more
+    changes (D10).
+    """
 
     type: ClassVar[str] = "git_status_response"
     session_id: str
@@ -283,7 +295,9 @@ class GitStatusResponse(ServerPayload):
 
 
 class GitDiffResponse(ServerPayload):
-    """``truncated``: some file has more lines, or there are more files, than one answer holds (D10)."""
+    """``truncated``: some file has more lines, or there are more files, than one answer holds
+    (D10).
+    """
 
     type: ClassVar[str] = "git_diff_response"
     session_id: str
@@ -292,7 +306,9 @@ class GitDiffResponse(ServerPayload):
 
 
 class FileListResponse(ServerPayload):
-    """``path`` is the directory's real path; ``truncated`` only when something was cut: there is more than one answer shows."""
+    """``path`` is the directory's real path; ``truncated`` only when something was cut: there is
+    more than one answer shows.
+    """
 
     type: ClassVar[str] = "file_list_response"
     session_id: str
@@ -302,7 +318,9 @@ class FileListResponse(ServerPayload):
 
 
 class FileReadResponse(ServerPayload):
-    """``size``: bytes of the file; ``lines``: lines of the file; a binary one comes whole as base64 (D11)."""
+    """``size``: bytes of the file; ``lines``: lines of the file; a binary one comes whole as base64
+    (D11).
+    """
 
     type: ClassVar[str] = "file_read_response"
     session_id: str
@@ -313,11 +331,13 @@ class FileReadResponse(ServerPayload):
     encoding: FileEncoding = "utf-8"
 
 
-# -- notifications and errors --------------------------------------------------------------------------------------------
+# -- notifications and errors ----------------------------------------------------------------------
 
 
 class Notification(ServerPayload):
-    """``notification_id`` equals the envelope's id; ``session_id`` null: about no session (D13, D15)."""
+    """``notification_id`` equals the envelope's id; ``session_id`` null: about no session (D13,
+    D15).
+    """
 
     type: ClassVar[str] = "notification"
     nullable: ClassVar[frozenset[str]] = frozenset({"session_id"})

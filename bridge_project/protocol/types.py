@@ -11,23 +11,46 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from bridge_project.kernel import limits
 
-HookEventName = Literal["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification"]
+HookEventName = Literal[
+    "SessionStart",
+    "SessionEnd",
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "Stop",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+]
 RiskLevel = Literal["low", "medium", "high", "critical"]
 Platform = Literal["ios", "android", "web"]
 Decision = Literal["approved", "rejected", "modified"]
 ApprovalSource = Literal["hooks", "agent_sdk"]
-ConnectionMode = Literal["local_only", "private_network", "secure_remote", "direct_public", "misconfigured"]
+ConnectionMode = Literal[
+    "local_only", "private_network", "secure_remote", "direct_public", "misconfigured"
+]
 SessionStatus = Literal["created", "active", "paused", "closed", "error"]
 SessionEndReason = Literal["user_request", "timeout", "error", "completed"]
 FinishReason = Literal["stop", "tool_call", "length", "error"]
-StopReason = Literal["task_completed", "user_request", "error", "tool_error", "max_tokens", "safety"]  # D5: the union of both lists
+# D5: the union of both lists
+StopReason = Literal[
+    "task_completed", "user_request", "error", "tool_error", "max_tokens", "safety"
+]
 ExitReason = Literal["user_exit", "error", "completion"]
 GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]
 DiffLineType = Literal["context", "added", "removed"]
 EntryType = Literal["file", "directory"]
 FileEncoding = Literal["utf-8", "base64"]
 HealthWord = Literal["healthy", "unhealthy"]
-NotificationType = Literal["approval_required", "approval_decided", "task_complete", "error", "agent_idle", "agent_notification"]  # D13
+# D13
+NotificationType = Literal[
+    "approval_required",
+    "approval_decided",
+    "task_complete",
+    "error",
+    "agent_idle",
+    "agent_notification",
+]
 Priority = Literal["low", "normal", "high"]
 ToolErrorCode = Literal["TOOL_EXECUTION_FAILED", "TOOL_TIMEOUT"]  # D50
 
@@ -38,14 +61,20 @@ _TIMESTAMP = re.compile(
     r"(?:[Zz]|(?P<sign>[+-])(?P<offset_hours>[0-9]{2})(?::?(?P<offset_minutes>[0-9]{2}))?)?"
 )
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_UUID4 = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}")
-_SEMVER = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+_UUID4 = re.compile(
+    r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}"
+)
+_SEMVER = re.compile(
+    r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?"
+)
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The moment, aware and in UTC, of an ISO 8601 / RFC 3339 date and time; one without an offset is UTC.
+    """The moment, aware and in UTC, of an ISO 8601 / RFC 3339 date and time; one without an offset
+    is UTC.
 
-    Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist. Digits past the microsecond are dropped.
+    Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
+    Digits past the microsecond are dropped.
     """
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
@@ -57,7 +86,13 @@ def parse_timestamp(text: str) -> datetime:
     try:
         day = datetime.fromisoformat(part["date"])
         offset = _offset(part["sign"], part["offset_hours"], part["offset_minutes"])
-        moment = day.replace(hour=int(part["hour"]), minute=int(part["minute"]), second=59 if leap else second, microsecond=micro, tzinfo=offset)
+        moment = day.replace(
+            hour=int(part["hour"]),
+            minute=int(part["minute"]),
+            second=59 if leap else second,
+            microsecond=micro,
+            tzinfo=offset,
+        )
         return moment.astimezone(UTC) + timedelta(seconds=1 if leap else 0)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and time that exists") from None
@@ -73,7 +108,9 @@ def _offset(sign: str | None, hours: str | None, minutes: str | None) -> timezon
 
 
 def now_text(now: datetime | None = None) -> str:
-    """The moment (default: now) as the bridge writes it: UTC, milliseconds, ``Z``. Raises ValueError for a naive one."""
+    """The moment (default: now) as the bridge writes it: UTC, milliseconds, ``Z``. Raises
+    ValueError for a naive one.
+    """
     moment = datetime.now(UTC) if now is None else now
     if moment.tzinfo is None:
         raise ValueError("a moment without a time zone")
@@ -90,7 +127,9 @@ def is_uuid4(text: str) -> bool:
 
 
 def session_id_fault(text: str) -> str | None:
-    """What keeps a string from being a session id, as the end of a sentence that begins with "must be"; None if nothing does."""
+    """What keeps a string from being a session id, as the end of a sentence that begins with "must
+    be"; None if nothing does.
+    """
     if not text.strip():
         return "must be non-empty"
     if len(text) > limits.SESSION_ID_MAX_CHARS:
@@ -114,14 +153,19 @@ def _checked_session_id(text: str) -> str:
     return text
 
 
-Timestamp = Annotated[str, AfterValidator(_checked_timestamp), WithJsonSchema({"type": "string", "format": "date-time"})]
+Timestamp = Annotated[
+    str,
+    AfterValidator(_checked_timestamp),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 """An ISO 8601 date and time, kept as it was sent. Not pydantic's own type, which takes ``"1700000000"`` even when strict."""
 
 _SESSION_ID_SCHEMA: Final = {
     "type": "string",
     "minLength": 1,
     "maxLength": limits.SESSION_ID_MAX_CHARS,
-    "pattern": r"^[^\u0000]*[^\s\u0000\u001c-\u001f\u0085][^\u0000]*$",  # no NUL, and not white space alone
+    # no NUL, and not white space alone
+    "pattern": r"^[^\u0000]*[^\s\u0000\u001c-\u001f\u0085][^\u0000]*$",
 }
 
 SessionId = Annotated[str, AfterValidator(_checked_session_id), WithJsonSchema(_SESSION_ID_SCHEMA)]
@@ -132,7 +176,9 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class SemVer:
-    """major.minor.patch, compared by number. What may follow (``-beta.1``, ``+42``) is read and does not count: the spec's versions have three parts."""
+    """major.minor.patch, compared by number. What may follow (``-beta.1``, ``+42``) is read and
+    does not count: the spec's versions have three parts.
+    """
 
     major: int
     minor: int

@@ -1,4 +1,6 @@
-"""One connection of a client: TLS checked against the pin before anything is sent, then messages, answers and heartbeats."""
+"""One connection of a client: TLS checked against the pin before anything is sent, then messages,
+answers and heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,27 @@ ACK_MAX = 500  # ids in one notification_ack
 
 
 class Lost(Exception):
-    """The connection is gone, or could not be made; trying again may help. The text says why, in one line."""
+    """The connection is gone, or could not be made; trying again may help. The text says why, in
+    one line.
+    """
 
 
 class Refused(Exception):
-    """The bridge will not have this client, and trying again will not change that. The text says why, in one line."""
+    """The bridge will not have this client, and trying again will not change that. The text says
+    why, in one line.
+    """
 
 
-# connection_error codes after which a client waits and tries again; after any other it gives up (SPEC WebSocket errors).
+# connection_error codes after which a client waits and tries again; after any other it gives up
+# (SPEC WebSocket errors).
 _PASSING = frozenset({"RATE_LIMITED", "CONN_TIMEOUT", "BRIDGE_ERROR", "STORAGE_UNAVAILABLE"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to connect and as whom. ``pin``: hex SHA-256 of the server's public key; empty: its certificate must be trusted by this system."""
+    """Where to connect and as whom. ``pin``: hex SHA-256 of the server's public key; empty: its
+    certificate must be trusted by this system.
+    """
 
     url: str
     token: str
@@ -54,7 +63,9 @@ class Target:
 
     @classmethod
     def from_link(cls, link: str) -> Target:
-        """The target in a pairing link, ``https://…/pair#v=1&token=…&url=…&pin=…``. Raises ValueError when it is none."""
+        """The target in a pairing link, ``https://…/pair#v=1&token=…&url=…&pin=…``. Raises
+        ValueError when it is none.
+        """
         fields = {name: values[0] for name, values in parse_qs(urlsplit(link).fragment).items()}
         if not {"url", "token", "pin"} <= fields.keys():
             raise ValueError("not a pairing link")
@@ -64,11 +75,15 @@ class Target:
 def pin_of(certificate: bytes) -> str:
     """The pin of a certificate in DER: hex SHA-256 of its public key (D43)."""
     key = x509.load_der_x509_certificate(certificate).public_key()
-    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    return hashlib.sha256(
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).hexdigest()
 
 
 def pinned_context() -> ssl.SSLContext:
-    """For whoever compares the server's key with a pin, which says more than an authority's word: the system's are not even read."""
+    """For whoever compares the server's key with a pin, which says more than an authority's word:
+    the system's are not even read.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -76,7 +91,9 @@ def pinned_context() -> ssl.SSLContext:
 
 
 class Client:
-    """An open connection. ``async for message in client`` gives what arrives, answers to ``request`` and pongs left out; it ends by raising Lost."""
+    """An open connection. ``async for message in client`` gives what arrives, answers to
+    ``request`` and pongs left out; it ends by raising Lost.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -89,7 +106,9 @@ class Client:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, target: Target) -> AsyncIterator[Client]:
-        """Connect, and close in order at the end. Raises Lost, or Refused when the server's key is not the pinned one."""
+        """Connect, and close in order at the end. Raises Lost, or Refused when the server's key is
+        not the pinned one.
+        """
         client = cls(await _connect(target))
         try:
             yield client
@@ -102,16 +121,20 @@ class Client:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.connection.close()
 
-    # -- sending -------------------------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     async def send(self, type_: str, payload: Message, id_: str | None = None) -> str:
         """Send a message and return its id. Raises Lost."""
         own = id_ or str(uuid.uuid4())
-        await self._send_text(json.dumps({"type": type_, "id": own, "timestamp": now_text(), "payload": payload}))
+        await self._send_text(
+            json.dumps({"type": type_, "id": own, "timestamp": now_text(), "payload": payload})
+        )
         return own
 
     async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message and return the one that carries its id (D4), whatever its type. Raises Lost or Refused."""
+        """Send a message and return the one that carries its id (D4), whatever its type. Raises
+        Lost or Refused.
+        """
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[own] = answer
@@ -127,14 +150,22 @@ class Client:
 
     async def auth(self, target: Target) -> Message:
         """Authenticate; returns the payload of ``connection_ack``. Raises Lost or Refused."""
-        payload: Message = {"token": target.token, "client_version": PROTOCOL_VERSION, "platform": "web"}
+        payload: Message = {
+            "token": target.token,
+            "client_version": PROTOCOL_VERSION,
+            "platform": "web",
+        }
         if target.device_id is not None:
             payload["device_id"] = target.device_id
         return await self._expect("auth", payload, "connection_ack")
 
     async def health_check(self) -> Message:
         """Returns the payload of ``health_status``. Raises Lost or Refused."""
-        payload = {"timestamp": now_text(), "client_nonce": str(uuid.uuid4()), "client_capabilities": ["health_v1", "acknowledgment_v1"]}
+        payload = {
+            "timestamp": now_text(),
+            "client_nonce": str(uuid.uuid4()),
+            "client_capabilities": ["health_v1", "acknowledgment_v1"],
+        }
         return await self._expect("health_check", payload, "health_status")
 
     async def acknowledge_warning(self, code: str) -> Message:
@@ -143,14 +174,21 @@ class Client:
         return await self._expect("acknowledge_warning", payload, "acknowledgment_accepted")
 
     async def join(self, session_id: str, *, known: bool) -> Message:
-        """Join a session and return the answer. ``known``: the bridge listed it; any other is asked for so that it is never created (D22)."""
-        return await self.request("session_start", {"agent": "", "session_id": session_id, "working_directory": "", "resume": not known})
+        """Join a session and return the answer. ``known``: the bridge listed it; any other is asked
+        for so that it is never created (D22).
+        """
+        return await self.request(
+            "session_start",
+            {"agent": "", "session_id": session_id, "working_directory": "", "resume": not known},
+        )
 
     async def acknowledge(self, ids: Iterable[str]) -> None:
         """Say that these messages arrived (D27). Raises Lost."""
         waiting = list(ids)
         for start in range(0, len(waiting), ACK_MAX):
-            await self.send("notification_ack", {"notification_ids": waiting[start : start + ACK_MAX]})
+            await self.send(
+                "notification_ack", {"notification_ids": waiting[start : start + ACK_MAX]}
+            )
 
     async def _expect(self, type_: str, payload: Message, wanted: str) -> Message:
         answer = await self.request(type_, payload)
@@ -158,7 +196,9 @@ class Client:
         if answer["type"] == "connection_error":
             raise refusal(body)
         if answer["type"] != wanted:
-            raise Lost(f"{type_} was answered by {answer['type']} {body.get('code', '')} {body.get('message', '')}".rstrip())
+            raise Lost(
+                f"{type_} was answered by {answer['type']} {body.get('code', '')} {body.get('message', '')}".rstrip()
+            )
         return body
 
     async def _send_text(self, text: str) -> None:
@@ -167,7 +207,7 @@ class Client:
         except ConnectionClosed as closed:
             raise self._lost or _lost(_code(closed)) from None
 
-    # -- receiving -----------------------------------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:
@@ -211,16 +251,21 @@ class Client:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(lost)
-        with contextlib.suppress(asyncio.QueueFull):  # a full one has a reader that finds out by itself
+        # a full one has a reader that finds out by itself
+        with contextlib.suppress(asyncio.QueueFull):
             self._arrived.put_nowait({})
 
     async def _beat(self) -> None:
-        """A ping every 15 seconds; one that is not answered in 10 ends the connection (SPEC Limits)."""
+        """A ping every 15 seconds; one that is not answered in 10 ends the connection (SPEC
+        Limits).
+        """
         while True:
             await asyncio.sleep(limits.HEARTBEAT_INTERVAL_SECONDS)
             self._pong.clear()
             with contextlib.suppress(Lost, Refused):  # the reader says it
-                await self._send_text(json.dumps({"type": "heartbeat_ping", "timestamp": now_text()}))
+                await self._send_text(
+                    json.dumps({"type": "heartbeat_ping", "timestamp": now_text()})
+                )
             try:
                 async with asyncio.timeout(limits.PONG_WAIT_SECONDS):
                     await self._pong.wait()
@@ -236,10 +281,14 @@ async def _connect(target: Target) -> ClientConnection:
 
         async def handshake(self, *args: Any, **kwargs: Any) -> None:
             if target.pin:
-                certificate = self.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+                certificate = self.transport.get_extra_info("ssl_object").getpeercert(
+                    binary_form=True
+                )
                 if pin_of(certificate) != target.pin:
                     self.transport.abort()
-                    raise Refused("The server there has another key than the bridge that was paired with. Pair again if the bridge was set up anew.")
+                    raise Refused(
+                        "The server there has another key than the bridge that was paired with. Pair again if the bridge was set up anew."
+                    )
             await super().handshake(*args, **kwargs)
 
     if urlsplit(target.url).scheme != "wss":
@@ -280,10 +329,16 @@ def _lost(code: int) -> Lost:
 def refusal(payload: Message) -> Lost | Refused:
     """What a ``connection_error`` means for the client."""
     text = f"{payload.get('code')}: {payload.get('message')}"
-    return Lost(text) if payload.get("code") in _PASSING else Refused(f"{text} {payload.get('remediation') or ''}".rstrip())
+    return (
+        Lost(text)
+        if payload.get("code") in _PASSING
+        else Refused(f"{text} {payload.get('remediation') or ''}".rstrip())
+    )
 
 
 def is_row(message: Message) -> bool:
-    """Whether a message is one of the log: sent again until it is acknowledged, and known by its id (D26, D27)."""
+    """Whether a message is one of the log: sent again until it is acknowledged, and known by its id
+    (D26, D27).
+    """
     row = CATALOGUE.get(str(message.get("type")))
     return row is not None and row.feed is not None and bool(message.get("id"))

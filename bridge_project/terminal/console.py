@@ -1,4 +1,6 @@
-"""What a person can tell the bridge from the terminal: sessions, approvals, git, files, messages; one line a command."""
+"""What a person can tell the bridge from the terminal: sessions, approvals, git, files, messages;
+one line a command.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Command:
 
 
 class Console:
-    """Carries out commands over whatever connection there is, and knows from what arrives which sessions there are and what waits for a decision."""
+    """Carries out commands over whatever connection there is, and knows from what arrives which
+    sessions there are and what waits for a decision.
+    """
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -37,7 +41,7 @@ class Console:
         self.current: str | None = None
         self.pending: dict[tuple[str, str], Message] = {}
 
-    # -- what arrives ----------------------------------------------------------------------------------------------------------
+    # -- what arrives ------------------------------------------------------------------------------
 
     def learn(self, message: Message) -> None:
         """Take notice of sessions and approvals."""
@@ -45,7 +49,9 @@ class Console:
         session_id, call_id = str(payload.get("session_id")), str(payload.get("tool_call_id"))
         match message.get("type"):
             case "connection_ack":
-                self.sessions = {one["session_id"]: one.get("title") or "" for one in payload["active_sessions"]}
+                self.sessions = {
+                    one["session_id"]: one.get("title") or "" for one in payload["active_sessions"]
+                }
                 self.pending.clear()  # what still waits comes again
             case "session_started":
                 self.sessions.setdefault(session_id, "")
@@ -59,7 +65,9 @@ class Console:
             case "approval_recorded":
                 self.pending.pop((session_id, call_id), None)
             case "notification" if payload.get("notification_type") == "approval_decided":
-                self.pending.pop((session_id, str((payload.get("data") or {}).get("tool_call_id"))), None)
+                self.pending.pop(
+                    (session_id, str((payload.get("data") or {}).get("tool_call_id"))), None
+                )
 
     def _forget(self, session_id: str) -> None:
         self.sessions.pop(session_id, None)
@@ -67,10 +75,12 @@ class Console:
         if self.current == session_id:
             self.current = None
 
-    # -- what a person says ------------------------------------------------------------------------------------------------------
+    # -- what a person says ------------------------------------------------------------------------
 
     async def do(self, line: str) -> None:
-        """Carry out one line and show what came of it; nothing that is typed wrong ends anything."""
+        """Carry out one line and show what came of it; nothing that is typed wrong ends
+        anything.
+        """
         try:
             name, arguments = _split(line)
             if name:
@@ -118,7 +128,11 @@ class Console:
         number = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
         asked = list(self.pending.values())
         if not 1 <= number <= len(asked):
-            raise Wrong("Nothing waits for a decision." if not asked else f"There are {len(asked)} that wait: `approvals` lists them.")
+            raise Wrong(
+                "Nothing waits for a decision."
+                if not asked
+                else f"There are {len(asked)} that wait: `approvals` lists them."
+            )
         return asked[number - 1]
 
 
@@ -138,10 +152,13 @@ def _find(name: str) -> Command:
     alike = [one for one in COMMANDS if one.startswith(name)]
     if len(alike) == 1:
         return COMMANDS[alike[0]]
-    raise Wrong(f"{name}: no such command" + (f"; {' or '.join(alike)}?" if alike else "; `help` lists them."))
+    raise Wrong(
+        f"{name}: no such command"
+        + (f"; {' or '.join(alike)}?" if alike else "; `help` lists them.")
+    )
 
 
-# -- the commands --------------------------------------------------------------------------------------------------------------
+# -- the commands ----------------------------------------------------------------------------------
 
 
 async def _help(console: Console, _arguments: list[str]) -> None:
@@ -165,17 +182,30 @@ async def _resume(console: Console, arguments: list[str]) -> None:
 
 
 async def _join(console: Console, session_id: str, *, resume: bool) -> None:
-    ready = await console.ask("session_start", agent="", session_id=session_id, working_directory="", resume=resume)
+    ready = await console.ask(
+        "session_start", agent="", session_id=session_id, working_directory="", resume=resume
+    )
     console.current = session_id
-    console.show([f"-- {session_id}: {listing.clean(ready.get('agent'))} in {listing.clean(ready.get('working_directory')) or 'no directory'}"])
+    console.show(
+        [
+            f"-- {session_id}: {listing.clean(ready.get('agent'))} in {listing.clean(ready.get('working_directory')) or 'no directory'}"
+        ]
+    )
 
 
 async def _start(console: Console, arguments: list[str]) -> None:
     agent, _, directory = (arguments[0] if arguments else "").partition(" ")
-    directory = directory.strip().strip("\"'") or "."  # a person quotes a path with a space, which needs no quotes here
-    ready = await console.ask("session_start", agent=agent, session_id=None, working_directory=directory, resume=False)
+    # a person quotes a path with a space, which needs no quotes here
+    directory = directory.strip().strip("\"'") or "."
+    ready = await console.ask(
+        "session_start", agent=agent, session_id=None, working_directory=directory, resume=False
+    )
     console.current = str(ready["session_id"])
-    console.show([f"-- started {listing.clean(ready.get('agent'))} as {console.current} in {listing.clean(ready.get('working_directory'))}"])
+    console.show(
+        [
+            f"-- started {listing.clean(ready.get('agent'))} as {console.current} in {listing.clean(ready.get('working_directory'))}"
+        ]
+    )
 
 
 async def _end(console: Console, _arguments: list[str]) -> None:
@@ -194,7 +224,9 @@ async def _interrupt(console: Console, _arguments: list[str]) -> None:
 
 
 async def _approvals(console: Console, _arguments: list[str]) -> None:
-    console.show(listing.approvals(list(console.pending.values())) or ["Nothing waits for a decision."])
+    console.show(
+        listing.approvals(list(console.pending.values())) or ["Nothing waits for a decision."]
+    )
 
 
 async def _approve(console: Console, arguments: list[str]) -> None:
@@ -217,33 +249,47 @@ async def _modify(console: Console, arguments: list[str]) -> None:
     await _decide(console, console.waiting(number), "modified", params)
 
 
-async def _decide(console: Console, asked: Message, decision: str, modifications: Message | None = None) -> None:
+async def _decide(
+    console: Console, asked: Message, decision: str, modifications: Message | None = None
+) -> None:
     ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
-    recorded = await console.ask("approval_response", **ids, decision=decision, modifications=modifications)
-    taken = "" if recorded["forwarded"] else "; no agent session takes it: decide at the machine too"
+    recorded = await console.ask(
+        "approval_response", **ids, decision=decision, modifications=modifications
+    )
+    taken = (
+        "" if recorded["forwarded"] else "; no agent session takes it: decide at the machine too"
+    )
     console.show([f"-- {listing.clean(asked['tool'])}: {recorded['decision']}{taken}"])
 
 
 async def _status(console: Console, _arguments: list[str]) -> None:
-    console.show(listing.status(await console.ask("git_status_request", session_id=console.session)))
+    console.show(
+        listing.status(await console.ask("git_status_request", session_id=console.session))
+    )
 
 
 async def _diff(console: Console, arguments: list[str]) -> None:
     cached = "--cached" in arguments
     files = [argument for argument in arguments if argument != "--cached"]
-    answer = await console.ask("git_diff", session_id=console.session, files=files or None, cached=cached)
+    answer = await console.ask(
+        "git_diff", session_id=console.session, files=files or None, cached=cached
+    )
     console.show(listing.diff(answer) or ["No change."])
 
 
 async def _commit(console: Console, arguments: list[str]) -> None:
     if not arguments:
         raise Wrong('A commit needs a message: commit "What it does." [FILE …]')
-    answer = await console.ask("git_commit", session_id=console.session, message=arguments[0], files=arguments[1:] or None)
+    answer = await console.ask(
+        "git_commit", session_id=console.session, message=arguments[0], files=arguments[1:] or None
+    )
     console.show(listing.commit(answer))
 
 
 async def _list(console: Console, arguments: list[str]) -> None:
-    answer = await console.ask("file_list", session_id=console.session, path=arguments[0] if arguments else ".")
+    answer = await console.ask(
+        "file_list", session_id=console.session, path=arguments[0] if arguments else "."
+    )
     console.show(listing.entries(answer))
 
 
@@ -255,7 +301,9 @@ async def _read(console: Console, arguments: list[str]) -> None:
         limit = int(arguments[2]) if len(arguments) > 2 else READ_LINES
     except ValueError:
         raise Wrong(f"Say: {COMMANDS['read'].usage}") from None
-    answer = await console.ask("file_read", session_id=console.session, path=arguments[0], offset=offset, limit=limit)
+    answer = await console.ask(
+        "file_read", session_id=console.session, path=arguments[0], offset=offset, limit=limit
+    )
     console.show(listing.content(answer, offset))
 
 
@@ -263,8 +311,14 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "help": Command("help", "this list", _help),
     "sessions": Command("sessions", "the open sessions", _sessions),
     "use": Command("use N|ID", "join a session; the commands below are about it", _use),
-    "start": Command("start [AGENT] [DIRECTORY]", "a new session of an agent that the bridge runs", _start),
-    "resume": Command("resume [N|ID]", "have the agent of a session that is paused or failed go on; without a name the chosen one", _resume),
+    "start": Command(
+        "start [AGENT] [DIRECTORY]", "a new session of an agent that the bridge runs", _start
+    ),
+    "resume": Command(
+        "resume [N|ID]",
+        "have the agent of a session that is paused or failed go on; without a name the chosen one",
+        _resume,
+    ),
     "say": Command("say TEXT", "a message to that agent", _say),
     "interrupt": Command("interrupt", "stop what it is doing", _interrupt),
     "end": Command("end", "end the session; one that is only observed is left", _end),

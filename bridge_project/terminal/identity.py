@@ -23,16 +23,21 @@ from devices_app import pairing, tokens
 from devices_app.models import Device
 
 PLACES = 5  # several terminals at once are several devices, or each would push the other out (D23)
-CLAIM_WITHIN = timedelta(days=1)  # the token goes into a private file, not on a screen: the bridge may be started later
+# the token goes into a private file, not on a screen: the bridge may be started later
+CLAIM_WITHIN = timedelta(days=1)
 
 
 @contextlib.contextmanager
 def place(conf: Conf) -> Iterator[Path]:
-    """Hold the first free of a few identities for as long as the context lasts; gives the file of its token. Raises Refused."""
+    """Hold the first free of a few identities for as long as the context lasts; gives the file of
+    its token. Raises Refused.
+    """
     directory = make_private_dir(conf.bridge_data_dir)
     for number in range(1, PLACES + 1):
         path = directory / ("watch.json" if number == 1 else f"watch-{number}.json")
-        with open(os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as lock:
+        with open(
+            os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb"
+        ) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -43,7 +48,9 @@ def place(conf: Conf) -> Iterator[Path]:
 
 
 def target(conf: Conf, path: Path) -> Target:
-    """Where the bridge of this machine is, and who we are there; pairs when need be. Raises Lost while it was never started, Refused when revoked."""
+    """Where the bridge of this machine is, and who we are there; pairs when need be. Raises Lost
+    while it was never started, Refused when revoked.
+    """
     here = server_address.recorded(conf)
     if here is None:
         raise Lost("the bridge has not been started with this data directory yet (make run)")
@@ -53,7 +60,12 @@ def target(conf: Conf, path: Path) -> Target:
         raise Lost(f"the database cannot be used yet ({' '.join(str(error).split())})") from None
     finally:
         connection.close()
-    return Target(url=here.local_ws_url or here.ws_url, token=known["token"], pin=here.pin, device_id=known["device_id"])
+    return Target(
+        url=here.local_ws_url or here.ws_url,
+        token=known["token"],
+        pin=here.pin,
+        device_id=known["device_id"],
+    )
 
 
 def keep(path: Path, used: str, fresh: str) -> None:
@@ -75,8 +87,12 @@ def _identity(path: Path) -> dict[str, Any]:
                 return known | {"token": token}
         device = Device.objects.filter(pk=known["device"]).first()
         if device is not None and device.revoked_at is not None:
-            raise Refused(f"This terminal's device, {device}, was revoked. To pair it again, remove {path}.")
-    name = f"watch on {socket.gethostname()}"[:70] + ("" if path.name == "watch.json" else f" ({path.stem.rpartition('-')[2]})")
+            raise Refused(
+                f"This terminal's device, {device}, was revoked. To pair it again, remove {path}."
+            )
+    name = f"watch on {socket.gethostname()}"[:70] + (
+        "" if path.name == "watch.json" else f" ({path.stem.rpartition('-')[2]})"
+    )
     device, _, plain = pairing.mint(name, ttl=CLAIM_WITHIN, lifetime=None)
     made = {"token": plain, "device": device.pk, "device_id": str(uuid.uuid4())}
     _write(path, made)
@@ -92,4 +108,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         known = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return known if isinstance(known, dict) and {"token", "device", "device_id"} <= known.keys() else None
+    return (
+        known
+        if isinstance(known, dict) and {"token", "device", "device_id"} <= known.keys()
+        else None
+    )

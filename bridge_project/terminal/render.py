@@ -16,21 +16,45 @@ Message = dict[str, Any]
 TITLE_CHARS: Final = 24
 TEXT_CHARS: Final = 200
 PARAM_CHARS: Final = 120
-STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+STYLES: Final = {
+    "dim": "2",
+    "bold": "1",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+}
 
 # The parameter that tells what a tool call does, in the order in which they are looked for.
-TELLING: Final = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
+TELLING: Final = (
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "description",
+    "prompt",
+)
 
 
 def plain(text: object, most: int = TEXT_CHARS) -> str:
-    """One line of at most ``most`` characters without what could move a cursor, change colours or the direction of writing."""
+    """One line of at most ``most`` characters without what could move a cursor, change colours or
+    the direction of writing.
+    """
     words = " ".join(str(text).split())
-    clean = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in words[: most + 1])
+    clean = "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c
+        for c in words[: most + 1]
+    )
     return clean if len(clean) <= most else clean[: most - 1] + "…"
 
 
 class Renderer:
-    """Turns messages into lines; it remembers what sessions are called, since most messages name only the id."""
+    """Turns messages into lines; it remembers what sessions are called, since most messages name
+    only the id.
+    """
 
     def __init__(self, *, colour: bool, zone: tzinfo | None = None) -> None:
         self.colour = colour
@@ -53,11 +77,15 @@ class Renderer:
         return self._paint(style, f"-- {plain(text, 400)}")
 
     def learn(self, message: Message) -> None:
-        """Take a session's title from whatever tells it: the list after connecting, its first prompt, else its directory (D6)."""
+        """Take a session's title from whatever tells it: the list after connecting, its first
+        prompt, else its directory (D6).
+        """
         payload = message.get("payload")
         if not isinstance(payload, dict):
             return
-        for session in payload.get("active_sessions") or [] if message.get("type") == "connection_ack" else []:
+        for session in (
+            payload.get("active_sessions") or [] if message.get("type") == "connection_ack" else []
+        ):
             self.titles[session["session_id"]] = session.get("title") or session["session_id"]
             self._titled.add(session["session_id"])
         session_id = str(payload.get("session_id"))
@@ -68,10 +96,14 @@ class Renderer:
             self.titles[session_id] = prompt.splitlines()[0]
             self._titled.add(session_id)
         elif facts.get("working_directory") and session_id not in self.titles:
-            self.titles[session_id] = os.path.basename(str(facts["working_directory"]).rstrip("/")) or "/"
+            self.titles[session_id] = (
+                os.path.basename(str(facts["working_directory"]).rstrip("/")) or "/"
+            )
 
     def _clock(self, message: Message) -> str:
-        """The event's own time where it has one: what was missed shows when it happened. Local time, or the zone that was given."""
+        """The event's own time where it has one: what was missed shows when it happened. Local
+        time, or the zone that was given.
+        """
         payload = message.get("payload")
         own = payload.get("timestamp") if isinstance(payload, dict) else None
         try:
@@ -103,9 +135,19 @@ def _call(body: Message) -> str:
     params = body.get("params")
     known: Message = params if isinstance(params, dict) else {}
     telling = next((name for name in TELLING if known.get(name)), None)
-    short = plain(known[telling] if telling else json.dumps(known, ensure_ascii=False), PARAM_CHARS) if known else ""
-    words = body.get("description") or (known.get("description") if telling != "description" else "")
-    parts = [str(body.get("tool")), short, f"({words})" if words and plain(words) not in (short, str(body.get("tool"))) else ""]
+    short = (
+        plain(known[telling] if telling else json.dumps(known, ensure_ascii=False), PARAM_CHARS)
+        if known
+        else ""
+    )
+    words = body.get("description") or (
+        known.get("description") if telling != "description" else ""
+    )
+    parts = [
+        str(body.get("tool")),
+        short,
+        f"({words})" if words and plain(words) not in (short, str(body.get("tool"))) else "",
+    ]
     return " ".join(part for part in parts if part)
 
 
@@ -115,22 +157,41 @@ def _pre_tool(body: Message) -> str:
 
 
 def _post_tool(body: Message) -> str:
-    took = f" in {body['execution_time_ms']:.0f} ms" if isinstance(body.get("execution_time_ms"), (int, float)) else ""
+    took = (
+        f" in {body['execution_time_ms']:.0f} ms"
+        if isinstance(body.get("execution_time_ms"), (int, float))
+        else ""
+    )
     return f"{_call(body)}: {'done' if body.get('success') else 'FAILED'}{took}{_failure(body)}"
 
 
 def _failure(body: Message) -> str:
     result = body.get("result")
-    return f": {result['error']}" if not body.get("success") and isinstance(result, dict) and result.get("error") else ""
+    return (
+        f": {result['error']}"
+        if not body.get("success") and isinstance(result, dict) and result.get("error")
+        else ""
+    )
 
 
 def _stop(body: Message) -> str:
-    return f"{body.get('reason')}: {body.get('message')}" if body.get("message") else str(body.get("reason", ""))
+    return (
+        f"{body.get('reason')}: {body.get('message')}"
+        if body.get("message")
+        else str(body.get("reason", ""))
+    )
 
 
 def _session_end(body: Message) -> str:
-    facts = {"exit_reason": "{}", "duration_seconds": "{} s", "message_count": "{} messages", "summary": "{}"}
-    return ", ".join(form.format(body[name]) for name, form in facts.items() if body.get(name) is not None)
+    facts = {
+        "exit_reason": "{}",
+        "duration_seconds": "{} s",
+        "message_count": "{} messages",
+        "summary": "{}",
+    }
+    return ", ".join(
+        form.format(body[name]) for name, form in facts.items() if body.get(name) is not None
+    )
 
 
 def _result(body: Message) -> str:
@@ -140,11 +201,20 @@ def _result(body: Message) -> str:
 
 
 def _field(*names: str, between: str = " ") -> Callable[[Message], str]:
-    return lambda body: between.join(str(body[name]) for name in names if body.get(name) not in (None, ""))
+    return lambda body: between.join(
+        str(body[name]) for name in names if body.get(name) not in (None, "")
+    )
 
 
 def _anything(body: Message) -> str:
-    return json.dumps({name: value for name, value in body.items() if name != "session_id"}, ensure_ascii=False) if body else ""
+    return (
+        json.dumps(
+            {name: value for name, value in body.items() if name != "session_id"},
+            ensure_ascii=False,
+        )
+        if body
+        else ""
+    )
 
 
 def _connected(body: Message) -> str:

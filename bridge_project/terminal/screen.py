@@ -15,7 +15,9 @@ READ_BYTES: Final = 65536
 
 
 def available() -> bool:
-    """Whether the interactive screen can be shown: it needs a terminal, and prompt-toolkit, which is an extra."""
+    """Whether the interactive screen can be shown: it needs a terminal, and prompt-toolkit, which
+    is an extra.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
@@ -26,7 +28,9 @@ def available() -> bool:
 
 
 async def prompt(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
-    """Read commands at a prompt until the person leaves (Ctrl-D); what arrives is printed above it."""
+    """Read commands at a prompt until the person leaves (Ctrl-D); what arrives is printed above
+    it.
+    """
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
@@ -36,7 +40,9 @@ async def prompt(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
         session = console.sessions.get(console.current or "") or console.current or "no session"
         return f" {session[:60]} · {f'{waiting} to decide: approve, reject' if waiting else 'nothing to decide'} · help"
 
-    session: PromptSession[str] = PromptSession(completer=WordCompleter([*COMMANDS, "quit"], sentence=True), bottom_toolbar=toolbar)
+    session: PromptSession[str] = PromptSession(
+        completer=WordCompleter([*COMMANDS, "quit"], sentence=True), bottom_toolbar=toolbar
+    )
     await ready()  # before that the person may be asked about a warning
     with patch_stdout(raw=True):
         while True:
@@ -51,7 +57,9 @@ async def prompt(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def pipe(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
-    """Carry out the lines of standard input, one after the other, each when there is a connection; ends with the input."""
+    """Carry out the lines of standard input, one after the other, each when there is a connection;
+    ends with the input.
+    """
     await ready()  # before that the person may be asked about a warning
     async for line in _lines(sys.stdin.fileno()):
         await ready()
@@ -59,8 +67,12 @@ async def pipe(console: Console, ready: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def _lines(source: int) -> AsyncIterator[str]:
-    """The lines of a file descriptor. Not in a thread, which would wait for the next line also when the program shall end."""
-    whole = stat.S_ISREG(os.fstat(source).st_mode) or (not os.isatty(source) and stat.S_ISCHR(os.fstat(source).st_mode))
+    """The lines of a file descriptor. Not in a thread, which would wait for the next line also when
+    the program shall end.
+    """
+    whole = stat.S_ISREG(os.fstat(source).st_mode) or (
+        not os.isatty(source) and stat.S_ISCHR(os.fstat(source).st_mode)
+    )
     rest = b""
     while True:
         if not whole:  # a file and /dev/null can be read at any time, and not be waited for

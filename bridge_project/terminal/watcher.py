@@ -1,4 +1,6 @@
-"""Follows the bridge for as long as it is wanted: connects, joins, shows, acknowledges, and comes back after whatever happens (D43)."""
+"""Follows the bridge for as long as it is wanted: connects, joins, shows, acknowledges, and comes
+back after whatever happens (D43).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from bridge_project.terminal.client import Client, Lost, Message, Refused, Targe
 from bridge_project.terminal.console import Console
 from bridge_project.terminal.render import Renderer, plain
 
-REMEMBERED = 20_000  # ids of shown messages, so that one sent again after a reconnect is not shown again
+# ids of shown messages, so that one sent again after a reconnect is not shown again
+REMEMBERED = 20_000
 ACK_EVERY = 100
 
 Printer = Callable[[str], None]
@@ -22,11 +25,13 @@ Asker = Callable[[str], Awaitable[bool]]
 
 
 class Watcher:
-    """``target`` is asked before each attempt, in a thread; it raises Lost while there is nothing to connect to yet, and Refused for good.
+    """``target`` is asked before each attempt, in a thread; it raises Lost while there is nothing
+    to connect to yet, and Refused for good.
 
-    ``show`` prints what arrives, ``note`` what the watcher says itself. ``sessions``: only these, or all when empty.
-    ``ask`` is asked whether a warning is accepted; without it none is. ``console`` is given the connection, and all that arrives.
-    ``keep`` stores a fresh token for the next connection (D62); without it none is taken.
+    ``show`` prints what arrives, ``note`` what the watcher says itself. ``sessions``: only these,
+    or all when empty. ``ask`` is asked whether a warning is accepted; without it none is.
+    ``console`` is given the connection, and all that arrives. ``keep`` stores a fresh token for the
+    next connection (D62); without it none is taken.
     """
 
     def __init__(
@@ -59,7 +64,9 @@ class Watcher:
                 await self._follow(await asyncio.to_thread(self.target))
             except Lost as lost:
                 attempt = 0 if self._was_ready else attempt
-                delay = limits.RECONNECT_DELAYS_SECONDS[min(attempt, len(limits.RECONNECT_DELAYS_SECONDS) - 1)]
+                delay = limits.RECONNECT_DELAYS_SECONDS[
+                    min(attempt, len(limits.RECONNECT_DELAYS_SECONDS) - 1)
+                ]
                 self._say(f"{lost}; trying again in {delay} s", "yellow")
                 attempt += 1
                 await asyncio.sleep(delay)
@@ -73,12 +80,22 @@ class Watcher:
             ready = asyncio.Event()
             joins: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
             try:
-                await _first_failure(self._greet(client, target, ready, joins), self._consume(client, joins), self._join(client, ready, joins))
+                await _first_failure(
+                    self._greet(client, target, ready, joins),
+                    self._consume(client, joins),
+                    self._join(client, ready, joins),
+                )
             finally:
                 self.console.client = None
                 self.ready.clear()
 
-    async def _greet(self, client: Client, target: Target, ready: asyncio.Event, joins: asyncio.Queue[tuple[str, bool]]) -> None:
+    async def _greet(
+        self,
+        client: Client,
+        target: Target,
+        ready: asyncio.Event,
+        joins: asyncio.Queue[tuple[str, bool]],
+    ) -> None:
         acknowledged = await client.auth(target)
         fresh = acknowledged.pop("device_token", None)  # a secret, so it is not shown either
         if fresh is not None and self.keep is not None:
@@ -99,19 +116,26 @@ class Watcher:
         self.console.client = client
         ready.set()
         count = len(self.sessions) or len(listed)
-        self._say(f"connected to {target.url}; {count or 'no'} session{'' if count == 1 else 's'} to follow{'' if count else ' yet'}", "green")
+        self._say(
+            f"connected to {target.url}; {count or 'no'} session{'' if count == 1 else 's'} to follow{'' if count else ' yet'}",
+            "green",
+        )
 
     async def _accept(self, client: Client, code: str, details: Any) -> None:
         text = details.get("message", "") if isinstance(details, dict) else str(details or "")
         if self.ask is None:
-            raise Refused(f"The bridge wants a warning to be accepted: {code} {plain(text)}. Accept it in a terminal, or with --yes.")
+            raise Refused(
+                f"The bridge wants a warning to be accepted: {code} {plain(text)}. Accept it in a terminal, or with --yes."
+            )
         if not await self.ask(f"{plain(code)}: {plain(text, 400)} Go on?"):
             raise Refused("The warning was not accepted.")
         answer = await client.acknowledge_warning(code)
         if not answer["ready"]:
             raise Lost("the bridge is not ready")
 
-    async def _join(self, client: Client, ready: asyncio.Event, joins: asyncio.Queue[tuple[str, bool]]) -> None:
+    async def _join(
+        self, client: Client, ready: asyncio.Event, joins: asyncio.Queue[tuple[str, bool]]
+    ) -> None:
         await ready.wait()
         joined: set[str] = set()
         while True:
@@ -131,7 +155,9 @@ class Watcher:
                 self._print(answer)
 
     async def _consume(self, client: Client, joins: asyncio.Queue[tuple[str, bool]]) -> None:
-        """Show what arrives and acknowledge what was shown. It never waits for an answer, which could not arrive while nobody reads."""
+        """Show what arrives and acknowledge what was shown. It never waits for an answer, which
+        could not arrive while nobody reads.
+        """
         done: list[str] = []
         try:
             async for message in client:
@@ -177,7 +203,9 @@ class Watcher:
 
 
 async def _first_failure(*work: Coroutine[Any, Any, None]) -> None:
-    """Run all at once until one raises; the others are cancelled and awaited, and its error is raised."""
+    """Run all at once until one raises; the others are cancelled and awaited, and its error is
+    raised.
+    """
     tasks = [asyncio.create_task(one) for one in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

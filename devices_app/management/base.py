@@ -1,4 +1,6 @@
-"""What the commands share: a database that may not be there yet, the bridge's address, names that may be ambiguous, durations."""
+"""What the commands share: a database that may not be there yet, the bridge's address, names that
+may be ambiguous, durations.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ EVERYWHERE = ("auto", "0.0.0.0", "::")  # noqa: S104 - compared with, not listen
 
 
 class DatabaseCommand(BaseCommand):
-    """A command that needs ``table``. It works while the bridge runs, and says what to do where the bridge has never run."""
+    """A command that needs ``table``. It works while the bridge runs, and says what to do where the
+    bridge has never run.
+    """
 
     requires_system_checks: list[str] = []
     table: str
@@ -36,7 +40,9 @@ class DatabaseCommand(BaseCommand):
         except OperationalError as error:
             if isinstance(error.__cause__, NotInPlace):
                 raise CommandError(f"{error}. Start the bridge once: `make run`.") from None
-            raise CommandError(f"The database cannot be opened ({str(error).strip()}). Start the bridge once: `make run`.") from None
+            raise CommandError(
+                f"The database cannot be opened ({str(error).strip()}). Start the bridge once: `make run`."
+            ) from None
         if not there:
             raise CommandError("There is no database yet. Start the bridge once: `make run`.")
         return super().execute(*args, **options)
@@ -52,22 +58,35 @@ def bridge_address() -> Address:
     if found is not None:
         return found
     own = interfaces.primary_address() if conf.bridge_host in EVERYWHERE else None
-    base = transport.base_url(conf, own if own and transport.accepts_on(conf.bridge_host, own) else "")
+    base = transport.base_url(
+        conf, own if own and transport.accepts_on(conf.bridge_host, own) else ""
+    )
     certificates = tls_certificates.ensure(conf)
-    return Address(base_url=base, ws_url=transport.websocket_url(base), pin=certificates.pin, fingerprint=certificates.fingerprint)
+    return Address(
+        base_url=base,
+        ws_url=transport.websocket_url(base),
+        pin=certificates.pin,
+        fingerprint=certificates.fingerprint,
+    )
 
 
 def find_device(text: str) -> Device:
-    """The device with this id, else the one with this name; CommandError when there is none, or several."""
+    """The device with this id, else the one with this name; CommandError when there is none, or
+    several.
+    """
     if text.isascii() and text.isdigit() and len(text) < 19:
         device = Device.objects.filter(pk=int(text)).first()
         if device is not None:
             return device
     named = list(Device.objects.filter(name=text))
     if not named:
-        raise CommandError(f"No device has the id or name {text!r}. `python manage.py list_devices` shows all.")
+        raise CommandError(
+            f"No device has the id or name {text!r}. `python manage.py list_devices` shows all."
+        )
     if len(named) > 1:
-        raise CommandError(f"{len(named)} devices are named {text!r}; give an id instead: {', '.join(str(device.pk) for device in named)}")
+        raise CommandError(
+            f"{len(named)} devices are named {text!r}; give an id instead: {', '.join(str(device.pk) for device in named)}"
+        )
     return named[0]
 
 
@@ -76,7 +95,9 @@ def duration(text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
     span = timedelta(seconds=int(found[1]) * UNITS[found[2]]) if found else timedelta()
     if not timedelta() < span <= LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s, 10m, 2h or 7d (at most {LONGEST.days}d)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no duration such as 90s, 10m, 2h or 7d (at most {LONGEST.days}d)"
+        )
     return span
 
 
@@ -89,5 +110,9 @@ def device_name(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` without what could move a terminal's cursor or colours: what a client said of itself is shown here."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in text)
+    """``text`` without what could move a terminal's cursor or colours: what a client said of itself
+    is shown here.
+    """
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in text
+    )

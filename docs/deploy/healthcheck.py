@@ -1,4 +1,5 @@
-"""For a container: asks the bridge beside it for its health, over TLS and with the pin. Exit code 0: well; 1: not, and one line that says why.
+"""For a container: asks the bridge beside it for its health, over TLS and with the pin. Exit code
+0: well; 1: not, and one line that says why.
 
 It runs in the bridge's directory, with the bridge's settings.
 """  # noqa: INP001 - a file for an image, no package
@@ -21,23 +22,36 @@ SECONDS = 8
 
 
 def ask() -> str:
-    """What is wrong; empty when nothing is. Raises OSError or HTTPException when there is no answer."""
+    """What is wrong; empty when nothing is. Raises OSError or HTTPException when there is no
+    answer.
+    """
     conf = load()
     here = server_address.recorded(conf)
     if here is None:
         return "the bridge has not started yet"
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin is compared instead, before the token is sent
+    # the pin is compared instead, before the token is sent
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     parts = urlsplit(here.local_ws_url)
-    connection = http.client.HTTPSConnection(parts.hostname or "127.0.0.1", parts.port or 443, timeout=SECONDS, context=context)
+    connection = http.client.HTTPSConnection(
+        parts.hostname or "127.0.0.1", parts.port or 443, timeout=SECONDS, context=context
+    )
     try:
         connection.connect()
         certificate = connection.sock.getpeercert(binary_form=True)
         if certificate is None or spki_sha256(certificate) != here.pin:
             return "what answers there is not this bridge"
-        connection.request("GET", "/api/v1/health", headers={"Authorization": f"Bearer {conf.secret('hook_token')}"})
+        connection.request(
+            "GET",
+            "/api/v1/health",
+            headers={"Authorization": f"Bearer {conf.secret('hook_token')}"},
+        )
         answer = connection.getresponse()
-        return "" if answer.status == 200 else f"{answer.status} {answer.read(500).decode(errors='replace')}"
+        return (
+            ""
+            if answer.status == 200
+            else f"{answer.status} {answer.read(500).decode(errors='replace')}"
+        )
     finally:
         connection.close()
 

@@ -23,7 +23,12 @@ from files_app.git.sandbox.git import Git
 from files_app.git.status import DIFF_OPTIONS, numstat
 from sessions_app.working_directory import Place
 
-_WORDS: Final[dict[str, GitFileStatus]] = {"A": "added", "C": "added", "D": "deleted", "R": "renamed"}
+_WORDS: Final[dict[str, GitFileStatus]] = {
+    "A": "added",
+    "C": "added",
+    "D": "deleted",
+    "R": "renamed",
+}
 _NONE: Final = "000000"
 _SUBMODULE: Final = "160000"
 _ENVELOPE_BYTES: Final = 4096
@@ -32,7 +37,9 @@ _FILE_BYTES: Final = 300  # what a file costs besides its names
 
 @dataclass(slots=True)
 class Change:
-    """A changed file as git lists it: ``old`` is its name before, the same but for a renamed one."""
+    """A changed file as git lists it: ``old`` is its name before, the same but for a renamed
+    one.
+    """
 
     name: str
     old: str
@@ -44,31 +51,53 @@ class Change:
     binary: bool = False
 
 
-def diff(place: Place, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool) -> GitDiffResponse:
+def diff(
+    place: Place, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
+) -> GitDiffResponse:
     """The work tree against the index, or ``cached``: the index against the last commit.
 
-    ``files``: only these, with what is in them if they are directories; untracked ones among them are shown as new. Raises BridgeError
-    FILE_NOT_FOUND for one that neither git nor the work tree knows, and what ``mirror.reading`` and ``Names.asked`` raise.
+    ``files``: only these, with what is in them if they are directories; untracked ones among them
+    are shown as new. Raises BridgeError FILE_NOT_FOUND for one that neither git nor the work tree
+    knows, and what ``mirror.reading`` and ``Names.asked`` raise.
     """
     names = Names(place, jail)
     chosen = None if files is None else Selection(names, files)
     with mirror.reading(place, jail) as git:
-        changes = [change for change in _listed(git, cached) if not names.secret(change.name) and not _reads_outside(git, change, cached)]
+        changes = [
+            change
+            for change in _listed(git, cached)
+            if not names.secret(change.name) and not _reads_outside(git, change, cached)
+        ]
         new = untracked.listed(git) if chosen is not None and not cached else []
         if chosen is not None:
             changes, new = _chosen(git, chosen, changes, new)
-        budget = Budget(min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes) - _ENVELOPE_BYTES, limits.GIT_DIFF_MAX_LINES)
+        budget = Budget(
+            min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes) - _ENVELOPE_BYTES,
+            limits.GIT_DIFF_MAX_LINES,
+        )
         answer = _Answer(names, budget)
         answer.announce(changes, new)
-        answer.add_changes(changes, _sections(git, changes, budget, cached, all_of_them=chosen is None))
+        answer.add_changes(
+            changes, _sections(git, changes, budget, cached, all_of_them=chosen is None)
+        )
         answer.add_new(git, new)
-    return GitDiffResponse(session_id=session_id, files=answer.files, truncated=answer.truncated or None)
+    return GitDiffResponse(
+        session_id=session_id, files=answer.files, truncated=answer.truncated or None
+    )
 
 
 def _listed(git: Git, cached: bool) -> list[Change]:
     """Every changed file, each once."""
     # Of a file in conflict: against our own side, for the answer knows only two.
-    fields = git("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTIONS, "--cached" if cached else "--ours").split(b"\0")
+    fields = git(
+        "diff",
+        "--raw",
+        "--numstat",
+        "-z",
+        "--no-abbrev",
+        *DIFF_OPTIONS,
+        "--cached" if cached else "--ours",
+    ).split(b"\0")
     found: dict[str, Change] = {}
     at = 0
     while at + 1 < len(fields) and fields[at].startswith(b":"):
@@ -79,26 +108,44 @@ def _listed(git: Git, cached: bool) -> list[Change]:
         if letter == "U":
             found.setdefault(name, Change(name, name, "modified", _NONE, _NONE))
         else:
-            found[name] = Change(name, old if letter[0] == "R" else name, _WORDS.get(letter[0], "modified"), old_mode, new_mode)
+            found[name] = Change(
+                name,
+                old if letter[0] == "R" else name,
+                _WORDS.get(letter[0], "modified"),
+                old_mode,
+                new_mode,
+            )
     for counted in numstat(b"\0".join(fields[at:])):
         if counted.name in found:
             change = found[counted.name]
-            change.additions, change.deletions, change.binary = counted.additions, counted.deletions, counted.binary
+            change.additions, change.deletions, change.binary = (
+                counted.additions,
+                counted.deletions,
+                counted.binary,
+            )
     return list(found.values())
 
 
 def _reads_outside(git: Git, change: Change, cached: bool) -> bool:
-    return not cached and change.new_mode == _SUBMODULE and leads_out(git.place, git.jail, change.name)
+    return (
+        not cached and change.new_mode == _SUBMODULE and leads_out(git.place, git.jail, change.name)
+    )
 
 
-def _chosen(git: Git, chosen: Selection, changes: list[Change], new: list[str]) -> tuple[list[Change], list[str]]:
+def _chosen(
+    git: Git, chosen: Selection, changes: list[Change], new: list[str]
+) -> tuple[list[Change], list[str]]:
     """Those of the changed and of the new files that a client named."""
-    known = {name: None for change in changes for name in (change.name, change.old)} | dict.fromkeys(new)
+    known = {
+        name: None for change in changes for name in (change.name, change.old)
+    } | dict.fromkeys(new)
     meant = set(chosen.find(known))
     for name in chosen.unknown(known):
         if not untracked.exists(git, name) and not _tracked(git, name):
             raise BridgeError("FILE_NOT_FOUND", "The repository has no such file.")
-    return [change for change in changes if change.name in meant or change.old in meant], [name for name in new if name in meant]
+    return [change for change in changes if change.name in meant or change.old in meant], [
+        name for name in new if name in meant
+    ]
 
 
 def _tracked(git: Git, name: str) -> bool:
@@ -107,15 +154,30 @@ def _tracked(git: Git, name: str) -> bool:
     return bool(git("ls-files", *(["--with-tree=HEAD"] if has_commit else []), "-z", "--", name))
 
 
-def _sections(git: Git, changes: list[Change], budget: Budget, cached: bool, *, all_of_them: bool) -> dict[str, Section]:
+def _sections(
+    git: Git, changes: list[Change], budget: Budget, cached: bool, *, all_of_them: bool
+) -> dict[str, Section]:
     """The lines of these changes, as far as the budget goes."""
     if not any(change.additions or change.deletions for change in changes):
         return {}
-    paths = {name: None for change in changes for name in (change.old, change.name)}  # both, or git would not see that one became the other
+    # both, or git would not see that one became the other
+    paths = {name: None for change in changes for name in (change.old, change.name)}
     asked = [] if all_of_them or len(paths) > limits.GIT_PATHSPECS_MAX else list(paths)
-    arguments = ("diff", "--patch", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", *DIFF_OPTIONS, "--cached" if cached else "--ours", "--", *asked)
+    arguments = (
+        "diff",
+        "--patch",
+        "--no-color",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        *DIFF_OPTIONS,
+        "--cached" if cached else "--ours",
+        "--",
+        *asked,
+    )
     done = git.done(*arguments, max_bytes=limits.GIT_PATCH_MAX_BYTES)
-    return patch.parse(done.out, budget, wanted=None if all_of_them or asked else paths.keys(), cut=done.cut)
+    return patch.parse(
+        done.out, budget, wanted=None if all_of_them or asked else paths.keys(), cut=done.cut
+    )
 
 
 class _Answer:
@@ -128,7 +190,9 @@ class _Answer:
         self.truncated = False
 
     def announce(self, changes: list[Change], new: list[str]) -> None:
-        """Set aside what the files cost without their lines, so that all are named; what does not fit is left out."""
+        """Set aside what the files cost without their lines, so that all are named; what does not
+        fit is left out.
+        """
         del changes[self._fitting((change.name, change.old) for change in changes) :]
         del new[self._fitting((name, name) for name in new) :]
 
@@ -136,7 +200,10 @@ class _Answer:
         """How many files there is room for."""
         count = 0
         for paths in listed:
-            if not self.budget.take(_FILE_BYTES + 18 * max(len(self.names.told(path)) for path in paths)):  # three names, at worst six bytes a character
+            # three names, at worst six bytes a character
+            if not self.budget.take(
+                _FILE_BYTES + 18 * max(len(self.names.told(path)) for path in paths)
+            ):
                 self.truncated = True
                 break
             count += 1
@@ -157,13 +224,23 @@ class _Answer:
             section = Section()
             if found.lines:
                 lines = found.content.split(b"\n")[: found.lines]
-                hunk, whole = patch.text_hunk(lines, found.lines, self.budget, ends_line=found.content.endswith(b"\n"))
+                hunk, whole = patch.text_hunk(
+                    lines, found.lines, self.budget, ends_line=found.content.endswith(b"\n")
+                )
                 section.hunks.append(hunk)
                 section.cut = not whole or found.cut
-            self._add(Change(name, name, "untracked", _NONE, found.mode, found.lines, 0, found.binary), section, section.cut)
+            self._add(
+                Change(name, name, "untracked", _NONE, found.mode, found.lines, 0, found.binary),
+                section,
+                section.cut,
+            )
 
     def _add(self, change: Change, section: Section, cut: bool) -> None:
-        modes = {"old_mode": change.old_mode, "new_mode": change.new_mode} if change.old_mode != change.new_mode else {}
+        modes = (
+            {"old_mode": change.old_mode, "new_mode": change.new_mode}
+            if change.old_mode != change.new_mode
+            else {}
+        )
         self.truncated = self.truncated or cut
         self.files.append(
             DiffFile(

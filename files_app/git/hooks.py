@@ -1,4 +1,6 @@
-"""The hooks that a commit runs: those of the repository, where they lie inside the roots, each through a script that gives it back its user's world (D10)."""
+"""The hooks that a commit runs: those of the repository, where they lie inside the roots, each
+through a script that gives it back its user's world (D10).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,16 @@ from files_app.git.sandbox import config, git
 from files_app.git.sandbox.mirror import Mirror
 
 NAMES: Final = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
-_KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})  # there is nobody to answer, and hooks go by that
+# there is nobody to answer, and hooks go by that
+_KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 
 
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
-    """Put the scripts where git looks for hooks. ``environment``: what git is given, which a hook is not to see.
+    """Put the scripts where git looks for hooks. ``environment``: what git is given, which a hook
+    is not to see.
 
-    Hooks that lie outside the roots, or are no files that may be run, are left out, as git leaves out the latter.
+    Hooks that lie outside the roots, or are no files that may be run, are left out, as git leaves
+    out the latter.
     """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
@@ -27,15 +32,28 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
     for name in NAMES:
         if _may_run(f"{where}/{name}", mirror.jail):
             path = f"{directory}/{name}"
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w", encoding="utf-8", errors="surrogateescape") as script:
+            with open(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700),
+                "w",
+                encoding="utf-8",
+                errors="surrogateescape",
+            ) as script:
                 script.write(_script(f"{where}/{name}", environment))
-            if not os.access(path, os.X_OK):  # git would go on without it, and commit what it would have refused
-                raise BridgeError("GIT_ERROR", "The repository has commit hooks, but nothing can be run from where the bridge keeps its data.")
+            # git would go on without it, and commit what it would have refused
+            if not os.access(path, os.X_OK):
+                raise BridgeError(
+                    "GIT_ERROR",
+                    "The repository has commit hooks, but nothing can be run from where the bridge keeps its data.",
+                )
 
 
 def _directory(mirror: Mirror) -> str:
-    """Where the repository, else the user, says that its hooks are; a relative path begins in the work tree."""
-    path = config.last(mirror.settings, "core.hookspath") or config.last(mirror.user_settings, "core.hookspath")
+    """Where the repository, else the user, says that its hooks are; a relative path begins in the
+    work tree.
+    """
+    path = config.last(mirror.settings, "core.hookspath") or config.last(
+        mirror.user_settings, "core.hookspath"
+    )
     if not path:
         return f"{mirror.place.common_dir}/hooks"
     return config.absolute(path, git.home()) or f"{mirror.place.top}/{path}"
@@ -51,7 +69,12 @@ def _may_run(path: str, jail: Jail) -> bool:
 
 def _script(hook: str, environment: Mapping[str, str]) -> str:
     user = git.user_environment()
-    changed = sorted(name for name in environment if environment[name] != user.get(name) and name not in _KEPT)
-    lines = ["#!/bin/sh", "unset GIT_WORK_TREE " + " ".join(name for name in changed if name not in user)]
+    changed = sorted(
+        name for name in environment if environment[name] != user.get(name) and name not in _KEPT
+    )
+    lines = [
+        "#!/bin/sh",
+        "unset GIT_WORK_TREE " + " ".join(name for name in changed if name not in user),
+    ]
     lines += [f"export {name}={shlex.quote(user[name])}" for name in changed if name in user]
     return "\n".join([*lines, f'exec {shlex.quote(hook)} "$@"', ""])

@@ -1,4 +1,6 @@
-"""The repository's own index: it changes only when a commit has been made, at once, under git's own lock."""
+"""The repository's own index: it changes only when a commit has been made, at once, under git's own
+lock.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,25 @@ _MODE: Final = 0o644
 
 
 def wait_until_free(place: Place) -> None:
-    """Wait for another git that writes the index. Raises BridgeError GIT_ERROR when it takes too long."""
+    """Wait for another git that writes the index. Raises BridgeError GIT_ERROR when it takes too
+    long.
+    """
     deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
     while os.path.lexists(f"{place.git_dir}/index.lock"):
         if time.monotonic() > deadline:
-            raise BridgeError("GIT_ERROR", "Another git seems to work in this repository: .git/index.lock is there. If nothing runs, remove it.")
+            raise BridgeError(
+                "GIT_ERROR",
+                "Another git seems to work in this repository: .git/index.lock is there. If nothing runs, remove it.",
+            )
         time.sleep(_LOOK_SECONDS)
 
 
 def adopt(git: Git, snapshot: str, base: str | None) -> None:
     """Let the index take over what was committed.
 
-    ``snapshot`` is the index as it was before; ``base``: the tree that named files were committed on, None where all of the index was committed.
-    What others have staged meanwhile stays. The commit is made, so a failure here is logged and does not undo it.
+    ``snapshot`` is the index as it was before; ``base``: the tree that named files were committed
+    on, None where all of the index was committed. What others have staged meanwhile stays. The
+    commit is made, so a failure here is logged and does not undo it.
     """
     try:
         for _ in range(_TRIES):
@@ -52,7 +60,9 @@ def adopt(git: Git, snapshot: str, base: str | None) -> None:
                 _take_over(git, now, draft, _committed(git, snapshot, base))
             if _replace(git.place, git.jail, draft, now):
                 return
-        log.warning("git_index_not_updated", repository=git.place.top, reason="it changes all the time")
+        log.warning(
+            "git_index_not_updated", repository=git.place.top, reason="it changes all the time"
+        )
     except (BridgeError, OSError) as error:
         log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
 
@@ -76,13 +86,29 @@ def _same(one: str, other: str) -> bool:
 
 
 def _committed(git: Git, snapshot: str, base: str | None) -> bytes:
-    """The entries that the commit has and the index before it had not, as ``git update-index --index-info`` reads them."""
+    """The entries that the commit has and the index before it had not, as ``git update-index
+    --index-info`` reads them.
+    """
     if base is None:
-        raw = git("diff-index", "--cached", "-R", "--raw", "-z", "--no-abbrev", "--no-renames", "HEAD", index=snapshot)
+        raw = git(
+            "diff-index",
+            "--cached",
+            "-R",
+            "--raw",
+            "-z",
+            "--no-abbrev",
+            "--no-renames",
+            "HEAD",
+            index=snapshot,
+        )
     else:
-        raw = git("diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", base, "HEAD^{tree}")
+        raw = git(
+            "diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", base, "HEAD^{tree}"
+        )
     fields = raw.split(b"\0")[:-1]
-    return b"".join(_entry(head, name) for head, name in zip(fields[::2], fields[1::2], strict=True))
+    return b"".join(
+        _entry(head, name) for head, name in zip(fields[::2], fields[1::2], strict=True)
+    )
 
 
 def _entry(head: bytes, name: bytes) -> bytes:
@@ -95,14 +121,30 @@ def _take_over(git: Git, now: str, draft: str, entries: bytes) -> None:
         os.unlink(draft)
     if os.path.exists(now):
         shutil.copy2(now, draft)
-    git("update-index", "--replace", "-z", "--index-info", stdin=entries, index=draft, seconds=limits.GIT_COMMIT_SECONDS)
+    git(
+        "update-index",
+        "--replace",
+        "-z",
+        "--index-info",
+        stdin=entries,
+        index=draft,
+        seconds=limits.GIT_COMMIT_SECONDS,
+    )
     git.done(
-        "update-index", "-q", "--unmerged", "--refresh", index=draft, good=(0, 1), seconds=limits.GIT_COMMIT_SECONDS
+        "update-index",
+        "-q",
+        "--unmerged",
+        "--refresh",
+        index=draft,
+        good=(0, 1),
+        seconds=limits.GIT_COMMIT_SECONDS,
     )  # so that the next status need not read these files again
 
 
 def _replace(place: Place, jail: Jail, draft: str, now: str) -> bool:
-    """Put the draft in the index's place, unless the index is no longer what the draft was made from."""
+    """Put the draft in the index's place, unless the index is no longer what the draft was made
+    from.
+    """
     with _locked(place, jail) as path:
         current = f"{now}.again"
         with contextlib.suppress(FileNotFoundError):
@@ -113,11 +155,13 @@ def _replace(place: Place, jail: Jail, draft: str, now: str) -> bool:
             shutil.copy2(path, current)
         if not _same(current, now):
             return False
-        # Not by renaming the lock itself: that must stay until it is given up, or another git could take it in between.
+        # Not by renaming the lock itself: that must stay until it is given up, or another git could
+        # take it in between.
         handle, ready = tempfile.mkstemp(prefix="index.", dir=os.path.dirname(path))
         os.close(handle)
         try:
-            shutil.copy2(draft, ready)  # with its time, by which git knows what it must look at again
+            # with its time, by which git knows what it must look at again
+            shutil.copy2(draft, ready)
             os.chmod(ready, mode)
             os.replace(ready, path)
         except BaseException:

@@ -1,4 +1,6 @@
-"""Names of files: relative to the session's working directory for clients, to the top of the work tree for git (D10)."""
+"""Names of files: relative to the session's working directory for clients, to the top of the work
+tree for git (D10).
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,44 @@ REPLACED = "\ufffd"  # what stands for a byte that is no text
 
 
 class Names:
-    """Between a client's names and git's. A name that is not UTF-8 has surrogates here, and replacement characters at the client."""
+    """Between a client's names and git's. A name that is not UTF-8 has surrogates here, and
+    replacement characters at the client.
+    """
 
     def __init__(self, place: Place, jail: Jail) -> None:
         self.place = place
         self.jail = jail
         self.forbidden = jail.forbidden_identities()
-        inner = "" if place.directory == place.top else place.directory.removeprefix(place.top.rstrip("/")).lstrip("/") + "/"
+        inner = (
+            ""
+            if place.directory == place.top
+            else place.directory.removeprefix(place.top.rstrip("/")).lstrip("/") + "/"
+        )
         self.inner = inner  # the working directory, below the top
 
     def asked(self, name: str) -> str:
         """Git's name of what a client names, relative or absolute; ``.`` for the whole work tree.
 
-        By the letters alone, as git does it: nothing has to be there. Raises BridgeError FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
+        By the letters alone, as git does it: nothing has to be there. Raises BridgeError
+        FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
         """
-        if not name or "\0" in name or len(name.encode("utf-8", "surrogatepass")) > limits.FILE_PATH_MAX_BYTES:
+        if (
+            not name
+            or "\0" in name
+            or len(name.encode("utf-8", "surrogatepass")) > limits.FILE_PATH_MAX_BYTES
+        ):
             raise BridgeError("FILE_INVALID_PATH")
-        top, names = _parts(self.place.top), _parts(os.path.normpath(os.path.join(self.place.directory, name)))
+        top, names = (
+            _parts(self.place.top),
+            _parts(os.path.normpath(os.path.join(self.place.directory, name))),
+        )
         if names[: len(top)] != top and name.startswith("/"):
             names = self._real(name)
         if names[: len(top)] != top or self.jail.hides(names):
-            raise BridgeError("FILE_ACCESS_DENIED", "The path is outside the repository of this session, or of what may be seen.")
+            raise BridgeError(
+                "FILE_ACCESS_DENIED",
+                "The path is outside the repository of this session, or of what may be seen.",
+            )
         return "/".join(names[len(top) :]) or "."
 
     def _real(self, name: str) -> tuple[str, ...]:
@@ -73,10 +92,16 @@ class Selection:
         self.everything = "." in self.given
 
     def __contains__(self, name: str) -> bool:
-        return self.everything or name.rstrip("/") in self.given or any(parent in self.given for parent in _parents(name))
+        return (
+            self.everything
+            or name.rstrip("/") in self.given
+            or any(parent in self.given for parent in _parents(name))
+        )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Which of the known names are meant. A name with replacement characters means the one that would be shown so, if it is no other's."""
+        """Which of the known names are meant. A name with replacement characters means the one that
+        would be shown so, if it is no other's.
+        """
         for name in [name for name in self.given if REPLACED in name and name not in known]:
             alike = {other for other in known if shown(other) == name}
             if len(alike) == 1:
@@ -86,7 +111,13 @@ class Selection:
     def unknown(self, known: Iterable[str]) -> list[str]:
         """Which of the names mean none of the known ones."""
         met = {part for name in known for part in (name, *_parents(name))}
-        return sorted(name for name in self.given if name not in met and name != "." and not (REPLACED in name and any(shown(one) == name for one in met)))
+        return sorted(
+            name
+            for name in self.given
+            if name not in met
+            and name != "."
+            and not (REPLACED in name and any(shown(one) == name for one in met))
+        )
 
 
 def _parts(path: str) -> tuple[str, ...]:

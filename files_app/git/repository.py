@@ -1,4 +1,6 @@
-"""The repository of a session: found inside the roots, and of an owner that the bridge's user trusts (D10, D12)."""
+"""The repository of a session: found inside the roots, and of an owner that the bridge's user
+trusts (D10, D12).
+"""
 
 from __future__ import annotations
 
@@ -14,40 +16,67 @@ from sessions_app.working_directory import Place, place_of
 def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Place, Jail]:
     """The repository around a session's working directory, and the jail that it lies in.
 
-    Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part of it lies outside the roots, and the jail's for
-    the directory itself.
+    Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part
+    of it lies outside the roots, and the jail's for the directory itself.
     """
     jail = jail or default_jail()
     if not working_directory.startswith("/"):
-        raise BridgeError("GIT_ERROR", "The session has no working directory on this machine, so there is no repository.")
+        raise BridgeError(
+            "GIT_ERROR",
+            "The session has no working directory on this machine, so there is no repository.",
+        )
     place = place_of(working_directory, jail)
     if place is None:
-        raise BridgeError("GIT_ERROR", "Not a git repository: the session's working directory is in none that lies inside the allowed roots.")
+        raise BridgeError(
+            "GIT_ERROR",
+            "Not a git repository: the session's working directory is in none that lies inside the allowed roots.",
+        )
     if f"{place.directory}/".startswith(f"{place.git_dir}/"):
-        raise BridgeError("GIT_ERROR", "Not a work tree: the session's working directory is inside the git directory.")
+        raise BridgeError(
+            "GIT_ERROR",
+            "Not a work tree: the session's working directory is inside the git directory.",
+        )
     _check_owner(place)
     _check_mounts(place, jail)
     return place, jail
 
 
 def _check_owner(place: Place) -> None:
-    """As git does it: of somebody else's repository nothing is run and nothing believed, unless the user has named it as safe."""
+    """As git does it: of somebody else's repository nothing is run and nothing believed, unless the
+    user has named it as safe.
+    """
     with answering():
-        foreign = [path for path in (place.top, place.git_dir, place.common_dir) if os.stat(path).st_uid != os.geteuid()]
+        foreign = [
+            path
+            for path in (place.top, place.git_dir, place.common_dir)
+            if os.stat(path).st_uid != os.geteuid()
+        ]
     if foreign and not {"*", place.top}.intersection(_safe_directories()):
-        raise BridgeError("GIT_ERROR", f"The repository belongs to another user. To trust it: git config --global --add safe.directory {place.top}")
+        raise BridgeError(
+            "GIT_ERROR",
+            f"The repository belongs to another user. To trust it: git config --global --add safe.directory {place.top}",
+        )
 
 
 def _check_mounts(place: Place, jail: Jail) -> None:
-    """Refuse a repository into which something is mounted that is not to be seen: git would read it."""
+    """Refuse a repository into which something is mounted that is not to be seen: git would read
+    it.
+    """
     for point in mount_points():
-        below = any(point.startswith(f"{path.rstrip('/')}/") for path in (place.top, place.git_dir, place.common_dir))
-        if below and not jail.hides(split(point)):  # what is hidden by its path is left out of what git says
+        below = any(
+            point.startswith(f"{path.rstrip('/')}/")
+            for path in (place.top, place.git_dir, place.common_dir)
+        )
+        # what is hidden by its path is left out of what git says
+        if below and not jail.hides(split(point)):
             try:
                 jail.resolve(point)
             except BridgeError as error:
                 if error.code == "FILE_ACCESS_DENIED":
-                    raise BridgeError(error.code, "Something is mounted into the repository that is not to be seen.") from None
+                    raise BridgeError(
+                        error.code,
+                        "Something is mounted into the repository that is not to be seen.",
+                    ) from None
 
 
 def _safe_directories() -> list[str]:
@@ -62,7 +91,8 @@ def _safe_directories() -> list[str]:
     names: list[str] = []
     for key, value in config.parse_scoped(done.out) if not done.code else []:
         if key == "safe.directory":
-            names = [*names, value.rstrip("/") if value != "/" else value] if value else []  # an empty one takes back those before it
+            # an empty one takes back those before it
+            names = [*names, value.rstrip("/") if value != "/" else value] if value else []
     return names
 
 

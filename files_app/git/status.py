@@ -19,10 +19,19 @@ from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Place, detached
 
-# The tree without files, which every repository knows, by the length of its names: what a first commit is compared with.
-_EMPTY_TREE: Final = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904", 64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}
+# The tree without files, which every repository knows, by the length of its names: what a first
+# commit is compared with.
+_EMPTY_TREE: Final = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
 # No program of anybody's, no look into submodules; renames are found whatever was configured.
-DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--find-renames")
+DIFF_OPTIONS: Final = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+    "--find-renames",
+)
 _ENVELOPE_BYTES: Final = 4096
 
 
@@ -37,7 +46,9 @@ class Entry:
 
 @dataclass(slots=True)
 class State:
-    """What ``git status`` says. ``commit`` is HEAD's, empty before the first; ``cut``: there is more."""
+    """What ``git status`` says. ``commit`` is HEAD's, empty before the first; ``cut``: there is
+    more.
+    """
 
     commit: str = ""
     branch: str = ""
@@ -47,21 +58,34 @@ class State:
     cut: bool = False
 
 
-def status(place: Place, jail: Jail, session_id: str, commit: GitCommitSummary | None = None) -> GitStatusResponse:
-    """The status of the whole repository; additions and deletions are those between the last commit and the work tree."""
+def status(
+    place: Place, jail: Jail, session_id: str, commit: GitCommitSummary | None = None
+) -> GitStatusResponse:
+    """The status of the whole repository; additions and deletions are those between the last commit
+    and the work tree.
+    """
     with mirror.reading(place, jail) as git:
         state = read(git)
-        state.entries |= {name: Entry(name, "modified") for name in submodules.dirty(git, state.entries)}
+        state.entries |= {
+            name: Entry(name, "modified") for name in submodules.dirty(git, state.entries)
+        }
         names = Names(place, jail)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
-        counts = _counts(git, state) if any(entry.status != "untracked" for entry in entries) else {}
+        counts = (
+            _counts(git, state) if any(entry.status != "untracked" for entry in entries) else {}
+        )
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts |= untracked.count(git, new)
     return _response(state, entries, counts, names, session_id, commit)
 
 
 def _response(
-    state: State, entries: list[Entry], counts: dict[str, tuple[int, int]], names: Names, session_id: str, commit: GitCommitSummary | None
+    state: State,
+    entries: list[Entry],
+    counts: dict[str, tuple[int, int]],
+    names: Names,
+    session_id: str,
+    commit: GitCommitSummary | None,
 ) -> GitStatusResponse:
     changes, room = [], conf.max_message_bytes - _ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
@@ -70,7 +94,9 @@ def _response(
         if room < 0:
             break
         additions, deletions = counts.get(entry.name, (0, 0))
-        changes.append(GitChange(path=path, status=entry.status, additions=additions, deletions=deletions))
+        changes.append(
+            GitChange(path=path, status=entry.status, additions=additions, deletions=deletions)
+        )
     return GitStatusResponse(
         session_id=session_id,
         branch=shown(state.branch),
@@ -85,12 +111,23 @@ def _response(
 
 def read(git: Git) -> State:
     """Ask git, and understand what it says (porcelain v2, which git promises not to change)."""
-    done = git.done("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--find-renames", "--ahead-behind")
+    done = git.done(
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+        "--find-renames",
+        "--ahead-behind",
+    )
     return parse(done.out, cut=done.cut)
 
 
 def parse(data: bytes, *, cut: bool = False) -> State:
-    """The state that the output of ``git status --porcelain=v2 --branch -z`` describes; ``cut``: its end is missing."""
+    """The state that the output of ``git status --porcelain=v2 --branch -z`` describes; ``cut``:
+    its end is missing.
+    """
     state = State(cut=cut)
     records = iter(os.fsdecode(data[: data.rfind(b"\0") + 1]).split("\0")[:-1])
     for record in records:
@@ -128,14 +165,18 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 
 
 def _word(states: str) -> GitFileStatus:
-    """The letters of index and work tree as one word: what has become of the file since the last commit."""
+    """The letters of index and work tree as one word: what has become of the file since the last
+    commit.
+    """
     if "D" in states:
         return "deleted"
     return "added" if "A" in states else "modified"
 
 
 def _add(entries: dict[str, Entry], entry: Entry) -> None:
-    """A file that was taken out of the index and is there all the same is listed twice by git: deleted and untracked."""
+    """A file that was taken out of the index and is there all the same is listed twice by git:
+    deleted and untracked.
+    """
     before = entries.get(entry.name)
     if before is not None and {before.status, entry.status} == {"deleted", "untracked"}:
         entry = Entry(entry.name, "modified")
@@ -151,13 +192,23 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]
     if renamed:
-        # Against the work tree git may see other renames than in the index, so only those are taken that the status names too.
+        # Against the work tree git may see other renames than in the index, so only those are taken
+        # that the status names too.
         names = [name for pair in renamed for name in pair]
         asked = names if len(names) <= limits.GIT_PATHSPECS_MAX else []
-        together = {(one.old, one.name): one for one in numstat(git("diff", "--numstat", "-z", *DIFF_OPTIONS, base, "--", *asked))}
+        together = {
+            (one.old, one.name): one
+            for one in numstat(git("diff", "--numstat", "-z", *DIFF_OPTIONS, base, "--", *asked))
+        }
         for old, name in renamed:
-            gone, new, one = found.pop(old, (0, 0)), found.get(name, (0, 0)), together.get((old, name))
-            found[name] = (one.additions, one.deletions) if one else (gone[0] + new[0], gone[1] + new[1])
+            gone, new, one = (
+                found.pop(old, (0, 0)),
+                found.get(name, (0, 0)),
+                together.get((old, name)),
+            )
+            found[name] = (
+                (one.additions, one.deletions) if one else (gone[0] + new[0], gone[1] + new[1])
+            )
     return found
 
 
@@ -168,7 +219,9 @@ def empty_tree(git: Git) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Lines added and removed in a file, which was called ``old`` before; a binary one has no lines."""
+    """Lines added and removed in a file, which was called ``old`` before; a binary one has no
+    lines.
+    """
 
     name: str
     old: str
@@ -186,5 +239,13 @@ def numstat(data: bytes) -> list[Counted]:
         if not name:  # renamed: two names follow
             old, name = next(fields, b""), next(fields, b"")
         binary = additions == b"-"
-        found.append(Counted(os.fsdecode(name), os.fsdecode(old), 0 if binary else int(additions), 0 if binary else int(deletions), binary))
+        found.append(
+            Counted(
+                os.fsdecode(name),
+                os.fsdecode(old),
+                0 if binary else int(additions),
+                0 if binary else int(deletions),
+                binary,
+            )
+        )
     return found

@@ -1,4 +1,6 @@
-"""Submodules whose own work trees have changed. Git would say so by running itself in them, and believe what stands there; so each is asked by a mirror of its own."""
+"""Submodules whose own work trees have changed. Git would say so by running itself in them, and
+believe what stands there; so each is asked by a mirror of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ _GITLINK: Final = b"160000 "
 
 
 def dirty(git: Git, known: Collection[str]) -> list[str]:
-    """The names of those, but for the ``known`` ones, in which something differs from the commit checked out there, or is new.
+    """The names of those, but for the ``known`` ones, in which something differs from the commit
+    checked out there, or is new.
 
-    Of those that lie outside the roots or belong to another user nothing is said, nor of submodules in submodules. Only so many are looked into.
+    Of those that lie outside the roots or belong to another user nothing is said, nor of submodules
+    in submodules. Only so many are looked into.
     """
     if not os.path.lexists(f"{git.place.top}/.gitmodules"):
         return []  # which saves listing the index
@@ -30,7 +34,9 @@ def dirty(git: Git, known: Collection[str]) -> list[str]:
 
 def _names(git: Git) -> list[str]:
     listed = git.done("ls-files", "--stage", "-z").out.split(b"\0")[:-1]
-    return [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(_GITLINK)]
+    return [
+        os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(_GITLINK)
+    ]
 
 
 def _is_dirty(git: Git, name: str) -> bool:
@@ -40,7 +46,15 @@ def _is_dirty(git: Git, name: str) -> bool:
         if place.top != path:
             return False  # it is not checked out, and what was found is a repository around it
         with mirror.reading(place, jail) as inner:
-            done = inner.done("status", "--porcelain=v2", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames", max_bytes=1)
+            done = inner.done(
+                "status",
+                "--porcelain=v2",
+                "-z",
+                "--untracked-files=normal",
+                "--ignore-submodules=dirty",
+                "--no-renames",
+                max_bytes=1,
+            )
     except BridgeError:
         return False
     return done.cut or bool(done.out)

@@ -1,4 +1,6 @@
-"""Files that git does not know yet, read by the bridge itself: how many lines they have, and what their diff would be."""
+"""Files that git does not know yet, read by the bridge itself: how many lines they have, and what
+their diff would be.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +32,45 @@ class New:
 
     @property
     def lines(self) -> int:
-        return 0 if self.binary else self.content.count(b"\n") + (not self.content.endswith(b"\n") and bool(self.content))
+        return (
+            0
+            if self.binary
+            else self.content.count(b"\n")
+            + (not self.content.endswith(b"\n") and bool(self.content))
+        )
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
-    """The names of all untracked files that nothing ignores; one that ends in a slash is a repository of its own."""
-    return [os.fsdecode(name) for name in git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs).split(b"\0") if name]
+    """The names of all untracked files that nothing ignores; one that ends in a slash is a
+    repository of its own.
+    """
+    return [
+        os.fsdecode(name)
+        for name in git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs).split(
+            b"\0"
+        )
+        if name
+    ]
 
 
 def count(git: Git, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Name → (lines, 0) of untracked files, and of directories with all that is in them. What is beyond the limits is not counted."""
+    """Name → (lines, 0) of untracked files, and of directories with all that is in them. What is
+    beyond the limits is not counted.
+    """
     found = dict.fromkeys(names, 0)
     directories = [name for name in found if name.endswith("/")]
     files = [(name, name) for name in found if not name.endswith("/")]
     if directories:
-        inner = listed(git, *directories) if len(directories) <= limits.GIT_PATHSPECS_MAX else listed(git)
-        files += [(name, directory) for name in inner if (directory := _directory(name, found)) is not None]
+        inner = (
+            listed(git, *directories)
+            if len(directories) <= limits.GIT_PATHSPECS_MAX
+            else listed(git)
+        )
+        files += [
+            (name, directory)
+            for name in inner
+            if (directory := _directory(name, found)) is not None
+        ]
     room = limits.GIT_COUNT_MAX_BYTES
     for name, of in files[: limits.GIT_COUNT_MAX_FILES]:
         new = read(git, name, room)
@@ -59,11 +84,20 @@ def count(git: Git, names: Iterable[str]) -> dict[str, tuple[int, int]]:
 def _directory(name: str, known: Iterable[str]) -> str | None:
     """The one of the known directories that a file lies in."""
     parts = name.rstrip("/").split("/")
-    return next((parent for count in range(1, len(parts)) if (parent := "/".join(parts[:count]) + "/") in known), None)
+    return next(
+        (
+            parent
+            for count in range(1, len(parts))
+            if (parent := "/".join(parts[:count]) + "/") in known
+        ),
+        None,
+    )
 
 
 def read(git: Git, name: str, most: int) -> New | None:
-    """The file, up to ``most`` bytes; None where there is none that may be seen. A link is its own text, whatever it leads to."""
+    """The file, up to ``most`` bytes; None where there is none that may be seen. A link is its own
+    text, whatever it leads to.
+    """
     try:
         with _parent(git, name) as directory, answering():
             last = name.rpartition("/")[2]
@@ -77,7 +111,9 @@ def read(git: Git, name: str, most: int) -> New | None:
 
 
 def exists(git: Git, name: str) -> bool:
-    """Whether there is anything of that name in the work tree; nothing is said of what lies behind a link."""
+    """Whether there is anything of that name in the work tree; nothing is said of what lies behind
+    a link.
+    """
     try:
         with _parent(git, name) as directory, answering():
             os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
@@ -87,7 +123,9 @@ def exists(git: Git, name: str) -> bool:
 
 
 def _parent(git: Git, name: str) -> Opened:
-    """The directory that a name lies in; FILE_NOT_FOUND behind a link, which git would not follow either."""
+    """The directory that a name lies in; FILE_NOT_FOUND behind a link, which git would not follow
+    either.
+    """
     names = tuple(part for part in f"{git.place.top}/{name}".split("/")[:-1] if part)
     directory = git.jail.at(names)
     if directory.names != names:

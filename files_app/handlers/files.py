@@ -30,9 +30,15 @@ async def file_read(socket: BridgeConsumer, message: ClientMessage) -> None:
 
 def _list(session: Session, payload: c.FileList, id: str) -> Encoded:
     found = listing(default_jail(), payload.path, session.working_directory)
-    return encode(s.FileListResponse.model_validate({"session_id": session.session_id, **found}), id=id)
+    return encode(
+        s.FileListResponse.model_validate({"session_id": session.session_id, **found}), id=id
+    )
 
 
 def _read(session: Session, payload: c.FileRead, id: str) -> Encoded:
-    found = read_lines(default_jail(), payload.path, session.working_directory, payload.offset, payload.limit)
-    return encode(s.FileReadResponse.model_validate({"session_id": session.session_id, **found}), id=id)
+    found = read_lines(
+        default_jail(), payload.path, session.working_directory, payload.offset, payload.limit
+    )
+    return encode(
+        s.FileReadResponse.model_validate({"session_id": session.session_id, **found}), id=id
+    )

@@ -1,6 +1,7 @@
 """git_status_request, git_diff, git_commit (SPEC Git resources; D7, D10).
 
-What only reads is also written to JSON in its thread: a diff of megabytes must not hold up the other sockets.
+What only reads is also written to JSON in its thread: a diff of megabytes must not hold up the
+other sockets.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def _status(session: Session, id: str) -> Encoded:
 
 def _diff(session: Session, payload: c.GitDiff, id: str) -> Encoded:
     place, jail = repository_of(session.working_directory)
-    return encode(diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached), id=id)
+    return encode(
+        diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached), id=id
+    )
 
 
 def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> s.GitStatusResponse:
@@ -65,4 +68,10 @@ def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> s
 
 def _record(device: Device | None, session: Session, made: GitCommitSummary | None) -> None:
     assert made is not None
-    audit.record("commit", device=device, session_id=session.session_id, subject=made.hash, summary=made.summary[: limits.TITLE_MAX_CHARS])
+    audit.record(
+        "commit",
+        device=device,
+        session_id=session.session_id,
+        subject=made.hash,
+        summary=made.summary[: limits.TITLE_MAX_CHARS],
+    )

@@ -1,4 +1,6 @@
-"""What an event of an observed session does besides being passed on: tool calls, approvals, notifications (D13, D37)."""
+"""What an event of an observed session does besides being passed on: tool calls, approvals,
+notifications (D13, D37).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ def apply(box: Outbox, session: Session, event: HookEvent) -> None:
 
 def _notify(box: Outbox, session: Session, event: HookEvent) -> None:
     if notice := projection.notice_of(event, waiting=session.pending_approvals > 0):
-        reported = notifications.reported(session.session_id, notice.type, notice.title, notice.body or session.title, notice.priority, **notice.data)
+        reported = notifications.reported(
+            session.session_id,
+            notice.type,
+            notice.title,
+            notice.body or session.title,
+            notice.priority,
+            **notice.data,
+        )
         box.append_to_all(encode(reported))
 
 
@@ -52,7 +61,9 @@ def _stopped(box: Outbox, session: Session, event: HookEvent) -> None:
 
 def _ended(box: Outbox, session: Session, event: HookEvent) -> None:
     if session.status != Session.Status.CLOSED:  # else it was said when it closed
-        observed_sessions.close(box, session, projection.end_reason(event), by=ToolCall.DecidedBy.AGENT)
+        observed_sessions.close(
+            box, session, projection.end_reason(event), by=ToolCall.DecidedBy.AGENT
+        )
         _notify(box, session, event)
 
 

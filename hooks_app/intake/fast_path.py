@@ -1,7 +1,9 @@
-"""The hot path: a well-formed, authorised, in-limit event is answered in front of Django's request cycle; all else goes to the view.
+"""The hot path: a well-formed, authorised, in-limit event is answered in front of Django's request
+cycle; all else goes to the view.
 
-The view stays the definition. This application uses the same parser, the same ingest and the same limits; it even takes the
-answer's headers from the view, to which it hands the first event. ``tests/hooks/test_hot_path.py`` holds both against each other.
+The view stays the definition. This application uses the same parser, the same ingest and the same
+limits; it even takes the answer's headers from the view, to which it hands the first event.
+``tests/hooks/test_hot_path.py`` holds both against each other.
 """
 
 from __future__ import annotations
@@ -54,25 +56,46 @@ class HotPath:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers_of(scope)
         asked = scope.get("bridge.body") == "awaited"  # only whether a large body may come
-        if asked or scope["path"] not in PATHS or scope["method"] != "POST" or not _is_plain(scope, headers):
+        if (
+            asked
+            or scope["path"] not in PATHS
+            or scope["method"] != "POST"
+            or not _is_plain(scope, headers)
+        ):
             await self.application(scope, receive, send)
             return
         if "bridge.connection" in scope:
             scope["bridge.connection"].authenticated = True
-        if (body := await _whole_body(receive)) is not None:  # None: the client is gone, and nothing was accepted
+        # None: the client is gone, and nothing was accepted
+        if (body := await _whole_body(receive)) is not None:
             await self._post(scope, headers, body, _again(body, receive), send)
 
-    async def _post(self, scope: Scope, headers: dict[bytes, bytes], body: bytes, again: Receive, send: Send) -> None:
+    async def _post(
+        self, scope: Scope, headers: dict[bytes, bytes], body: bytes, again: Receive, send: Send
+    ) -> None:
         result = None if self._headers is None else await self._store(scope, headers, body)
         if isinstance(result, Receipt):
             given = headers.get(b"x-request-id")
             text = jsontext.dumps(ingestion_result(result)).encode()
-            await _answer(send, self._headers or [], text, request_id(given.decode("latin-1") if given else None))
+            await _answer(
+                send,
+                self._headers or [],
+                text,
+                request_id(given.decode("latin-1") if given else None),
+            )
         else:
-            await self.application({**scope, "bridge.refusal": result}, again, send if self._headers else self._learning(send))
+            await self.application(
+                {**scope, "bridge.refusal": result},
+                again,
+                send if self._headers else self._learning(send),
+            )
 
-    async def _store(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Receipt | BridgeError | None:
-        """The receipt; what the view must answer instead; None where it must find that out itself."""
+    async def _store(
+        self, scope: Scope, headers: dict[bytes, bytes], body: bytes
+    ) -> Receipt | BridgeError | None:
+        """The receipt; what the view must answer instead; None where it must find that out
+        itself.
+        """
         try:
             if len(body) > LARGE:
                 async with self._large:
@@ -83,14 +106,24 @@ class HotPath:
         except BridgeError as refusal:
             return refusal
         except (OperationalError, InterfaceError) as error:
-            return errors.as_bridge_error(error)  # not tried again by the view: of a commit whose answer was lost nobody knows whether it happened
+            # not tried again by the view: of a commit whose answer was lost nobody knows whether it
+            # happened
+            return errors.as_bridge_error(error)
 
-    async def _parse_and_store(self, scope: Scope, headers: dict[bytes, bytes], body: bytes) -> Receipt:
+    async def _parse_and_store(
+        self, scope: Scope, headers: dict[bytes, bytes], body: bytes
+    ) -> Receipt:
         now = datetime.now(UTC)
-        event = parse_hook_body(body, now=now) if len(body) <= LARGE else await asyncio.to_thread(parse_hook_body, body, now=now)
+        event = (
+            parse_hook_body(body, now=now)
+            if len(body) <= LARGE
+            else await asyncio.to_thread(parse_hook_body, body, now=now)
+        )
         if scope.get("bridge.body") != "admitted":  # it was counted when it asked
             await _count(scope["bridge"].client)
-        return await self.writer.store(Posted(event, headers.get(b"x-hook-source", b"").decode("latin-1")))
+        return await self.writer.store(
+            Posted(event, headers.get(b"x-hook-source", b"").decode("latin-1"))
+        )
 
     def _learning(self, send: Send) -> Send:
         """Passes the view's answer on, and remembers its headers if it was the good one."""
@@ -112,9 +145,17 @@ def _headers_of(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _is_plain(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Nothing about the request needs the view: no query, no page's Origin, plain JSON, the hook token, one of our names."""
+    """Nothing about the request needs the view: no query, no page's Origin, plain JSON, the hook
+    token, one of our names.
+    """
     bearer = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin-1"))
-    if bearer is None or not tokens.is_hook(bearer) or scope["query_string"] or b"origin" in headers or b"content-encoding" in headers:
+    if (
+        bearer is None
+        or not tokens.is_hook(bearer)
+        or scope["query_string"]
+        or b"origin" in headers
+        or b"content-encoding" in headers
+    ):
         return False
     try:
         check_media_type(headers.get(b"content-type", b"").decode("latin-1"))

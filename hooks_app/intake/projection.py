@@ -1,4 +1,6 @@
-"""From a hook event to what devices get of it. Pure: ``ingest`` and ``effects`` write what this returns (SPEC Hook events consumed; D13, D37)."""
+"""From a hook event to what devices get of it. Pure: ``ingest`` and ``effects`` write what this
+returns (SPEC Hook events consumed; D13, D37).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import NotificationType, Priority, SessionEndReason
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 
-_END_REASONS: dict[object, SessionEndReason] = {"user_exit": "user_request", "error": "error", "completion": "completed"}
+_END_REASONS: dict[object, SessionEndReason] = {
+    "user_exit": "user_request",
+    "error": "error",
+    "completion": "completed",
+}
 
 
 def agent_event(event: HookEvent, event_id: str) -> Encoded:
-    """The event itself, for whoever has joined its session (D1). Its envelope has an id of its own (D4)."""
+    """The event itself, for whoever has joined its session (D1). Its envelope has an id of its own
+    (D4).
+    """
     return encode_raw("agent_event", event.outbound(event_id))
 
 
@@ -32,15 +40,23 @@ def tool_of(event: HookEvent) -> str:
 
 
 def directory_of(event: HookEvent) -> str:
-    """Where the agent works: what SessionStart says, else the ``cwd`` that agents put into every event."""
-    return (_text(event.payload.get("working_directory")) or _text(event.payload.get("cwd"))).replace("\x00", "")
+    """Where the agent works: what SessionStart says, else the ``cwd`` that agents put into every
+    event.
+    """
+    return (
+        _text(event.payload.get("working_directory")) or _text(event.payload.get("cwd"))
+    ).replace("\x00", "")
 
 
 def prompt_of(event: HookEvent) -> str:
     """The prompt that the event carries, which may become its session's title (D6)."""
     if _synthetic(event):
         return ""
-    return _text(event.payload.get({"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}.get(event.event, "")))
+    return _text(
+        event.payload.get(
+            {"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}.get(event.event, "")
+        )
+    )
 
 
 def _synthetic(event: HookEvent) -> bool:
@@ -53,7 +69,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- tool calls (D37) ------------------------------------------------------------------------------------------------------
+# -- tool calls (D37) ------------------------------------------------------------------------------
 
 
 def call_of(event: HookEvent) -> Call:
@@ -71,7 +87,9 @@ def call_of(event: HookEvent) -> Call:
 
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
-    """What a tool gave: readable text, the change it made to a file, how long it took; the whole result is in the ``agent_event``."""
+    """What a tool gave: readable text, the change it made to a file, how long it took; the whole
+    result is in the ``agent_event``.
+    """
     payload = event.payload
     result, success, took = payload["result"], payload["success"], payload.get("execution_time_ms")
     return ToolOutcome(
@@ -93,17 +111,28 @@ def _diff(result: Any) -> str | None:
     for hunk in patch:
         if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
             return None
-        old, old_count, new, new_count = (hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines"))
-        lines += [f"@@ -{old},{old_count} +{new},{new_count} @@", *(str(line) for line in hunk["lines"])]
+        old, old_count, new, new_count = (
+            hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines")
+        )
+        lines += [
+            f"@@ -{old},{old_count} +{new},{new_count} @@",
+            *(str(line) for line in hunk["lines"]),
+        ]
     return "\n".join([*lines, ""]) or None
 
 
 def _readable(result: Any) -> str:
-    """Text as it is; of a command what it printed; of a failure what went wrong; anything else as JSON."""
+    """Text as it is; of a command what it printed; of a failure what went wrong; anything else as
+    JSON.
+    """
     if isinstance(result, str):
         return result
     if isinstance(result, dict):
-        printed = [result[name] for name in ("stdout", "stderr") if isinstance(result.get(name), str) and result[name]]
+        printed = [
+            result[name]
+            for name in ("stdout", "stderr")
+            if isinstance(result.get(name), str) and result[name]
+        ]
         if isinstance(result.get("stdout"), str):
             return "\n".join(part.rstrip("\n") for part in printed)
         for name in ("error", "content"):
@@ -112,7 +141,7 @@ def _readable(result: Any) -> str:
     return "" if result is None else jsontext.dumps_unicode(result)
 
 
-# -- notifications (D13) ---------------------------------------------------------------------------------------------------
+# -- notifications (D13) ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +167,47 @@ _PERMISSION = "permission_prompt"
 
 
 def notice_of(event: HookEvent, *, waiting: bool) -> Notice | None:
-    """The notification that an event gives rise to; ``waiting``: an approval of its session is pending, which was notified already."""
+    """The notification that an event gives rise to; ``waiting``: an approval of its session is
+    pending, which was notified already.
+    """
     payload = event.payload
     match event.event:
         case "Stop":
             reason = _text(payload.get("reason"))
-            type_, title, priority = _STOPS.get(reason, ("task_complete", "The agent is done", "normal"))
-            return Notice(type_, title, _text(payload.get("message")) or _text(payload.get("error")), priority, {"reason": reason or "task_completed"})
+            type_, title, priority = _STOPS.get(
+                reason, ("task_complete", "The agent is done", "normal")
+            )
+            return Notice(
+                type_,
+                title,
+                _text(payload.get("message")) or _text(payload.get("error")),
+                priority,
+                {"reason": reason or "task_completed"},
+            )
         case "SessionEnd":
             failed = payload.get("exit_reason") == "error"
             title = "The session ended with an error" if failed else "The session ended"
-            data = {"exit_reason": _text(payload.get("exit_reason"))} if payload.get("exit_reason") else {}
-            return Notice("error" if failed else "task_complete", title, _text(payload.get("summary")), "normal" if failed else "low", data)
+            data = (
+                {"exit_reason": _text(payload.get("exit_reason"))}
+                if payload.get("exit_reason")
+                else {}
+            )
+            return Notice(
+                "error" if failed else "task_complete",
+                title,
+                _text(payload.get("summary")),
+                "normal" if failed else "low",
+                data,
+            )
         case "Notification":
             return _agents_own(payload, waiting=waiting)
     return None
 
 
 def _agents_own(payload: Mapping[str, Any], *, waiting: bool) -> Notice | None:
-    kind, level, message = (_text(payload.get(name)) for name in ("notification_type", "level", "message"))
+    kind, level, message = (
+        _text(payload.get(name)) for name in ("notification_type", "level", "message")
+    )
     if kind == _PERMISSION and waiting:
         return None  # the approval said so
     data = {name: value for name, value in (("kind", kind), ("level", level)) if value}
@@ -165,4 +216,10 @@ def _agents_own(payload: Mapping[str, Any], *, waiting: bool) -> Notice | None:
     if level in ("error", "critical", "fatal"):
         return Notice("error", "The agent reports an error", message, "high", data)
     urgent = kind == _PERMISSION or level in ("warning", "warn")
-    return Notice("agent_notification", "The agent says", message, "high" if urgent else "low" if level == "debug" else "normal", data)
+    return Notice(
+        "agent_notification",
+        "The agent says",
+        message,
+        "high" if urgent else "low" if level == "debug" else "normal",
+        data,
+    )

@@ -1,4 +1,6 @@
-"""Storing hook events: one transaction for an event or a whole batch, and everything that follows from it (D26, D31, D32, D34)."""
+"""Storing hook events: one transaction for an event or a whole batch, and everything that follows
+from it (D26, D31, D32, D34).
+"""
 
 from __future__ import annotations
 
@@ -22,33 +24,43 @@ from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
 
 TOOL_CHARS = 128
-_WRITE_RECORD = ingest_sql.insert_into(StoredEvent, ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"))
+_WRITE_RECORD = ingest_sql.insert_into(
+    StoredEvent,
+    ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the sender is told: the event's id, the first one where it was sent before (D31), and who was listening (D33)."""
+    """What the sender is told: the event's id, the first one where it was sent before (D31), and
+    who was listening (D33).
+    """
 
     event_id: str
     broadcast_count: int
 
 
 class Posted(NamedTuple):
-    """An event and what its request said of itself: ``source`` (X-Hook-Source) becomes the agent type of a session that is new (D6)."""
+    """An event and what its request said of itself: ``source`` (X-Hook-Source) becomes the agent
+    type of a session that is new (D6).
+    """
 
     event: HookEvent
     source: str = ""
 
 
 def store(posted: Sequence[Posted]) -> list[Receipt]:
-    """Store events in order and project them to messages, all in one transaction; a receipt for each.
+    """Store events in order and project them to messages, all in one transaction; a receipt for
+    each.
 
     When this returns, the events are in the database; when it raises, none is.
     """
     with outbox() as box:
         known = _known([event.event_id for event, _ in posted if event.event_id])
         sessions = ingest_sql.read_sessions(box.cursor, {event.session_id for event, _ in posted})
-        listening = ingest_sql.count_joins(box.cursor, [session.pk for session in sessions.values()], box.now)
+        listening = ingest_sql.count_joins(
+            box.cursor, [session.pk for session in sessions.values()], box.now
+        )
         receipts, records, touched = [], [], {}
         for event, source in posted:
             if event.event_id and event.event_id in known:
@@ -56,13 +68,25 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
                 continue
             session = sessions.get(event.session_id)
             if new := session is None:
-                session = sessions[event.session_id] = observed_sessions.create_observed(event.session_id, _agent_type(source), box.now)
+                session = sessions[event.session_id] = observed_sessions.create_observed(
+                    event.session_id, _agent_type(source), box.now
+                )
             assert session is not None
             receipt = Receipt(event.event_id or str(uuid.uuid4()), listening.get(session.pk, 0))
             seq = _store_one(box, session, event, receipt.event_id, new=new)
             known[receipt.event_id] = receipt
             receipts.append(receipt)
-            records.append((receipt.event_id, event.event, event.session_id, _tool(event), seq, receipt.broadcast_count, box.moment))
+            records.append(
+                (
+                    receipt.event_id,
+                    event.event,
+                    event.session_id,
+                    _tool(event),
+                    seq,
+                    receipt.broadcast_count,
+                    box.moment,
+                )
+            )
             touched[session.pk] = session
         ingest_sql.write(box.cursor, _WRITE_RECORD, records)
         ingest_sql.write_sessions(box.cursor, touched.values())
@@ -72,13 +96,18 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 
 
 def _known(event_ids: list[str]) -> dict[str, Receipt]:
-    """Events that were accepted within the memory of D31. The head of the log is held, so none can slip in between."""
+    """Events that were accepted within the memory of D31. The head of the log is held, so none can
+    slip in between.
+    """
     if not event_ids:
         return {}
     since = timezone.now() - timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
     sent_before = StoredEvent.objects.filter(event_id__in=event_ids)
     sent_before.filter(received_at__lte=since).delete()
-    return {event_id: Receipt(event_id, count) for event_id, count in sent_before.values_list("event_id", "broadcast_count")}
+    return {
+        event_id: Receipt(event_id, count)
+        for event_id, count in sent_before.values_list("event_id", "broadcast_count")
+    }
 
 
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:

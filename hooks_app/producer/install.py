@@ -71,7 +71,9 @@ def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None
         for hook in hooks if isinstance(hooks, list) else []:
             command = hook.get("command") if isinstance(hook, dict) else None
-            if command == hook_command(spool) or (isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command):
+            if command == hook_command(spool) or (
+                isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command
+            ):
                 yield hook
 
 

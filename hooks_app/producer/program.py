@@ -1,12 +1,15 @@
-"""What runs on the agent's machine: the hook command, the translation of the agent's JSON, and the forwarder that sends it (D47).
+"""What runs on the agent's machine: the hook command, the translation of the agent's JSON, and the
+forwarder that sends it (D47).
 
-One file, Python 3.8 or newer, standard library only, so that it can be copied beside an agent on another machine and run alone:
+One file, Python 3.8 or newer, standard library only, so that it can be copied beside an agent on
+another machine and run alone:
 
     python3 producer.py --spool DIR --print-hooks                                       # what to add to the agent's settings file
     python3 producer.py --spool DIR --url https://HOST:8443 --token-file F --pin HEX    # forwards until it is stopped
 
-The hook command writes the agent's JSON to a file of the spool and returns. That file is complete when it parses: no proper prefix of a
-JSON object is a JSON object, so nothing has to be renamed or marked, and a command killed half-way leaves what never parses.
+The hook command writes the agent's JSON to a file of the spool and returns. That file is complete
+when it parses: no proper prefix of a JSON object is a JSON object, so nothing has to be renamed or
+marked, and a command killed half-way leaves what never parses.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ import time
 import urllib.parse
 import uuid
 from collections import deque
-from datetime import datetime, timezone
+from datetime import UTC, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
@@ -54,7 +57,8 @@ LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a c
 STALE_RETRIES = 5
 HOOK_SCRIPT = "hook.sh"
 RESERVED = frozenset({"lock", "id", "full", "lost", "rejected", HOOK_SCRIPT})
-NOBODY = "hook-producer"  # the session of a notice about something whose own session cannot be known
+# the session of a notice about something whose own session cannot be known
+NOBODY = "hook-producer"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +67,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hooks_app.producer.program")
 
-# -- the hook command ----------------------------------------------------------------------------------------------------
+# -- the hook command ------------------------------------------------------------------------------
 
 # Event of the agent's settings file → matcher (None: the event takes none).
 HOOK_EVENTS: dict[str, str | None] = {
@@ -142,7 +146,9 @@ def write_hook_script(spool: Path) -> None:
     except OSError:
         pass  # it is not there, or no file: the rename says what is wrong
     draft = spool / f".draft-{uuid.uuid4()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
+    with open(
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+    ) as opened:
         opened.write(text)
     os.replace(draft, path)
 
@@ -154,15 +160,29 @@ def hook_entry(event: str, spool: str) -> dict[str, Any]:
     return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}
 
 
-# -- translation: the agent's JSON → a hook event of the contract -----------------------------------------------------------
+# -- translation: the agent's JSON → a hook event of the contract ----------------------------------
 
 RISK_OF_TOOL = {
     **dict.fromkeys(
-        ("Read", "Glob", "Grep", "LS", "NotebookRead", "TodoWrite", "ToolSearch", "AskUserQuestion", "ExitPlanMode", "BashOutput", "TaskOutput"), "low"
+        (
+            "Read",
+            "Glob",
+            "Grep",
+            "LS",
+            "NotebookRead",
+            "TodoWrite",
+            "ToolSearch",
+            "AskUserQuestion",
+            "ExitPlanMode",
+            "BashOutput",
+            "TaskOutput",
+        ),
+        "low",
     ),
     **dict.fromkeys(("Bash", "PowerShell", "Monitor"), "high"),
 }  # any other tool: medium
-# What makes a shell command critical: it cannot be taken back, takes rights, or runs what nobody has read.
+# What makes a shell command critical: it cannot be taken back, takes rights, or runs what nobody
+# has read.
 CRITICAL_COMMAND = re.compile(
     r"""\brm\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)          # rm -rf, -r -f, -f
     |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b
@@ -180,7 +200,13 @@ SENSITIVE_PATH = re.compile(
     r"^/(?:etc|usr|boot|bin|sbin|lib)/|/\.(?:ssh|gnupg|aws|kube)/|/\.git/hooks/|/\.(?:bashrc|zshrc|profile|bash_profile)$|(?:^|/)\.env(?:\.|$)"
 )
 
-EXIT_REASONS = {"clear": "user_exit", "logout": "user_exit", "prompt_input_exit": "user_exit", "resume": "user_exit", "bypass_permissions_disabled": "error"}
+EXIT_REASONS = {
+    "clear": "user_exit",
+    "logout": "user_exit",
+    "prompt_input_exit": "user_exit",
+    "resume": "user_exit",
+    "bypass_permissions_disabled": "error",
+}
 LEVELS = {"permission_prompt": "warning"}
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -190,25 +216,41 @@ class Refused(ValueError):
 
 
 def risk_level(tool: str, params: dict[str, Any]) -> str:
-    """``low``: only reads; ``medium``: writes, asks the network, or is unknown; ``high``: a shell, or a sensitive path; ``critical``: CRITICAL_COMMAND."""
+    """``low``: only reads; ``medium``: writes, asks the network, or is unknown; ``high``: a shell,
+    or a sensitive path; ``critical``: CRITICAL_COMMAND.
+    """
     risk = RISK_OF_TOOL.get(tool, "medium")
     command = str(params.get("command", ""))
-    if risk == "high" and (len(command) > COMMAND_READABLE_CHARS or CRITICAL_COMMAND.search(command)):
+    if risk == "high" and (
+        len(command) > COMMAND_READABLE_CHARS or CRITICAL_COMMAND.search(command)
+    ):
         return "critical"
     path = params.get("file_path") or params.get("notebook_path") or ""
-    return "high" if risk == "medium" and isinstance(path, str) and SENSITIVE_PATH.search(path) else risk
+    return (
+        "high"
+        if risk == "medium" and isinstance(path, str) and SENSITIVE_PATH.search(path)
+        else risk
+    )
 
 
 def _tool(raw: dict[str, Any]) -> dict[str, Any]:
     params = raw.get("tool_input")
     params = params if isinstance(params, dict) else {} if params is None else {"input": params}
     call = raw.get("tool_use_id")
-    return {"tool": str(raw.get("tool_name") or "unknown"), "params": params, **({"tool_call_id": call} if isinstance(call, str) and call else {})}
+    return {
+        "tool": str(raw.get("tool_name") or "unknown"),
+        "params": params,
+        **({"tool_call_id": call} if isinstance(call, str) and call else {}),
+    }
 
 
 def _took(raw: dict[str, Any]) -> dict[str, Any]:
     took = raw.get("duration_ms")
-    return {"execution_time_ms": took} if isinstance(took, (int, float)) and not isinstance(took, bool) else {}
+    return (
+        {"execution_time_ms": took}
+        if isinstance(took, (int, float)) and not isinstance(took, bool)
+        else {}
+    )
 
 
 def _some(raw: dict[str, Any], **names: str) -> dict[str, Any]:
@@ -217,27 +259,53 @@ def _some(raw: dict[str, Any], **names: str) -> dict[str, Any]:
 
 
 def _work(raw: dict[str, Any]) -> dict[str, Any]:
-    return _some(raw, background_tasks="background_tasks", session_crons="session_crons", stop_hook_active="stop_hook_active")
+    return _some(
+        raw,
+        background_tasks="background_tasks",
+        session_crons="session_crons",
+        stop_hook_active="stop_hook_active",
+    )
 
 
 def _session_start(raw: dict[str, Any]) -> Translated:
-    if raw.get("source") == "compact":  # goes on in the same session, so it must not read as a new one
-        text = {"message": "The conversation was compacted.", "level": "info", "notification_type": "context_compacted"}
+    # goes on in the same session, so it must not read as a new one
+    if raw.get("source") == "compact":
+        text = {
+            "message": "The conversation was compacted.",
+            "level": "info",
+            "notification_type": "context_compacted",
+        }
         return "Notification", {**text, **_some(raw, source="source", model="model")}
-    return "SessionStart", {"working_directory": str(raw.get("cwd") or ""), "environment": _some(raw, source="source", model="model")}
+    return "SessionStart", {
+        "working_directory": str(raw.get("cwd") or ""),
+        "environment": _some(raw, source="source", model="model"),
+    }
 
 
 def _pre_tool(raw: dict[str, Any]) -> Translated:
     tool = _tool(raw)
-    return "PreToolUse", {**tool, "risk_level": risk_level(tool["tool"], tool["params"]), "requires_approval": False}
+    return "PreToolUse", {
+        **tool,
+        "risk_level": risk_level(tool["tool"], tool["params"]),
+        "requires_approval": False,
+    }
 
 
 def _permission(raw: dict[str, Any]) -> Translated:
-    return "PreToolUse", {**_pre_tool(raw)[1], "requires_approval": True, "permission_request": True}
+    return "PreToolUse", {
+        **_pre_tool(raw)[1],
+        "requires_approval": True,
+        "permission_request": True,
+    }
 
 
 def _post_tool(raw: dict[str, Any]) -> Translated:
-    return "PostToolUse", {**_tool(raw), "result": raw.get("tool_response"), "success": True, **_took(raw)}
+    return "PostToolUse", {
+        **_tool(raw),
+        "result": raw.get("tool_response"),
+        "success": True,
+        **_took(raw),
+    }
 
 
 def _failed_tool(raw: dict[str, Any]) -> Translated:
@@ -247,26 +315,49 @@ def _failed_tool(raw: dict[str, Any]) -> Translated:
 
 def _prompt(raw: dict[str, Any]) -> Translated:
     prompt = str(raw.get("prompt") or "")
-    synthetic = prompt.lstrip().startswith("<task-notification>")  # written by the agent to itself, not by a person
-    return "UserPromptSubmit", {"prompt": prompt, **({"context": {"synthetic": True}} if synthetic else {})}
+    # written by the agent to itself, not by a person
+    synthetic = prompt.lstrip().startswith("<task-notification>")
+    return "UserPromptSubmit", {
+        "prompt": prompt,
+        **({"context": {"synthetic": True}} if synthetic else {}),
+    }
 
 
 def _stop(raw: dict[str, Any]) -> Translated:
-    return "Stop", {"reason": "task_completed", **_some(raw, message="last_assistant_message"), "context": _work(raw)}
+    return "Stop", {
+        "reason": "task_completed",
+        **_some(raw, message="last_assistant_message"),
+        "context": _work(raw),
+    }
 
 
 def _failed_stop(raw: dict[str, Any]) -> Translated:
     reason = "max_tokens" if re.search("max.*token", str(raw.get("error"))) else "error"
-    return "Stop", {"reason": reason, **_some(raw, message="last_assistant_message", error="error"), "context": _work(raw)}
+    return "Stop", {
+        "reason": reason,
+        **_some(raw, message="last_assistant_message", error="error"),
+        "context": _work(raw),
+    }
 
 
 def _session_end(raw: dict[str, Any]) -> Translated:
     reason = str(raw.get("reason") or "other")
-    return "SessionEnd", {"exit_reason": EXIT_REASONS.get(reason, "error" if "error" in reason else "completion"), "reason": reason}
+    return "SessionEnd", {
+        "exit_reason": EXIT_REASONS.get(reason, "error" if "error" in reason else "completion"),
+        "reason": reason,
+    }
 
 
 def _subagent_stop(raw: dict[str, Any]) -> Translated:
-    context = {**_some(raw, agent_id="agent_id", agent_type="agent_type", agent_transcript_path="agent_transcript_path"), **_work(raw)}
+    context = {
+        **_some(
+            raw,
+            agent_id="agent_id",
+            agent_type="agent_type",
+            agent_transcript_path="agent_transcript_path",
+        ),
+        **_work(raw),
+    }
     return "SubagentStop", {"result": raw.get("last_assistant_message"), "context": context}
 
 
@@ -276,8 +367,9 @@ def _notification(raw: dict[str, Any]) -> Translated:
     return "Notification", {"message": str(raw.get("message") or ""), "level": level}
 
 
-# The agent's event → what makes (event, payload) of it, and the fields of the agent's that this uses up. An event that is not here (MessageDisplay,
-# PostToolBatch, SubagentStart, PostCompact, model switches, and whatever comes later) is not sent. All other fields stay in the payload (D3).
+# The agent's event → what makes (event, payload) of it, and the fields of the agent's that this
+# uses up. An event that is not here (MessageDisplay, PostToolBatch, SubagentStart, PostCompact,
+# model switches, and whatever comes later) is not sent. All other fields stay in the payload (D3).
 _TOOL_FIELDS = ("tool_name", "tool_input", "tool_use_id", "duration_ms")
 _STOP_FIELDS = ("last_assistant_message", "background_tasks", "session_crons", "stop_hook_active")
 TRANSLATIONS: dict[str, tuple[Callable[[dict[str, Any]], Translated], tuple[str, ...]]] = {
@@ -297,13 +389,21 @@ TRANSLATIONS: dict[str, tuple[Callable[[dict[str, Any]], Translated], tuple[str,
 
 
 def translate(
-    raw: dict[str, Any], *, now: float, mtime: float, event_id: str | None = None, offset: float = 0.0, limit: int = EVENT_MAX_BYTES
+    raw: dict[str, Any],
+    *,
+    now: float,
+    mtime: float,
+    event_id: str | None = None,
+    offset: float = 0.0,
+    limit: int = EVENT_MAX_BYTES,
 ) -> dict[str, Any] | None:
-    """A hook's JSON as an event of the contract (SPEC Hook event, D37, D47), or None when the bridge has no use for it.
+    """A hook's JSON as an event of the contract (SPEC Hook event, D37, D47), or None when the
+    bridge has no use for it.
 
-    ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that ran long ago, or on a clock that is
-    ``offset`` seconds from the server's, gets the server's time, and its own in ``occurred_at``. Over ``limit`` bytes it is cut and says so.
-    Raises Refused when it can never be an event.
+    ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
+    ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
+    time, and its own in ``occurred_at``. Over ``limit`` bytes it is cut and says so. Raises Refused
+    when it can never be an event.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
@@ -314,7 +414,14 @@ def translate(
         raise Refused("no session_id")
     make, used = TRANSLATIONS[kind]
     event, fields = make(raw)
-    payload = {**fields, **{k: v for k, v in raw.items() if k not in used and k not in fields and k not in ("hook_event_name", "session_id")}}
+    payload = {
+        **fields,
+        **{
+            k: v
+            for k, v in raw.items()
+            if k not in used and k not in fields and k not in ("hook_event_name", "session_id")
+        },
+    }
     late = bool(offset) or abs(now - mtime) > FRESH_SECONDS
     body = {
         "event": event,
@@ -334,7 +441,11 @@ def translate(
 def iso(seconds: float) -> str:
     """ISO 8601 UTC; what no date can say becomes the nearest that one can."""
     seconds = min(max(seconds, 0.0), 253402300799.0)
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")  # noqa: UP017 - Python 3.8
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="microseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def dump(value: Any) -> bytes:
@@ -351,14 +462,20 @@ def _clean(value: Any) -> Any:
 
 
 def _fit(event: dict[str, Any], limit: int) -> dict[str, Any]:
-    """The event in at most ``limit`` bytes: its longest strings (and lists) are cut, and the payload says so."""
+    """The event in at most ``limit`` bytes: its longest strings (and lists) are cut, and the
+    payload says so.
+    """
     size = len(dump(event))
     if size <= limit:
         return event
     keep = limit
     while keep >= 8:
         keep //= 2
-        event["payload"] = {**_cut(event["payload"], keep), "truncated": True, "original_bytes": size}
+        event["payload"] = {
+            **_cut(event["payload"], keep),
+            "truncated": True,
+            "original_bytes": size,
+        }
         if len(dump(event)) <= limit:
             return event
     raise Refused(f"cannot be cut to {limit} bytes")
@@ -366,20 +483,26 @@ def _fit(event: dict[str, Any], limit: int) -> dict[str, Any]:
 
 def _cut(value: Any, keep: int) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= keep + 64 else f"{value[:keep]}… [{len(value) - keep} characters cut]"
+        return (
+            value
+            if len(value) <= keep + 64
+            else f"{value[:keep]}… [{len(value) - keep} characters cut]"
+        )
     if isinstance(value, dict):
         return {k: _cut(v, keep) for k, v in list(value.items())[: max(keep, 32)]}
     return [_cut(v, keep) for v in value[:keep]] if isinstance(value, list) else value
 
 
-# -- the spool ---------------------------------------------------------------------------------------------------------------
+# -- the spool -------------------------------------------------------------------------------------
 
 
 class File(NamedTuple):
     """A file of the spool that waits."""
 
     mtime_ns: int
-    pid: int  # of the hook's shell: process ids rise, which orders files of one tick of the file system's clock
+    # of the hook's shell: process ids rise, which orders files of one tick of the file system's
+    # clock
+    pid: int
     name: str
     size: int
     mode: int
@@ -410,11 +533,15 @@ def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-_JSON = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_no_constant, strict=False)
+_JSON = json.JSONDecoder(
+    parse_int=_number, parse_float=_number, parse_constant=_no_constant, strict=False
+)
 
 
 def own_directory(path: Path) -> None:
-    """Make a directory with mode 0700, or bring it back to that. Raises OSError for a link, or for another user's."""
+    """Make a directory with mode 0700, or bring it back to that. Raises OSError for a link, or for
+    another user's.
+    """
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -432,12 +559,16 @@ def own_directory(path: Path) -> None:
 
 def _read_own(path: Path, most: int = 2**16) -> bytes:
     """The beginning of a file that is no link; a FIFO is not waited for."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+    with open(
+        os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+    ) as opened:
         return opened.read(most) or b""
 
 
 class Spool:
-    """The directory between the hook command and the forwarder; nothing here raises for what one file does."""
+    """The directory between the hook command and the forwarder; nothing here raises for what one
+    file does.
+    """
 
     def __init__(self, path: Path, max_bytes: int = SPOOL_MAX_BYTES) -> None:
         self.path = path
@@ -445,10 +576,13 @@ class Spool:
         self.max_bytes = max_bytes
         self._id = ""
         self._stuck: dict[str, str] = {}  # what could not be moved away: not looked at again
-        self._mute = False  # that notices cannot be written was said; they are tried again and again
+        # that notices cannot be written was said; they are tried again and again
+        self._mute = False
 
     def make(self) -> None:
-        """The directories, 0700, for the forwarder that holds the lock. A data directory that was removed does not come back. Raises OSError."""
+        """The directories, 0700, for the forwarder that holds the lock. A data directory that was
+        removed does not come back. Raises OSError.
+        """
         for path in (self.path, self.rejected):
             own_directory(path)
         identity = self.path / "id"
@@ -467,7 +601,11 @@ class Spool:
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
-                if entry.name in RESERVED or entry.name in self._stuck or entry.name.startswith(".draft"):
+                if (
+                    entry.name in RESERVED
+                    or entry.name in self._stuck
+                    or entry.name.startswith(".draft")
+                ):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -476,7 +614,11 @@ class Spool:
                 pid = re.match(r"\d{1,10}", entry.name)
                 size = max(status.st_size, status.st_blocks * 512)
                 number = int(pid.group()) if pid else 0
-                found.append(File(status.st_mtime_ns, number, entry.name, size, status.st_mode, status.st_uid))
+                found.append(
+                    File(
+                        status.st_mtime_ns, number, entry.name, size, status.st_mode, status.st_uid
+                    )
+                )
         found.sort()
         return found
 
@@ -494,7 +636,9 @@ class Spool:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}"))
 
     def read(self, file: File) -> Item:
-        """Reads a file that is not ``strange``. Raises Refused when it can never be an event, ValueError when it is not (or not yet) one, OSError."""
+        """Reads a file that is not ``strange``. Raises Refused when it can never be an event,
+        ValueError when it is not (or not yet) one, OSError.
+        """
         text = _read_own(self.path / file.name, FILE_MAX_BYTES + 1).decode("utf-8-sig", "replace")
         try:
             raw = _JSON.decode(text)
@@ -514,7 +658,9 @@ class Spool:
             log.error("cannot remove %s from the spool: %s", file.name, error)
 
     def set_aside(self, file: File, reason: str) -> None:
-        """Move a file to ``rejected/``, with a ``.why`` beside it; what is huge is shortened, so that the spool stays bounded."""
+        """Move a file to ``rejected/``, with a ``.why`` beside it; what is huge is shortened, so
+        that the spool stays bounded.
+        """
         target = self.rejected / f"{file.name[:100]}-{file.mtime_ns}"
         try:
             os.rename(self.path / file.name, target)
@@ -527,15 +673,33 @@ class Spool:
         try:
             if stat.S_ISREG(file.mode) and file.size > EVENT_MAX_BYTES:
                 os.truncate(target, EVENT_MAX_BYTES)
-            self._write(target.with_name(target.name + ".why"), dump({"reason": reason, "file": file.name, "bytes": file.size, "at": iso(time.time())}))
+            self._write(
+                target.with_name(target.name + ".why"),
+                dump(
+                    {
+                        "reason": reason,
+                        "file": file.name,
+                        "bytes": file.size,
+                        "at": iso(time.time()),
+                    }
+                ),
+            )
             self._trim_rejected()
-        except OSError as error:  # the disk is full; the name is free again all the same, for the next hook that has this process id
+        except OSError as error:
+            # the disk is full; the name is free again all the same, for the next hook that has this
+            # process id
             log.error("cannot write why %s was set aside: %s", file.name, error)
 
     def _trim_rejected(self) -> None:
         with os.scandir(self.rejected) as entries:
             known = sorted(
-                (e.stat(follow_symlinks=False).st_ctime_ns, e.path, e.stat(follow_symlinks=False).st_size) for e in entries if e.is_file(follow_symlinks=False)
+                (
+                    e.stat(follow_symlinks=False).st_ctime_ns,
+                    e.path,
+                    e.stat(follow_symlinks=False).st_size,
+                )
+                for e in entries
+                if e.is_file(follow_symlinks=False)
             )
         over = sum(size for _, _, size in known) - REJECTED_MAX_BYTES
         for _, path, size in known:
@@ -547,13 +711,17 @@ class Spool:
     def session_of(self, file: File) -> str:
         """The session id near the beginning of a file that need not parse, else NOBODY."""
         try:
-            found = re.search(rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', _read_own(self.path / file.name, 4096))
+            found = re.search(
+                rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', _read_own(self.path / file.name, 4096)
+            )
         except OSError:
             return NOBODY
         return found.group(1).decode() if found else NOBODY
 
     def notice(self, session: str, kind: str, message: str) -> bool:
-        """A Notification of the producer's own, spooled like a hook's, so that it survives what a hook's event survives. False: the disk is full."""
+        """A Notification of the producer's own, spooled like a hook's, so that it survives what a
+        hook's event survives. False: the disk is full.
+        """
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",
@@ -575,7 +743,9 @@ class Spool:
     def _write(self, path: Path, data: bytes) -> None:
         draft = path.with_name(f".draft-{uuid.uuid4()}")
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as opened:
+            with open(
+                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+            ) as opened:
                 opened.write(data)
             os.replace(draft, path)
         except OSError:
@@ -586,7 +756,9 @@ class Spool:
             raise
 
     def bound(self, files: list[File]) -> list[File]:
-        """Drop the oldest files until the spool is under its bound, say the gap to every session concerned, and return what is left."""
+        """Drop the oldest files until the spool is under its bound, say the gap to every session
+        concerned, and return what is left.
+        """
         total, dropped = sum(f.size for f in files), []
         if total > self.max_bytes * 19 // 20:
             while files and total > self.max_bytes * 9 // 10:
@@ -613,7 +785,11 @@ class Spool:
                 continue
             newest = next((f for f in reversed(files) if stat.S_ISREG(f.mode)), None)
             session = self.session_of(newest) if newest else NOBODY
-            if self.notice(session, "gap", f"Hook events from {iso(since)} to {iso(time.time())} were not recorded: {why}."):
+            if self.notice(
+                session,
+                "gap",
+                f"Hook events from {iso(since)} to {iso(time.time())} were not recorded: {why}.",
+            ):
                 (self.path / name).unlink(missing_ok=True)
 
 
@@ -622,8 +798,9 @@ def _dropped(lost: list[File]) -> str:
 
 
 def spool_status(spool: Path) -> dict[str, Any]:
-    """For `doctor` and the metrics: files ``waiting``, ``oldest_age_seconds`` (None: nothing waits), ``bytes``, ``rejected`` files with the
-    newest ``reasons``, and ``full`` (the hook command writes nothing until a forwarder runs). A spool that is not there is empty."""
+    """For `doctor` and the metrics: files ``waiting``, ``oldest_age_seconds`` (None: nothing
+    waits), ``bytes``, ``rejected`` files with the newest ``reasons``, and ``full`` (the hook
+    command writes nothing until a forwarder runs). A spool that is not there is empty."""
     try:
         files = Spool(spool).files()
     except OSError:
@@ -644,7 +821,7 @@ def spool_status(spool: Path) -> dict[str, Any]:
     }
 
 
-# -- the way to the bridge ---------------------------------------------------------------------------------------------------
+# -- the way to the bridge -------------------------------------------------------------------------
 
 
 class Unreachable(OSError):
@@ -664,7 +841,9 @@ class Transport(Protocol):
 
 
 def spki_sha256(certificate: bytes) -> str:
-    """SHA-256, in hex, of the SubjectPublicKeyInfo of a DER certificate: the pin (D43). Raises ValueError when it is no certificate."""
+    """SHA-256, in hex, of the SubjectPublicKeyInfo of a DER certificate: the pin (D43). Raises
+    ValueError when it is no certificate.
+    """
 
     def content(at: int) -> tuple[int, int]:
         if at + 2 > len(certificate):
@@ -686,11 +865,14 @@ def spki_sha256(certificate: bytes) -> str:
 class HttpsTransport:
     """One kept-alive HTTPS connection to the bridge.
 
-    ``url``: https://HOST[:PORT]; ``token``: called for each request, so that a replaced token file is seen; ``pin``: the SPKI's SHA-256 in hex,
-    compared after the handshake and before a byte of the request. Without a pin the certificate must satisfy the system's authorities.
+    ``url``: https://HOST[:PORT]; ``token``: called for each request, so that a replaced token file
+    is seen; ``pin``: the SPKI's SHA-256 in hex, compared after the handshake and before a byte of
+    the request. Without a pin the certificate must satisfy the system's authorities.
     """
 
-    def __init__(self, url: str, token: Callable[[], str], pin: str = "", timeout: float = 30.0) -> None:
+    def __init__(
+        self, url: str, token: Callable[[], str], pin: str = "", timeout: float = 30.0
+    ) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" or not parts.hostname:
             raise ValueError(f"the address must be https://HOST:PORT, not {url}")
@@ -698,13 +880,16 @@ class HttpsTransport:
         self._token = token
         self._pin = pin.lower().replace(":", "")
         if self._pin:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the system's authorities, which take time and memory to read
+            # without the system's authorities, which take time and memory to read
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         else:
             context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._connection = http.client.HTTPSConnection(parts.hostname, parts.port or 443, timeout=timeout, context=context)
+        self._connection = http.client.HTTPSConnection(
+            parts.hostname, parts.port or 443, timeout=timeout, context=context
+        )
 
     def __call__(self, path: str, body: bytes) -> Answer:
         kept = self._connection.sock is not None
@@ -713,7 +898,8 @@ class HttpsTransport:
         except Unreachable:
             if not kept:
                 raise
-        return self._post(path, body)  # the bridge had closed the idle connection; the event_id makes a repetition harmless
+        # the bridge had closed the idle connection; the event_id makes a repetition harmless
+        return self._post(path, body)
 
     def _post(self, path: str, body: bytes) -> Answer:
         try:
@@ -732,12 +918,20 @@ class HttpsTransport:
                 self.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise error if isinstance(error, Unreachable) else Unreachable(f"{type(error).__name__}: {error}") from error
+            raise (
+                error
+                if isinstance(error, Unreachable)
+                else Unreachable(f"{type(error).__name__}: {error}")
+            ) from error
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):
             answer = {}
-        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, answer if isinstance(answer, dict) else {})
+        return Answer(
+            response.status,
+            {k.lower(): v for k, v in response.getheaders()},
+            answer if isinstance(answer, dict) else {},
+        )
 
     def _connect(self) -> None:
         self._connection.connect()
@@ -751,7 +945,9 @@ class HttpsTransport:
 
 
 class Watch:
-    """Waits until something may have changed in a directory: inotify where there is one, else a poll."""
+    """Waits until something may have changed in a directory: inotify where there is one, else a
+    poll.
+    """
 
     _EVENTS = 0x8 | 0x80 | 0x400 | 0x800  # CLOSE_WRITE, MOVED_TO, DELETE_SELF, MOVE_SELF
 
@@ -760,16 +956,22 @@ class Watch:
         try:
             libc = ctypes.CDLL(None, use_errno=True)
             self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            if self._fd >= 0 and libc.inotify_add_watch(self._fd, os.fsencode(path), self._EVENTS) < 0:
+            if (
+                self._fd >= 0
+                and libc.inotify_add_watch(self._fd, os.fsencode(path), self._EVENTS) < 0
+            ):
                 self.close()
         except (OSError, AttributeError):  # no inotify here
             self.close()
-        self._poll = select.poll()  # select() takes no descriptor over 1023, of which a server may have many
+        # select() takes no descriptor over 1023, of which a server may have many
+        self._poll = select.poll()
         if self._fd >= 0:
             self._poll.register(self._fd, select.POLLIN)
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Return when something was written, when ``stop`` is set or when the time is over; the spool is read again in each case."""
+        """Return when something was written, when ``stop`` is set or when the time is over; the
+        spool is read again in each case.
+        """
         if self._fd < 0:
             stop.wait(min(seconds, POLL_SECONDS))
             return
@@ -785,10 +987,11 @@ class Watch:
         self._fd = -1
 
 
-# -- the forwarder -----------------------------------------------------------------------------------------------------------
+# -- the forwarder ---------------------------------------------------------------------------------
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
-# What another attempt with the same event may cure, besides 3xx and 5xx: the token, the address, the rate. Every other 4xx is the event's own fault.
+# What another attempt with the same event may cure, besides 3xx and 5xx: the token, the address,
+# the rate. Every other 4xx is the event's own fault.
 WAIT_STATUS = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429})
 WAIT_CODES = frozenset({"HOST_NOT_ALLOWED"})
 
@@ -802,13 +1005,22 @@ class Blocked(Exception):
 
 
 class Forwarder:
-    """Sends what the spool holds, in order of time, each file until the answer that covers it; two on one spool take turns by a lock file.
+    """Sends what the spool holds, in order of time, each file until the answer that covers it; two
+    on one spool take turns by a lock file.
 
-    ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``sent`` and ``refused`` count events, ``trouble`` says in
-    one line why nothing goes out at present (empty: nothing is wrong).
+    ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``sent`` and
+    ``refused`` count events, ``trouble`` says in one line why nothing goes out at present (empty:
+    nothing is wrong).
     """
 
-    def __init__(self, spool: Path, send: Transport, *, max_bytes: int = SPOOL_MAX_BYTES, grace: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        spool: Path,
+        send: Transport,
+        *,
+        max_bytes: int = SPOOL_MAX_BYTES,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
         self.spool = Spool(Path(spool), max_bytes)
         self.sent = self.refused = 0
         self.trouble = ""
@@ -822,22 +1034,28 @@ class Forwarder:
         self._retry_at = 0.0
         self._failures = 0
         self._last_batch = -BATCH_GAP_SECONDS
-        self._batch_max = BATCH_MAX_EVENTS  # halved while batches are refused as a whole, until the culprit is alone
+        # halved while batches are refused as a whole, until the culprit is alone
+        self._batch_max = BATCH_MAX_EVENTS
         self._offset = 0.0  # the server's clock minus ours, once it called a timestamp stale
         self._limits: dict[str, int] = {}  # event_id → bytes, of what the bridge found too large
         self._stale: dict[str, int] = {}  # event_id → how often its time was refused
-        self._young: dict[str, tuple[int, int, float]] = {}  # name → time, size, since when unchanged: not (yet) JSON
-        self._told: dict[tuple[str, str], int] = {}  # (session, reason) → files set aside that no notice has told of
+        # name → time, size, since when unchanged: not (yet) JSON
+        self._young: dict[str, tuple[int, int, float]] = {}
+        # (session, reason) → files set aside that no notice has told of
+        self._told: dict[tuple[str, str], int] = {}
 
     # -- running
 
     def run_forever(self, stop: threading.Event) -> None:
-        """Forward until ``stop`` is set. A spool whose parent directory is gone, or that another forwarder has, is waited for."""
+        """Forward until ``stop`` is set. A spool whose parent directory is gone, or that another
+        forwarder has, is waited for.
+        """
         try:
             while not stop.is_set():
                 try:
                     self.run_once()
-                except OSError as error:  # the spool was removed, or the disk is full: not the forwarder's end
+                except OSError as error:
+                    # the spool was removed, or the disk is full: not the forwarder's end
                     self._say(f"the spool cannot be used: {error}")
                     self.close()
                 self._pause(stop)
@@ -854,7 +1072,9 @@ class Forwarder:
             self._watch.wait(stop, POLL_SECONDS if self._young else LOOK_SECONDS)
 
     def run_once(self) -> int:
-        """Send what waits until nothing can be sent now; return how many events the bridge has taken. Raises OSError when the spool is unusable."""
+        """Send what waits until nothing can be sent now; return how many events the bridge has
+        taken. Raises OSError when the spool is unusable.
+        """
         if not self._locked():
             return 0
         before = self.sent
@@ -862,7 +1082,10 @@ class Forwarder:
         for file in files:
             if reason := self.spool.strange(file):
                 self._refuse(file, reason)
-        self._queue, self._ready = deque(self.spool.bound([file for file in files if not self.spool.strange(file)])), deque()
+        self._queue, self._ready = (
+            deque(self.spool.bound([file for file in files if not self.spool.strange(file)])),
+            deque(),
+        )
         try:
             if time.monotonic() >= self._retry_at:
                 while self._fill():
@@ -882,7 +1105,9 @@ class Forwarder:
             self._lock = None
 
     def _locked(self) -> bool:
-        """True when this forwarder owns the spool. A lock file that was replaced (a new spool at the same place) is taken anew."""
+        """True when this forwarder owns the spool. A lock file that was replaced (a new spool at
+        the same place) is taken anew.
+        """
         path = self.spool.path / "lock"
         own_directory(self.spool.path)
         if self._lock is not None:
@@ -906,9 +1131,13 @@ class Forwarder:
     # -- reading
 
     def _fill(self) -> bool:
-        """Read files, oldest first, until a batch is together; those that are not whole yet are passed over. False: nothing is left to send."""
+        """Read files, oldest first, until a batch is together; those that are not whole yet are
+        passed over. False: nothing is left to send.
+        """
         items = list(self._ready)
-        while self._queue and (len(items) < BATCH_MAX_EVENTS or items[-1].file.mtime_ns == self._queue[0].mtime_ns):
+        while self._queue and (
+            len(items) < BATCH_MAX_EVENTS or items[-1].file.mtime_ns == self._queue[0].mtime_ns
+        ):
             file = self._queue.popleft()
             try:
                 items.append(self.spool.read(file))
@@ -924,7 +1153,9 @@ class Forwarder:
         return bool(self._ready)
 
     def _wait_for(self, file: File, reason: str) -> None:
-        """A file that is not JSON may still be written to; one that was not seen to grow for a while never will be. Its time says nothing: clocks are set."""
+        """A file that is not JSON may still be written to; one that was not seen to grow for a
+        while never will be. Its time says nothing: clocks are set.
+        """
         mtime_ns, size, since = self._young.get(file.name, (0, 0, 0.0))
         now = time.monotonic()
         if (mtime_ns, size) != (file.mtime_ns, file.size):
@@ -932,14 +1163,20 @@ class Forwarder:
             self._young[file.name] = (file.mtime_ns, file.size, now)
         if now - since >= self._grace:
             del self._young[file.name]
-            self._refuse(file, reason if file.size else "empty: the disk was full, or the hook was killed")
+            self._refuse(
+                file, reason if file.size else "empty: the disk was full, or the hook was killed"
+            )
 
     # -- one request
 
     def _round(self) -> None:
         size = sum(item.file.size for item in self._ready)
         full = len(self._ready) >= self._batch_max or size > BATCH_MAX_BYTES
-        path = self._choose(len(self._ready), full, any(item.raw.get("hook_event_name") == "PermissionRequest" for item in self._ready))
+        path = self._choose(
+            len(self._ready),
+            full,
+            any(item.raw.get("hook_event_name") == "PermissionRequest" for item in self._ready),
+        )
         chosen = self._next(1 if path == EVENT else self._batch_max)
         if not chosen:
             return
@@ -948,7 +1185,11 @@ class Forwarder:
             path = EVENT
         if path == BATCH:
             self._last_batch = time.monotonic()
-        body = chosen[0][1] if path == EVENT else b'{"events":[' + b",".join(made for _, made in chosen) + b"]}"
+        body = (
+            chosen[0][1]
+            if path == EVENT
+            else b'{"events":[' + b",".join(made for _, made in chosen) + b"]}"
+        )
         try:
             answer = self._send(path, body)
         except Unreachable as error:
@@ -957,10 +1198,16 @@ class Forwarder:
             self._ready.extendleft(reversed(self._judge(path, items, answer)))
 
     def _choose(self, count: int, full: bool, urgent: bool) -> str:
-        """The endpoint for what waits: a backlog goes as a batch; between two small batches the rate of single events is used up first."""
+        """The endpoint for what waits: a backlog goes as a batch; between two small batches the
+        rate of single events is used up first.
+        """
         now = time.monotonic()
         gap_over = full or self._last_batch + BATCH_GAP_SECONDS <= now
-        batch_at = self._open_at[BATCH] if full or urgent else max(self._open_at[BATCH], self._last_batch + BATCH_GAP_SECONDS)
+        batch_at = (
+            self._open_at[BATCH]
+            if full or urgent
+            else max(self._open_at[BATCH], self._last_batch + BATCH_GAP_SECONDS)
+        )
         if count > 1 and self._batch_max > 1 and batch_at <= now and gap_over:
             return BATCH
         if self._open_at[EVENT] <= now:
@@ -987,7 +1234,14 @@ class Forwarder:
         """The event, or None when there is none to send; the file is then gone or set aside."""
         try:
             limit = self._limits.get(item.event_id, EVENT_MAX_BYTES)
-            made = translate(item.raw, now=now, mtime=item.file.mtime_ns / 1e9, event_id=item.event_id, offset=self._offset, limit=limit)
+            made = translate(
+                item.raw,
+                now=now,
+                mtime=item.file.mtime_ns / 1e9,
+                event_id=item.event_id,
+                offset=self._offset,
+                limit=limit,
+            )
         except (ValueError, OverflowError, RecursionError) as reason:
             self._refuse(item.file, str(reason), item)
             return None
@@ -1010,19 +1264,32 @@ class Forwarder:
             self._open_at[path] = time.monotonic() + (1.0 if wait is None else wait)
             self._say("the bridge takes no more events this minute")
             return items
-        if answer.status in WAIT_STATUS or not 400 <= answer.status < 500 or str(answer.body.get("code")) in WAIT_CODES:
-            self._back_off(f"the bridge answered {answer.status} {answer.body.get('code', '')}".rstrip(), retry_after(answer))
+        if (
+            answer.status in WAIT_STATUS
+            or not 400 <= answer.status < 500
+            or str(answer.body.get("code")) in WAIT_CODES
+        ):
+            self._back_off(
+                f"the bridge answered {answer.status} {answer.body.get('code', '')}".rstrip(),
+                retry_after(answer),
+            )
         if len(items) > 1:
             self._batch_max = len(items) // 2
             return items
         if answer.status == 413 and self._limits.get(items[0].event_id, EVENT_MAX_BYTES) >= 4096:
-            self._limits[items[0].event_id] = self._limits.get(items[0].event_id, EVENT_MAX_BYTES) // 4
+            self._limits[items[0].event_id] = (
+                self._limits.get(items[0].event_id, EVENT_MAX_BYTES) // 4
+            )
             return items
         self._batch_max = min(BATCH_MAX_EVENTS, self._batch_max * 2)
         return self._settle(items, {0: _reason(answer.body, answer.status)}, answer)
 
-    def _settle(self, items: list[Item], errors: dict[int, tuple[str, bool]], answer: Answer) -> list[Item]:
-        """The answer covers ``items``, but for those of ``errors``: index → (reason, stale). Returns what was only stale."""
+    def _settle(
+        self, items: list[Item], errors: dict[int, tuple[str, bool]], answer: Answer
+    ) -> list[Item]:
+        """The answer covers ``items``, but for those of ``errors``: index → (reason, stale).
+        Returns what was only stale.
+        """
         again: list[Item] = []
         for index, item in enumerate(items):
             reason, stale = errors.get(index, ("", False))
@@ -1067,7 +1334,9 @@ class Forwarder:
         """One notice for each session and reason of this run, not one for each file."""
         for (session, reason), count in list(self._told.items()):
             what = "A hook event" if count == 1 else f"{count} hook events"
-            if self.spool.notice(session, "hook_rejected", f"{what} could not be delivered: {reason}"):
+            if self.spool.notice(
+                session, "hook_rejected", f"{what} could not be delivered: {reason}"
+            ):
                 del self._told[session, reason]
 
     def _say(self, trouble: str) -> None:
@@ -1079,15 +1348,26 @@ class Forwarder:
 
 
 def in_order(items: list[Item]) -> Iterator[Item]:
-    """By time; at a tie SessionStart first and SessionEnd last, else by process id, which began anew if the range is wide."""
+    """By time; at a tie SessionStart first and SessionEnd last, else by process id, which began
+    anew if the range is wide.
+    """
     start = 0
     while start < len(items):
         end = start
         while end < len(items) and items[end].file.mtime_ns == items[start].file.mtime_ns:
             end += 1
         tie = items[start:end]
-        wrapped = tie[-1].file.pid - tie[0].file.pid > 16384  # sorted by process id: half of the usual range
-        yield from sorted(tie, key=lambda item: (item.edge, wrapped and item.file.pid < 16384, item.file.pid, item.file.name))
+        # sorted by process id: half of the usual range
+        wrapped = tie[-1].file.pid - tie[0].file.pid > 16384
+        yield from sorted(
+            tie,
+            key=lambda item: (
+                item.edge,
+                wrapped and item.file.pid < 16384,
+                item.file.pid,
+                item.file.name,
+            ),
+        )
         start = end
 
 
@@ -1096,13 +1376,23 @@ def _reason(body: dict[str, Any], status: int = 400) -> tuple[str, bool]:
     found = body.get("validation_errors")
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     rules = {str(row.get("rule")) for row in rows} | {str(body.get("code"))}
-    text = "; ".join(f"{row.get('field')}: {row.get('message')}" for row in rows) or str(body.get("message") or f"the bridge answered {status}")
+    text = "; ".join(f"{row.get('field')}: {row.get('message')}" for row in rows) or str(
+        body.get("message") or f"the bridge answered {status}"
+    )
     return text[:500], "HOOK_STALE_TIMESTAMP" in rules
 
 
 def _errors(body: dict[str, Any]) -> dict[int, tuple[str, bool]]:
     rows = body.get("errors")
-    return {row["index"]: _reason(row) for row in rows if isinstance(row, dict) and isinstance(row.get("index"), int)} if isinstance(rows, list) else {}
+    return (
+        {
+            row["index"]: _reason(row)
+            for row in rows
+            if isinstance(row, dict) and isinstance(row.get("index"), int)
+        }
+        if isinstance(rows, list)
+        else {}
+    )
 
 
 def _http_date(text: object) -> float | None:
@@ -1132,7 +1422,7 @@ def server_time(answer: Answer) -> float | None:
     return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()  # noqa: UP017 - Python 3.8
 
 
-# -- alone -------------------------------------------------------------------------------------------------------------------
+# -- alone -----------------------------------------------------------------------------------------
 
 
 def token_from(path: Path) -> Callable[[], str]:
@@ -1146,19 +1436,35 @@ def token_from(path: Path) -> Callable[[], str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Forwards an agent's hooks to a bridge.")
-    parser.add_argument("--spool", type=Path, required=True, help="directory that the hook command writes to")
+    parser.add_argument(
+        "--spool", type=Path, required=True, help="directory that the hook command writes to"
+    )
     parser.add_argument("--url", help="https://HOST:PORT of the bridge")
     parser.add_argument("--token-file", type=Path, help="file with the bridge's hook token")
-    parser.add_argument("--pin", default="", help="SHA-256 of the bridge's public key, in hex (without: the system's authorities decide)")
-    parser.add_argument("--print-hooks", action="store_true", help="make the spool, print what belongs into the agent's settings file, and end")
-    parser.add_argument("--status", action="store_true", help="print what waits in the spool, and end")
+    parser.add_argument(
+        "--pin",
+        default="",
+        help="SHA-256 of the bridge's public key, in hex (without: the system's authorities decide)",
+    )
+    parser.add_argument(
+        "--print-hooks",
+        action="store_true",
+        help="make the spool, print what belongs into the agent's settings file, and end",
+    )
+    parser.add_argument(
+        "--status", action="store_true", help="print what waits in the spool, and end"
+    )
     given = parser.parse_args(arguments)
     spool = Path(os.path.abspath(given.spool))
     if given.print_hooks:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_hook_script(spool)
     if given.print_hooks or given.status:
-        shown = spool_status(spool) if given.status else {"hooks": {event: [hook_entry(event, str(spool))] for event in HOOK_EVENTS}}
+        shown = (
+            spool_status(spool)
+            if given.status
+            else {"hooks": {event: [hook_entry(event, str(spool))] for event in HOOK_EVENTS}}
+        )
         sys.stdout.write(json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
         return 0
     if not given.url or not given.token_file:

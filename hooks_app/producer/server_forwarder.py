@@ -1,4 +1,6 @@
-"""Forward this machine's hooks: a thread of the serving process posts the spool to the bridge (D47)."""
+"""Forward this machine's hooks: a thread of the serving process posts the spool to the bridge
+(D47).
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,31 @@ def spool() -> Path:
 def figures() -> Iterator[Metric]:
     """The spool, for GET /metrics."""
     found = program.spool_status(spool())
-    yield metrics.gauge("spool_waiting", "Hook events in the spool that the bridge has not accepted yet.", found["waiting"])
-    yield metrics.gauge("spool_oldest_age_seconds", "How long the oldest of them has waited; 0 when none waits.", found["oldest_age_seconds"] or 0.0)
+    yield metrics.gauge(
+        "spool_waiting",
+        "Hook events in the spool that the bridge has not accepted yet.",
+        found["waiting"],
+    )
+    yield metrics.gauge(
+        "spool_oldest_age_seconds",
+        "How long the oldest of them has waited; 0 when none waits.",
+        found["oldest_age_seconds"] or 0.0,
+    )
     yield metrics.gauge("spool_bytes", "Bytes of the disk that they take.", found["bytes"])
-    yield metrics.gauge("spool_rejected", "Hook events that were refused for good and set aside.", found["rejected"])
-    yield metrics.gauge("spool_full", "1 while the hook command writes nothing because the spool is full.", int(found["full"]))
+    yield metrics.gauge(
+        "spool_rejected", "Hook events that were refused for good and set aside.", found["rejected"]
+    )
+    yield metrics.gauge(
+        "spool_full",
+        "1 while the hook command writes nothing because the spool is full.",
+        int(found["full"]),
+    )
 
 
 def post_to(application: Application) -> None:
-    """Hand events to an application of this process, from the next start on: it may have no https address."""
+    """Hand events to an application of this process, from the next start on: it may have no https
+    address.
+    """
     global _application
     _application = application
 
@@ -106,9 +124,13 @@ async def start() -> None:
         send = ApplicationTransport(_application, asyncio.get_running_loop())
     else:
         where = server_address.recorded(conf)
-        send = HttpsTransport(transport.local_url(conf), lambda: conf.secret("hook_token"), where.pin if where else "")
+        send = HttpsTransport(
+            transport.local_url(conf), lambda: conf.secret("hook_token"), where.pin if where else ""
+        )
     _stop.clear()
-    thread = threading.Thread(target=Forwarder(spool(), send).run_forever, args=(_stop,), name="forwarder", daemon=True)
+    thread = threading.Thread(
+        target=Forwarder(spool(), send).run_forever, args=(_stop,), name="forwarder", daemon=True
+    )
     thread.start()
     _threads.append(thread)
 

@@ -1,4 +1,6 @@
-"""The circuit breaker of real agents: one that keeps failing is left alone for a while (SPEC Limits; D48)."""
+"""The circuit breaker of real agents: one that keeps failing is left alone for a while (SPEC
+Limits; D48).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ log = structlog.get_logger("bridge.agent")
 
 
 class Breaker:
-    """Of one kind of agent, in one process. Opens after 5 failures in a row to start or of the process; a turn that fails is none of them.
+    """Of one kind of agent, in one process. Opens after 5 failures in a row to start or of the
+    process; a turn that fails is none of them.
 
-    After 60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for another 60.
+    After 60 seconds one start is let through as a probe: it closes the breaker, or keeps it open
+    for another 60.
     """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,10 +40,16 @@ class Breaker:
         return self._opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - self._clock()
 
     def enter(self) -> None:
-        """A start is about to be tried; ``succeeded``, ``failed`` or ``gave_up`` must follow. Raises BridgeError CIRCUIT_OPEN."""
+        """A start is about to be tried; ``succeeded``, ``failed`` or ``gave_up`` must follow.
+        Raises BridgeError CIRCUIT_OPEN.
+        """
         if self.open:
             wait = max(1, round(self._left()))
-            raise BridgeError("CIRCUIT_OPEN", f"The agent {self._name} failed {self._failures} times; try again in {wait} s.", details={"retry_after": wait})
+            raise BridgeError(
+                "CIRCUIT_OPEN",
+                f"The agent {self._name} failed {self._failures} times; try again in {wait} s.",
+                details={"retry_after": wait},
+            )
         self._probing = self._opened is not None
 
     def succeeded(self) -> None:
@@ -68,7 +78,9 @@ def of(name: str) -> Breaker:
 
 
 class Attempt:
-    """A start of an agent, as its breaker counts it, if it does. Raises BridgeError CIRCUIT_OPEN on entering."""
+    """A start of an agent, as its breaker counts it, if it does. Raises BridgeError CIRCUIT_OPEN on
+    entering.
+    """
 
     def __init__(self, name: str, *, counted: bool) -> None:
         self._breaker = of(name) if counted else None

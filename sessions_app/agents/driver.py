@@ -1,7 +1,9 @@
-"""What every agent looks like to the bridge: one driver for each kind, and a stream of neutral events (D35, D40, D41).
+"""What every agent looks like to the bridge: one driver for each kind, and a stream of neutral
+events (D35, D40, D41).
 
-A driver runs one session of one agent. It knows nothing of devices, of the log or of the database: the runtime tells it what to do and writes
-down what it says. A new agent is one file with one driver in it.
+A driver runs one session of one agent. It knows nothing of devices, of the log or of the database:
+the runtime tells it what to do and writes down what it says. A new agent is one file with one
+driver in it.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import Decision, FinishReason, ToolErrorCode
 from sessions_app.approvals.tool_call import Call
 
-# -- what an agent says ----------------------------------------------------------------------------------------------------
+# -- what an agent says ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the answer; ``is_tool_use``: it is a tool's input being written, not text for a person."""
+    """A piece of the answer; ``is_tool_use``: it is a tool's input being written, not text for a
+    person.
+    """
 
     content: str
     is_tool_use: bool = False
@@ -70,7 +74,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A turn is over. ``error``: why it failed, in words for a person; the session goes on all the same."""
+    """A turn is over. ``error``: why it failed, in words for a person; the session goes on all the
+    same.
+    """
 
     finish_reason: FinishReason
     usage: Mapping[str, Any] | None = None
@@ -79,7 +85,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """The agent's own id of the session has become, or has changed to, this: what a resume needs."""
+    """The agent's own id of the session has become, or has changed to, this: what a resume
+    needs.
+    """
 
     resume_id: str
 
@@ -101,12 +109,14 @@ class Died:
 Event = Chunk | Used | Asked | Withdrawn | Done | Failed | Ended | Identified | Strayed | Died
 
 
-# -- what it is told -------------------------------------------------------------------------------------------------------
+# -- what it is told -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A person's decision; ``modifications`` are the parameters to run the tool with, of a modified one."""
+    """A person's decision; ``modifications`` are the parameters to run the tool with, of a modified
+    one.
+    """
 
     decision: Decision
     modifications: Mapping[str, Any] | None = None
@@ -135,13 +145,17 @@ class CannotResume(CannotStart):
 
 
 class Driver(ABC):
-    """One session of an agent. Its methods are called by one task, one at a time; ``events`` is read by another.
+    """One session of an agent. Its methods are called by one task, one at a time; ``events`` is
+    read by another.
 
-    ``can_modify``: the agent runs a call with the parameters that a person gives it in a ``modified`` decision. Where it does not, the driver has the call
-    refused and the agent asked to make it anew with them, so that the person decides once more; the call that was modified never runs. The driver's ``Kind``
-    says the same, for those who have no driver. ``can_resume``: a session can go on where it was, by the id that the driver gave in ``Identified``.
+    ``can_modify``: the agent runs a call with the parameters that a person gives it in a
+    ``modified`` decision. Where it does not, the driver has the call refused and the agent asked to
+    make it anew with them, so that the person decides once more; the call that was modified never
+    runs. The driver's ``Kind`` says the same, for those who have no driver. ``can_resume``: a
+    session can go on where it was, by the id that the driver gave in ``Identified``.
 
-    ``asks``, once it has been started: whether the agent asks before it changes or runs something; None when nobody knows (D59).
+    ``asks``, once it has been started: whether the agent asks before it changes or runs something;
+    None when nobody knows (D59).
     """
 
     can_modify: ClassVar[bool] = True

@@ -1,4 +1,6 @@
-"""What sockets tell a running session, on whichever process it runs: a durable inbox, written with what caused it and taken once (D35, D46)."""
+"""What sockets tell a running session, on whichever process it runs: a durable inbox, written with
+what caused it and taken once (D35, D46).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def wake(session: Session) -> None:
 
 
 def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
-    """The next command, marked as taken ``at`` that moment, in the order in which they came; while a turn runs (``busy``), prompts wait.
+    """The next command, marked as taken ``at`` that moment, in the order in which they came; while
+    a turn runs (``busy``), prompts wait.
 
     In the caller's transaction.
     """
@@ -56,7 +59,9 @@ def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | 
 
 
 def taken_at(session_pk: int, moment: datetime) -> Taken | None:
-    """What was taken at that very moment: by a transaction that committed, though whoever took it was not told so."""
+    """What was taken at that very moment: by a transaction that committed, though whoever took it
+    was not told so.
+    """
     command = Command.objects.filter(session_id=session_pk, taken_at=moment).first()
     return _taken(command) if command is not None else None
 
@@ -67,7 +72,12 @@ def _taken(command: Command) -> Taken:
 
 def said_since(session_pk: int, content: str, moment: datetime) -> bool:
     """Whether this prompt has been queued since, taken or not."""
-    return Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, created_at__gte=moment, payload=jsontext.dumps({"content": content})).exists()
+    return Command.objects.filter(
+        session_id=session_pk,
+        kind=Kind.PROMPT,
+        created_at__gte=moment,
+        payload=jsontext.dumps({"content": content}),
+    ).exists()
 
 
 def prompts_waiting(session_pk: int) -> tuple[int, int]:
@@ -88,11 +98,17 @@ def _waiting(session_pk: int, *, busy: bool) -> Command | None:
 
 def waiting(session_pks: Collection[int]) -> set[int]:
     """Those of the sessions for which a command waits."""
-    return set(Command.objects.filter(session_id__in=list(session_pks), taken_at=None).values_list("session_id", flat=True))
+    return set(
+        Command.objects.filter(session_id__in=list(session_pks), taken_at=None).values_list(
+            "session_id", flat=True
+        )
+    )
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """What nobody has taken is void: the agent is gone. Prompts wait for the agent that resumes, unless the session is over."""
+    """What nobody has taken is void: the agent is gone. Prompts wait for the agent that resumes,
+    unless the session is over.
+    """
     void = Command.objects.filter(session=session, taken_at=None)
     (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
 

@@ -1,4 +1,6 @@
-"""Which agents there are, which of them can start here and now, and as which version; a driver registers itself (D41)."""
+"""Which agents there are, which of them can start here and now, and as which version; a driver
+registers itself (D41).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ VERSION_MAX_CHARS = 200  # it is in the agent's own words
 class Agent:
     """What the bridge has to know of an agent to tell of it.
 
-    ``why_not`` says in words for a person, one on a phone too, why it cannot start here now, None when it could: it is asked each time, for
-    that may change while the bridge runs. ``version`` is the agent's own, empty when unknown; it may take seconds. ``real``: not scripted.
-    ``can_modify``: it runs a call with the parameters of a ``modified`` decision; one that cannot asks anew (docs/agents.md).
-    ``asks``: it asks before it changes or runs something; None while nobody knows (D59).
+    ``why_not`` says in words for a person, one on a phone too, why it cannot start here now, None
+    when it could: it is asked each time, for that may change while the bridge runs. ``version`` is
+    the agent's own, empty when unknown; it may take seconds. ``real``: not scripted.
+    ``can_modify``: it runs a call with the parameters of a ``modified`` decision; one that cannot
+    asks anew (docs/agents.md). ``asks``: it asks before it changes or runs something; None while
+    nobody knows (D59).
     """
 
     name: str
@@ -36,7 +40,9 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An agent as it is now. ``reason`` why it cannot start, None when it can; ``version`` None while it is unknown."""
+    """An agent as it is now. ``reason`` why it cannot start, None when it can; ``version`` None
+    while it is unknown.
+    """
 
     name: str
     real: bool
@@ -64,7 +70,15 @@ def register(agent: Agent) -> None:
 def listed() -> list[Listed]:
     """All of them, at once: a version is what was found in the background."""
     return [
-        Listed(agent.name, agent.real, agent.why_not(), _versions.get(agent.name) or None, agent.can_modify, agent.asks()) for agent in tuple(_agents.values())
+        Listed(
+            agent.name,
+            agent.real,
+            agent.why_not(),
+            _versions.get(agent.name) or None,
+            agent.can_modify,
+            agent.asks(),
+        )
+        for agent in tuple(_agents.values())
     ]
 
 
@@ -76,14 +90,19 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
     """The error for an agent that cannot be started here, with the reason if there is one."""
     able = ", ".join(supported()) or "none"
     why = f": {reason.rstrip('.')}" if reason else ""
-    return BridgeError("AGENT_UNAVAILABLE", f"The agent {name[:64] or '(default)'} cannot be started here{why}. What can: {able}.")
+    return BridgeError(
+        "AGENT_UNAVAILABLE",
+        f"The agent {name[:64] or '(default)'} cannot be started here{why}. What can: {able}.",
+    )
 
 
-# -- versions --------------------------------------------------------------------------------------------------------------------
+# -- versions --------------------------------------------------------------------------------------
 
 
 def ask_versions() -> None:
-    """Ask every agent for its version, and keep it. It may take seconds: for a thread, never for a request or the event loop."""
+    """Ask every agent for its version, and keep it. It may take seconds: for a thread, never for a
+    request or the event loop.
+    """
     for agent in tuple(_agents.values()):
         try:
             _versions[agent.name] = agent.version()[:VERSION_MAX_CHARS]
@@ -93,13 +112,16 @@ def ask_versions() -> None:
 
 
 async def start() -> None:
-    """Ask now and every AGENT_VERSIONS_SECONDS: an agent may be installed, brought up to date or started for the first time while the bridge runs.
+    """Ask now and every AGENT_VERSIONS_SECONDS: an agent may be installed, brought up to date or
+    started for the first time while the bridge runs.
 
     The thread is one that the end of the process does not wait for.
     """
     global _stopped
     _stopped = threading.Event()
-    threading.Thread(target=_keep_asking, args=(_stopped,), name="agent versions", daemon=True).start()
+    threading.Thread(
+        target=_keep_asking, args=(_stopped,), name="agent versions", daemon=True
+    ).start()
 
 
 async def stop() -> None:

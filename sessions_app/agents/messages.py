@@ -1,4 +1,6 @@
-"""What people tell the agent of a session that the bridge runs, written down for whichever process runs it (D31, D39, D40)."""
+"""What people tell the agent of a session that the bridge runs, written down for whichever process
+runs it (D31, D39, D40).
+"""
 
 from __future__ import annotations
 
@@ -17,33 +19,54 @@ RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
-def say(session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None) -> None:
+def say(
+    session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None
+) -> None:
     """Queue a turn. ``device`` None: it was said over HTTP with the admin token.
 
-    ``begun``: a process died that had begun with this message then; a turn that it had queued is not queued again (D31). Raises SESS_CLOSED,
-    SESS_NOT_ACTIVE, RATE_LIMITED when too many wait already.
+    ``begun``: a process died that had begun with this message then; a turn that it had queued is
+    not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait
+    already.
     """
-    with outbox() as box:  # it holds the head of the log: the session cannot be paused or closed meanwhile
+    # it holds the head of the log: the session cannot be paused or closed meanwhile
+    with outbox() as box:
         if begun is not None and inbox.said_since(session_pk, content, begun):
             return
         session = _active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
-        if count >= limits.AGENT_PROMPTS_WAITING or (count and characters + len(content) > limits.AGENT_PROMPTS_CHARS):
+        if count >= limits.AGENT_PROMPTS_WAITING or (
+            count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
+        ):
             words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
-            raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details={"retry_after": RETRY_SECONDS})
+            raise BridgeError(
+                "RATE_LIMITED",
+                words,
+                session_id=session.session_id,
+                details={"retry_after": RETRY_SECONDS},
+            )
         observed_sessions.entitle(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
         inbox.add(session, inbox.Kind.PROMPT, content=content)
-        audit.record("message", actor=_actor(device), device=device, session_id=session.session_id, characters=len(content))
+        audit.record(
+            "message",
+            actor=_actor(device),
+            device=device,
+            session_id=session.session_id,
+            characters=len(content),
+        )
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
-    """Have the running turn stopped; ``device`` as for ``say``. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    """Have the running turn stopped; ``device`` as for ``say``. Raises SESS_CLOSED,
+    SESS_NOT_ACTIVE.
+    """
     with outbox():
         session = _active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)
-        audit.record("interrupt", actor=_actor(device), device=device, session_id=session.session_id)
+        audit.record(
+            "interrupt", actor=_actor(device), device=device, session_id=session.session_id
+        )
 
 
 def _actor(device: Device | None) -> str:

@@ -1,6 +1,8 @@
-"""Which kinds of agents there are, which of them can start here and now, and which one a name means (D41).
+"""Which kinds of agents there are, which of them can start here and now, and which one a name means
+(D41).
 
-Each module of MODULES has ``def kinds() -> Iterable[Kind]``, which is asked once, when the bridge starts.
+Each module of MODULES has ``def kinds() -> Iterable[Kind]``, which is asked once, when the bridge
+starts.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from bridge_project.kernel.config import conf
 from sessions_app.agents import listing
 from sessions_app.agents.driver import Driver
 
-MODULES = ("sessions_app.agents.claude.agent", "sessions_app.agents.acp.agent", "sessions_app.agents.demo.driver")
+MODULES = (
+    "sessions_app.agents.claude.agent",
+    "sessions_app.agents.acp.agent",
+    "sessions_app.agents.demo.driver",
+)
 DEMO = "demo"
 ANY = frozenset({"", "primary-agent"})  # names that leave the choice to the bridge
 
@@ -22,11 +28,13 @@ ANY = frozenset({"", "primary-agent"})  # names that leave the choice to the bri
 class Kind:
     """One kind of agent.
 
-    ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could start here now, None when it could (asked for
-    each connection, so it must be quick; it goes to devices, so it names no path of this machine); ``version`` is the agent's own, empty when
-    unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by the breaker; ``mend`` is the shell command that
-    does away with what ``why_not`` says, empty when there is none; ``can_modify`` is what its drivers say, known without loading one;
-    ``asks``: whether it asks before it acts, as far as is known before a session of it is started (D59).
+    ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could
+    start here now, None when it could (asked for each connection, so it must be quick; it goes to
+    devices, so it names no path of this machine); ``version`` is the agent's own, empty when
+    unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by
+    the breaker; ``mend`` is the shell command that does away with what ``why_not`` says, empty when
+    there is none; ``can_modify`` is what its drivers say, known without loading one; ``asks``:
+    whether it asks before it acts, as far as is known before a session of it is started (D59).
     """
 
     name: str
@@ -43,11 +51,15 @@ _kinds: dict[str, Kind] = {}
 
 
 def register(kind: Kind) -> None:
-    """Add a kind, and have it listed, among ``supported_agents`` whenever it can start. Raises ValueError for a name that is taken or reserved."""
+    """Add a kind, and have it listed, among ``supported_agents`` whenever it can start. Raises
+    ValueError for a name that is taken or reserved.
+    """
     if kind.name in _kinds or kind.name in ANY:
         raise ValueError(f"two agents are called {kind.name!r}")
     _kinds[kind.name] = kind
-    listing.register(listing.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify, kind.asks))
+    listing.register(
+        listing.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify, kind.asks)
+    )
 
 
 def load() -> None:
@@ -63,12 +75,16 @@ def kinds() -> list[Kind]:
 
 
 def resolve(name: str) -> Kind:
-    """The kind that a client's name means: one of its own, or for an empty one the configured, else the first real one that can start, else demo.
+    """The kind that a client's name means: one of its own, or for an empty one the configured, else
+    the first real one that can start, else demo.
 
-    Raises BridgeError AGENT_UNAVAILABLE for an unknown one, and with the reason for one that cannot start.
+    Raises BridgeError AGENT_UNAVAILABLE for an unknown one, and with the reason for one that cannot
+    start.
     """
     if name in ANY:
-        name = conf.bridge_default_agent or next((kind.name for kind in _kinds.values() if kind.real and kind.why_not() is None), DEMO)
+        name = conf.bridge_default_agent or next(
+            (kind.name for kind in _kinds.values() if kind.real and kind.why_not() is None), DEMO
+        )
     kind = _kinds.get(name)
     if kind is None:
         raise listing.unavailable(name)

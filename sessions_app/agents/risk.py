@@ -1,4 +1,6 @@
-"""How dangerous a tool call is. The rules are the hook producer's, which must be one file and so cannot be imported from below: it registers them."""
+"""How dangerous a tool call is. The rules are the hook producer's, which must be one file and so
+cannot be imported from below: it registers them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What an agent says as the log can hold it and a phone can take it: bounded, whole, and no more pieces than needed. Pure."""
+"""What an agent says as the log can hold it and a phone can take it: bounded, whole, and no more
+pieces than needed. Pure.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _join(found: list[driver.Event], pieces: list[str]) -> None:
 
 
 def whole(text: str) -> str:
-    """Text that can be sent as UTF-8: what an agent cut in the middle of a character becomes a question mark."""
+    """Text that can be sent as UTF-8: what an agent cut in the middle of a character becomes a
+    question mark.
+    """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -65,9 +69,21 @@ def reason_of(text: str) -> str:
 def storable(call: Call) -> Call:
     """The call as it can be kept and sent, whatever its agent put into it."""
     reasoning = call.reasoning and whole(call.reasoning)
-    return replace(call, id=usable_id(call.id), tool=whole(call.tool), params=plain(call.params), description=whole(call.description), reasoning=reasoning)
+    return replace(
+        call,
+        id=usable_id(call.id),
+        tool=whole(call.tool),
+        params=plain(call.params),
+        description=whole(call.description),
+        reasoning=reasoning,
+    )
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it and a database can hold it: without NaN, lone surrogates, and what is no JSON at all."""
-    return json.loads(json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace"), parse_constant=lambda _: None)
+    """A value as JSON can say it and a database can hold it: without NaN, lone surrogates, and what
+    is no JSON at all.
+    """
+    return json.loads(
+        json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace"),
+        parse_constant=lambda _: None,
+    )

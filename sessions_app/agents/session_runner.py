@@ -1,4 +1,6 @@
-"""One session whose agent runs in this process: what is said goes to the log, what is commanded goes to the agent (D35, D38, D40)."""
+"""One session whose agent runs in this process: what is said goes to the log, what is commanded
+goes to the agent (D35, D38, D40).
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,18 @@ T = TypeVar("T")
 
 INTERRUPTED = "The turn was interrupted before this decision came."
 LAST_WORDS_SECONDS = 1.0  # to read what an agent that has ended had said
-# After an interrupt an agent ends its own commands in its own time, and nobody is told what they leave then: it is looked for.
+# After an interrupt an agent ends its own commands in its own time, and nobody is told what they
+# leave then: it is looked for.
 BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
-threads = Threads("db-agents", 1)  # one: with SQLite a second one would only wait for the first, and not in turn
+# one: with SQLite a second one would only wait for the first, and not in turn
+threads = Threads("db-agents", 1)
 
 
 async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run something on the database until it has worked: what an agent has said is not said again."""
+    """Run something on the database until it has worked: what an agent has said is not said
+    again.
+    """
     away = False
     while True:
         try:
@@ -48,8 +54,9 @@ async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 class Over:
     """Why a running session is over, and so what is to be written of it.
 
-    ``paused`` and ``failed`` are still to be written down; ``died`` has been, by the agent's last word; ``lost``: it is not this process's any more;
-    ``expired``: nobody has watched it for the grace time. ``interrupted``: it would not stop when told to.
+    ``paused`` and ``failed`` are still to be written down; ``died`` has been, by the agent's last
+    word; ``lost``: it is not this process's any more; ``expired``: nobody has watched it for the
+    grace time. ``interrupted``: it would not stop when told to.
     """
 
     how: Literal["paused", "failed", "died", "lost", "expired"]
@@ -58,9 +65,18 @@ class Over:
 
 
 class Running:
-    """``over`` is called when this must end, perhaps more than once; whoever it tells calls ``stop``."""
+    """``over`` is called when this must end, perhaps more than once; whoever it tells calls
+    ``stop``.
+    """
 
-    def __init__(self, session_pk: int, session_id: str, driver: Driver, owner: uuid.UUID, over: Callable[[Running, Over], None]) -> None:
+    def __init__(
+        self,
+        session_pk: int,
+        session_id: str,
+        driver: Driver,
+        owner: uuid.UUID,
+        over: Callable[[Running, Over], None],
+    ) -> None:
         self.session_pk = session_pk
         self.session_id = session_id
         self._driver = driver
@@ -74,7 +90,9 @@ class Running:
         self._quiet.set()
         self._interrupted = False
         self._stopping = False
-        self.died = False  # the agent has, by itself; the log may have it already and whoever looks find the session nobody's
+        # the agent has, by itself; the log may have it already and whoever looks find the session
+        # nobody's
+        self.died = False
         self._watchdog: asyncio.Task[None] | None = None
         self._clearing: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
@@ -85,7 +103,9 @@ class Running:
         return not self._quiet.is_set()
 
     def start(self) -> None:
-        self._listener, self._writer, self._commander = (asyncio.create_task(work) for work in (self._listen(), self._write(), self._command()))
+        self._listener, self._writer, self._commander = (
+            asyncio.create_task(work) for work in (self._listen(), self._write(), self._command())
+        )
         for task in (self._listener, self._writer, self._commander):
             task.add_done_callback(self._ended)
         self.wake()
@@ -101,11 +121,13 @@ class Running:
             if task is not None:
                 task.cancel()
         await close(self._driver, self.session_id)
-        await asyncio.wait({self._listener}, timeout=LAST_WORDS_SECONDS)  # an agent that is closed says what it had said, and no more
+        # an agent that is closed says what it had said, and no more
+        await asyncio.wait({self._listener}, timeout=LAST_WORDS_SECONDS)
         self._listener.cancel()
         if not self._writer.done():
             ending = asyncio.ensure_future(self._said.put(None))
-            await asyncio.wait({self._writer}, timeout=limits.AGENT_CLOSE_SECONDS)  # the database may be slow, or away
+            # the database may be slow, or away
+            await asyncio.wait({self._writer}, timeout=limits.AGENT_CLOSE_SECONDS)
             ending.cancel()
             self._writer.cancel()
 
@@ -116,9 +138,11 @@ class Running:
             self._over(self, Over("lost"))
         else:
             log.error("agent_task_failed", session=self.session_id, exc_info=error)
-            self._over(self, Over("failed", "The bridge failed while it ran the agent; its log says how."))
+            self._over(
+                self, Over("failed", "The bridge failed while it ran the agent; its log says how.")
+            )
 
-    # -- from the agent to the log ---------------------------------------------------------------------------------------------
+    # -- from the agent to the log -----------------------------------------------------------------
 
     async def _listen(self) -> None:
         try:
@@ -139,14 +163,18 @@ class Running:
                 await self._said.put(Died("The agent ended without a word."))
 
     async def _room_for(self, chars: int) -> None:
-        """Text is bounded not by the number of its pieces: wait until the log has what there is too much of."""
+        """Text is bounded not by the number of its pieces: wait until the log has what there is too
+        much of.
+        """
         self._chars += chars
         while self._chars >= limits.AGENT_CHARS_WAITING:
             self._written.clear()
             await self._written.wait()
 
     async def _write(self) -> None:
-        """The first piece at once, then what came within limits.STREAM_COALESCE_SECONDS together."""
+        """The first piece at once, then what came within limits.STREAM_COALESCE_SECONDS
+        together.
+        """
         written = 0.0
         while True:
             first = await self._said.get()
@@ -158,10 +186,13 @@ class Running:
                 if not self._stopping and any(isinstance(event, Died) for event in batch):
                     self.died = True
                 if self._interrupted and any(isinstance(event, Ended) for event in batch):
-                    await self._driver.end_background()  # whoever sees the end of the turn finds it done
+                    # whoever sees the end of the turn finds it done
+                    await self._driver.end_background()
                 await stored(self._transcript.write, coalesce(batch))
                 written = self.used_at = time.monotonic()
-                self._chars -= sum(len(event.content) for event in batch if isinstance(event, Chunk))
+                self._chars -= sum(
+                    len(event.content) for event in batch if isinstance(event, Chunk)
+                )
                 self._written.set()
                 self._after(batch)
             if last:
@@ -194,7 +225,7 @@ class Running:
         if died := next((event for event in batch if isinstance(event, Died)), None):
             self._over(self, Over("died", died.reason))
 
-    # -- from the sockets to the agent -----------------------------------------------------------------------------------------
+    # -- from the sockets to the agent -------------------------------------------------------------
 
     async def _command(self) -> None:
         while True:
@@ -215,12 +246,17 @@ class Running:
         if kind == Kind.PROMPT:
             if self._clearing is not None and not self._clearing.done():
                 self._clearing.cancel()
-                await self._driver.end_background()  # what is started from now on is not to be ended
+                # what is started from now on is not to be ended
+                await self._driver.end_background()
             self._quiet.clear()
             await self._driver.prompt(payload["content"])
         elif kind == Kind.DECIDE:
             call_id = self._transcript.call_of(payload["tool_call_id"])
-            verdict = Verdict("rejected", reason=INTERRUPTED) if self._interrupted else Verdict(payload["decision"], payload["modifications"])
+            verdict = (
+                Verdict("rejected", reason=INTERRUPTED)
+                if self._interrupted
+                else Verdict(payload["decision"], payload["modifications"])
+            )
             if call_id is None or not await self._driver.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
         elif self.busy:  # Kind.INTERRUPT
@@ -231,7 +267,9 @@ class Running:
             self._end_background()
 
     def _end_background(self) -> None:
-        """End what the session's commands have left running, and for a while what they come to leave."""
+        """End what the session's commands have left running, and for a while what they come to
+        leave.
+        """
         if self._clearing is None or self._clearing.done():
             self._clearing = asyncio.create_task(self._keep_ending_background())
             self._clearing.add_done_callback(self._ended)
@@ -251,11 +289,20 @@ class Running:
             async with asyncio.timeout(limits.INTERRUPT_SECONDS):
                 await self._quiet.wait()
         except TimeoutError:
-            self._over(self, Over("paused", "The agent did not stop when it was told to, and was ended.", interrupted=True))
+            self._over(
+                self,
+                Over(
+                    "paused",
+                    "The agent did not stop when it was told to, and was ended.",
+                    interrupted=True,
+                ),
+            )
 
 
 async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver, for which it has limits.AGENT_CLOSE_SECONDS; what is left then ends with the bridge."""
+    """Close a driver, for which it has limits.AGENT_CLOSE_SECONDS; what is left then ends with the
+    bridge.
+    """
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

@@ -13,7 +13,17 @@ from bridge_project.protocol.types import RiskLevel
 ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000
 # What a person wants to know first of a call, by the names that agents give their parameters.
-_TELLING = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "prompt", "description")
+_TELLING = (
+    "command",
+    "file_path",
+    "notebook_path",
+    "path",
+    "url",
+    "query",
+    "pattern",
+    "prompt",
+    "description",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +40,34 @@ class Call:
     @property
     def same(self) -> str:
         """Equal for equal calls, whatever the order of their parameters."""
-        return hashlib.sha256(json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
 
 def usable_id(value: object) -> str | None:
     """An agent's own id of a call, if it can be kept and sent back."""
-    return value if isinstance(value, str) and 0 < len(value) <= ID_MAX_CHARS and value.isprintable() and value.strip() else None
+    return (
+        value
+        if isinstance(value, str)
+        and 0 < len(value) <= ID_MAX_CHARS
+        and value.isprintable()
+        and value.strip()
+        else None
+    )
 
 
 def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
-    """What the call does, in the agent's words if it gave any, else by its most telling parameter; never empty (D37)."""
+    """What the call does, in the agent's words if it gave any, else by its most telling parameter;
+    never empty (D37).
+    """
     if isinstance(given, str) and given.strip():
         return _cut(given.strip())
     name = tool.strip() or "A tool"
-    telling = next((value for key in _TELLING if isinstance(value := params.get(key), str) and value.strip()), None)
+    telling = next(
+        (value for key in _TELLING if isinstance(value := params.get(key), str) and value.strip()),
+        None,
+    )
     if telling is None:
         telling = json.dumps(params, ensure_ascii=False) if params else ""
     return _cut(f"{name}: {telling}" if telling else name)

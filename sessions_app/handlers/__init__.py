@@ -1,10 +1,14 @@
-"""The handlers of this room's messages, one module a topic, and those that rooms above have named."""
+"""The handlers of this room's messages, one module a topic, and those that rooms above have
+named.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = [f"{__name__}.{name}" for name in ("handshake", "session", "chat", "approvals", "notifications")]
+MODULES = [
+    f"{__name__}.{name}" for name in ("handshake", "session", "chat", "approvals", "notifications")
+]
 
 
 def register(*modules: str) -> None:

@@ -15,4 +15,11 @@ from sessions_app.socket.consumer import BridgeConsumer
 async def approval_response(socket: BridgeConsumer, message: ClientMessage) -> s.ApprovalRecorded:
     payload: c.ApprovalResponse = message.payload
     assert socket.device is not None
-    return await writers.run(approvals.decide, socket.device, payload.session_id, payload.tool_call_id, payload.decision, payload.modifications)
+    return await writers.run(
+        approvals.decide,
+        socket.device,
+        payload.session_id,
+        payload.tool_call_id,
+        payload.decision,
+        payload.modifications,
+    )

@@ -1,4 +1,6 @@
-"""message and session_interrupt: what a person says to an agent that the bridge runs (D7, D31, D40)."""
+"""message and session_interrupt: what a person says to an agent that the bridge runs (D7, D31,
+D40).
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,20 @@ async def message(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Queue a turn; the stream answers it, to everybody who has joined."""
     payload: c.Message = message.payload
     session = await _driven(socket, message)
-    await writers.run(messages.say, session.pk, payload.content, device=socket.device, begun=idempotency.begun.get())
+    await writers.run(
+        messages.say,
+        session.pk,
+        payload.content,
+        device=socket.device,
+        begun=idempotency.begun.get(),
+    )
 
 
 @handles(c.SessionInterrupt)
 async def session_interrupt(socket: BridgeConsumer, message: ClientMessage) -> None:
-    """Stop the running turn, whose ``stream_end`` answers; where none runs there is nothing to stop."""
+    """Stop the running turn, whose ``stream_end`` answers; where none runs there is nothing to
+    stop.
+    """
     session = await _driven(socket, message)
     await writers.run(messages.interrupt, session.pk, device=socket.device)
 
@@ -33,5 +43,8 @@ async def _driven(socket: BridgeConsumer, message: ClientMessage) -> Session:
     """The joined session that a message is for, whose agent the bridge runs."""
     session = await session_of(socket, message, acting=True)
     if session.kind != Session.Kind.BRIDGE:
-        raise BridgeError("AGENT_UNAVAILABLE", "This session is only watched: its agent listens to nobody but the person at its machine.")
+        raise BridgeError(
+            "AGENT_UNAVAILABLE",
+            "This session is only watched: its agent listens to nobody but the person at its machine.",
+        )
     return session

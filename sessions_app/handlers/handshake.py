@@ -1,4 +1,6 @@
-"""auth, health_check, acknowledge_warning, heartbeats (SPEC Connection phases; D15, D16, D20 to D25)."""
+"""auth, health_check, acknowledge_warning, heartbeats (SPEC Connection phases; D15, D16, D20 to
+D25).
+"""
 
 from __future__ import annotations
 
@@ -60,19 +62,41 @@ async def _known(token: str) -> bool:
 
 
 def _check_version(version: str, *, known: bool) -> None:
-    """Raise Refused VERSION_INCOMPATIBLE with the reason (SPEC Versioning). A stranger is not told: his token fails first."""
+    """Raise Refused VERSION_INCOMPATIBLE with the reason (SPEC Versioning). A stranger is not told:
+    his token fails first.
+    """
     if not known:
         return
     try:
         client = SemVer.parse(version)
     except ValueError:
-        violation = {"field": "payload.client_version", "constraint": "major.minor.patch", "received": version[:64]}
-        raise BridgeError("PROTO_INVALID_MESSAGE", "client_version is not major.minor.patch.", violations=[violation]) from None
-    lowest, highest = SemVer.parse(conf.bridge_min_client_version), SemVer.parse(conf.bridge_max_client_version)
+        violation = {
+            "field": "payload.client_version",
+            "constraint": "major.minor.patch",
+            "received": version[:64],
+        }
+        raise BridgeError(
+            "PROTO_INVALID_MESSAGE",
+            "client_version is not major.minor.patch.",
+            violations=[violation],
+        ) from None
+    lowest, highest = (
+        SemVer.parse(conf.bridge_min_client_version),
+        SemVer.parse(conf.bridge_max_client_version),
+    )
     reason = "CLIENT_TOO_OLD" if client < lowest else "CLIENT_TOO_NEW" if client > highest else None
     if reason:
-        details = {"reason": reason, "client_version": version, "min_client_version": str(lowest), "max_client_version": str(highest)}
-        raise Refused("VERSION_INCOMPATIBLE", f"{reason}: this bridge takes clients from {lowest} to {highest}.", details=details)
+        details = {
+            "reason": reason,
+            "client_version": version,
+            "min_client_version": str(lowest),
+            "max_client_version": str(highest),
+        }
+        raise Refused(
+            "VERSION_INCOMPATIBLE",
+            f"{reason}: this bridge takes clients from {lowest} to {highest}.",
+            details=details,
+        )
 
 
 async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
@@ -85,9 +109,11 @@ async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
 
 
 def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> tuple[Encoded, int]:
-    """The message, and the head of the log, read first: what a client does once it has been answered comes after it.
+    """The message, and the head of the log, read first: what a client does once it has been
+    answered comes after it.
 
-    Written in the thread that reads the sessions: with thousands of them the event loop would stand still for it.
+    Written in the thread that reads the sessions: with thousands of them the event loop would stand
+    still for it.
     """
     head = reader.head_seq()
     payload = s.ConnectionAck(
@@ -103,9 +129,16 @@ def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> 
 
 
 def _active_sessions() -> list[s.SessionInfo]:
-    """Four columns of each and no more: with thousands of sessions their recent events would take longer than all the rest."""
-    found = Session.objects.exclude(status=Session.Status.CLOSED).values_list("session_id", "agent_type", "title", "working_directory")
-    return [s.SessionInfo(session_id=id_, agent=agent, title=title, working_directory=directory or None) for id_, agent, title, directory in found]
+    """Four columns of each and no more: with thousands of sessions their recent events would take
+    longer than all the rest.
+    """
+    found = Session.objects.exclude(status=Session.Status.CLOSED).values_list(
+        "session_id", "agent_type", "title", "working_directory"
+    )
+    return [
+        s.SessionInfo(session_id=id_, agent=agent, title=title, working_directory=directory or None)
+        for id_, agent, title, directory in found
+    ]
 
 
 @handles(c.HealthCheck)
@@ -114,8 +147,13 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
     now = datetime.now(UTC)
     behind = (now - parse_timestamp(payload.timestamp)).total_seconds()
     in_step = abs(behind) <= limits.CLOCK_SKEW_WARNING_SECONDS
-    must_acknowledge = socket.transport.mode == "direct_public" and not pairing.warning_acknowledged(_device(socket))
-    codes = [WARNING_DIRECT_PUBLIC] * (socket.transport.mode == "direct_public") + [WARNING_CLOCK_SKEW] * (not in_step)
+    must_acknowledge = (
+        socket.transport.mode == "direct_public"
+        and not pairing.warning_acknowledged(_device(socket))
+    )
+    codes = [WARNING_DIRECT_PUBLIC] * (socket.transport.mode == "direct_public") + [
+        WARNING_CLOCK_SKEW
+    ] * (not in_step)
     socket.talk.health_reported = True
     head = await _head(socket)
     await socket.reply(
@@ -125,7 +163,12 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
             connection_mode=socket.transport.mode.value,
             warnings=codes,
             warning_details={code: _warning(code, must_acknowledge) for code in codes},
-            checks=s.HealthChecks(tls_valid=socket.transport.secure, clock_sync=in_step, version_compatible=True, token_permissions=True),
+            checks=s.HealthChecks(
+                tls_valid=socket.transport.secure,
+                clock_sync=in_step,
+                version_compatible=True,
+                token_permissions=True,
+            ),
             server_timestamp=now_text(now),
             latency_ms=max(0.0, round(behind * 1000, 3)) if in_step else 0.0,
             ready=not must_acknowledge,
@@ -137,14 +180,21 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
 
 
 def _warning(code: str, must_acknowledge: bool) -> dict[str, Any]:
-    return {"message": WARNINGS[code], "requires_acknowledgment": must_acknowledge and code == WARNING_DIRECT_PUBLIC}
+    return {
+        "message": WARNINGS[code],
+        "requires_acknowledgment": must_acknowledge and code == WARNING_DIRECT_PUBLIC,
+    }
 
 
 @handles(c.AcknowledgeWarning)
 async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) -> None:
     payload: c.AcknowledgeWarning = message.payload
     if payload.warning_code not in WARNINGS:
-        violation = {"field": "payload.warning_code", "constraint": "one of " + ", ".join(WARNINGS), "received": payload.warning_code[:64]}
+        violation = {
+            "field": "payload.warning_code",
+            "constraint": "one of " + ", ".join(WARNINGS),
+            "received": payload.warning_code[:64],
+        }
         raise BridgeError("PROTO_INVALID_MESSAGE", "Nobody warned of that.", violations=[violation])
     device = _device(socket)
     if payload.acknowledged and payload.warning_code == WARNING_DIRECT_PUBLIC:
@@ -153,7 +203,12 @@ async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) ->
     ready = settled and (socket.talk.health_reported or socket.talk.phase is Phase.READY)
     head = await _head(socket)
     hours = f"{limits.ACKNOWLEDGED_WARNING_SECONDS // 3600}h"
-    await socket.reply(message, s.AcknowledgmentAccepted(warning_code=payload.warning_code, ready=ready, session_timeout=hours))
+    await socket.reply(
+        message,
+        s.AcknowledgmentAccepted(
+            warning_code=payload.warning_code, ready=ready, session_timeout=hours
+        ),
+    )
     if ready:
         _become_ready(socket, head)
 
@@ -164,7 +219,9 @@ def _device(socket: BridgeConsumer) -> Any:
 
 
 async def _head(socket: BridgeConsumer) -> int:
-    """The head of the log before a client is told that it is ready; not asked for where delivery has begun."""
+    """The head of the log before a client is told that it is ready; not asked for where delivery
+    has begun.
+    """
     return 0 if socket.talk.phase is Phase.READY else await readers.run(reader.head_seq)
 
 
@@ -178,6 +235,7 @@ def _become_ready(socket: BridgeConsumer, head: int) -> None:
 @handles(c.HeartbeatPing)
 async def heartbeat_ping(socket: BridgeConsumer, message: ClientMessage) -> None:
     assert socket.receipts is not None and socket.delivery is not None
-    sent = dict(socket.delivery.sent)  # before the pong goes out: what follows it is not proven by it
+    # before the pong goes out: what follows it is not proven by it
+    sent = dict(socket.delivery.sent)
     await socket.send_payload(s.HeartbeatPong())
     socket.receipts.ping(sent)

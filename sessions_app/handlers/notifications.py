@@ -15,6 +15,10 @@ async def notification_ack(socket: BridgeConsumer, message: ClientMessage) -> No
     payload: c.NotificationAck = message.payload
     assert socket.receipts is not None
     if len(payload.notification_ids) > limits.ACK_MAX_IDS:
-        violation = {"field": "payload.notification_ids", "constraint": f"at most {limits.ACK_MAX_IDS} ids", "received": str(len(payload.notification_ids))}
+        violation = {
+            "field": "payload.notification_ids",
+            "constraint": f"at most {limits.ACK_MAX_IDS} ids",
+            "received": str(len(payload.notification_ids)),
+        }
         raise BridgeError("PROTO_INVALID_MESSAGE", "Too many ids at once.", violations=[violation])
     socket.receipts.acknowledged(payload.notification_ids)

@@ -30,7 +30,9 @@ from sessions_app.socket import idempotency, inbound, presence
 from sessions_app.socket.consumer import BridgeConsumer
 
 
-async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: bool = False) -> Session:
+async def session_of(
+    socket: BridgeConsumer, message: ClientMessage, *, acting: bool = False
+) -> Session:
     """The session that a message names, checked in D7's order: unknown, closed, not joined.
 
     A closed observed session takes what only looks; ``acting``: the message is for its agent.
@@ -44,14 +46,18 @@ async def session_of(socket: BridgeConsumer, message: ClientMessage, *, acting: 
     return session
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------------
+# -- joining ---------------------------------------------------------------------------------------
 
 
 @handles(c.SessionStart)
 async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
     """Join a session at once; starting an agent takes its time, beside the conversation."""
     payload: c.SessionStart = message.payload
-    session = await readers.run(observed_sessions.find, payload.session_id) if payload.session_id else None
+    session = (
+        await readers.run(observed_sessions.find, payload.session_id)
+        if payload.session_id
+        else None
+    )
     if session is None and payload.session_id and payload.resume:
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):
@@ -63,13 +69,18 @@ async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
     """Whether an agent is being started, or is to be."""
-    resting = session.kind == Session.Kind.BRIDGE and session.status in (Session.Status.PAUSED, Session.Status.ERROR)
+    resting = session.kind == Session.Kind.BRIDGE and session.status in (
+        Session.Status.PAUSED,
+        Session.Status.ERROR,
+    )
     return session.status == Session.Status.CREATED or (resting and resume)
 
 
 async def _create(socket: BridgeConsumer, message: ClientMessage) -> None:
     """A new session, once however often this message comes; joined each time (D31)."""
-    frame = await idempotency.once(socket, message, lambda: idempotency.answer_of(socket, message, _created))
+    frame = await idempotency.once(
+        socket, message, lambda: idempotency.answer_of(socket, message, _created)
+    )
     answer = json.loads(frame)
     if answer["type"] != "session_ready":
         return await socket.send_text(frame)
@@ -82,16 +93,22 @@ async def _create(socket: BridgeConsumer, message: ClientMessage) -> None:
 async def _created(socket: BridgeConsumer, message: ClientMessage) -> s.SessionReady:
     payload: c.SessionStart = message.payload
     assert socket.device is not None
-    return await _ready(await runtime.create(None, payload.agent, payload.working_directory, socket.device))
+    return await _ready(
+        await runtime.create(None, payload.agent, payload.working_directory, socket.device)
+    )
 
 
 async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
-    """A session whose id the client knows, or has chosen: resumed, waited for, or created with that id."""
+    """A session whose id the client knows, or has chosen: resumed, waited for, or created with that
+    id.
+    """
     payload: c.SessionStart = message.payload
     assert socket.device is not None and payload.session_id is not None
     session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None:
-        session = await runtime.create(payload.session_id, payload.agent, payload.working_directory, socket.device)
+        session = await runtime.create(
+            payload.session_id, payload.agent, payload.working_directory, socket.device
+        )
     elif session.status == Session.Status.CREATED:
         session = await runtime.settled(session)
     elif _must_wait(session, resume=payload.resume):
@@ -110,7 +127,9 @@ async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session
     if session.session_id not in socket.talk.joined:
         socket.talk.joined[session.session_id] = session.feed_id
         await tail.notifier.join(session.feed_id)
-    buffer_upto = await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
+    buffer_upto = (
+        await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
+    )
     await socket.reply(message, await _ready(session))
     socket.delivery.join(session.feed_id, buffer_upto=buffer_upto)
 
@@ -126,12 +145,13 @@ async def _ready(session: Session) -> s.SessionReady:
     )
 
 
-# -- leaving and ending ------------------------------------------------------------------------------------------------------
+# -- leaving and ending ----------------------------------------------------------------------------
 
 
 @handles(c.SessionEnd)
 async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
-    """End a session that the bridge runs, which all devices are told; leave an observed one: hooks cannot end the agent's.
+    """End a session that the bridge runs, which all devices are told; leave an observed one: hooks
+    cannot end the agent's.
 
     The answer tells only the one who asked.
     """
@@ -140,7 +160,9 @@ async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
         await writers.run(_end, session.pk, message.payload.reason, socket.device)
     else:
         await _leave(socket, session)
-    await socket.reply(message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason))
+    await socket.reply(
+        message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason)
+    )
 
 
 def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> None:
@@ -149,7 +171,9 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> No
         if page.session.status == Session.Status.CLOSED:
             raise BridgeError("SESS_CLOSED", session_id=page.session.session_id)
         transcript.close(page, reason)
-        audit.record("session_end", device=device, session_id=page.session.session_id, reason=reason)
+        audit.record(
+            "session_end", device=device, session_id=page.session.session_id, reason=reason
+        )
 
 
 async def _leave(socket: BridgeConsumer, session: Session) -> None:
@@ -160,25 +184,35 @@ async def _leave(socket: BridgeConsumer, session: Session) -> None:
     await writers.run(presence.leave, socket.connection_id, session)
 
 
-# -- looking back ------------------------------------------------------------------------------------------------------------
+# -- looking back ----------------------------------------------------------------------------------
 
 
 @handles(c.ReplayRequest)
 async def replay_request(socket: BridgeConsumer, message: ClientMessage) -> None:
     session = await session_of(socket, message)
-    frames, complete = await readers.run(_replay, session.feed_id, message.payload.after_id, message.payload.since)
-    await socket.send_frame(encode_replay(session.session_id, frames, complete=complete, id=message.id))
+    frames, complete = await readers.run(
+        _replay, session.feed_id, message.payload.after_id, message.payload.since
+    )
+    await socket.send_frame(
+        encode_replay(session.session_id, frames, complete=complete, id=message.id)
+    )
 
 
 def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """The feed's messages after one, or since a moment, or all; and whether none of those asked for has been discarded.
+    """The feed's messages after one, or since a moment, or all; and whether none of those asked for
+    has been discarded.
 
-    As many of the newest as fit in one message. An ``after_id`` that is no longer known has been discarded, with what came before it.
+    As many of the newest as fit in one message. An ``after_id`` that is no longer known has been
+    discarded, with what came before it.
     """
     now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
     feed = Feed.objects.get(pk=feed_id)
     rows = retention.kept(feed, total, now).order_by("seq")
-    known = LogRow.objects.filter(feed=feed, message_id=after_id) if after_id and is_uuid(after_id) else LogRow.objects.none()
+    known = (
+        LogRow.objects.filter(feed=feed, message_id=after_id)
+        if after_id and is_uuid(after_id)
+        else LogRow.objects.none()
+    )
     after = known.values_list("seq", flat=True).first()
     if after is not None:
         rows = rows.filter(seq__gt=after)
@@ -187,8 +221,10 @@ def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list
         moment = parse_timestamp(since)
         times = rows.values_list("seq", "created_at")
         oldest, first = times.first(), times.filter(created_at__gt=moment).first()
-        reaches_back = oldest is not None and oldest[1] <= moment  # the oldest kept is from before it: nothing after it can be missing
-        rows = rows.filter(seq__gte=first[0]) if first else rows.none()  # all from there on, whatever a clock that was set has stamped them with
+        # the oldest kept is from before it: nothing after it can be missing
+        reaches_back = oldest is not None and oldest[1] <= moment
+        # all from there on, whatever a clock that was set has stamped them with
+        rows = rows.filter(seq__gte=first[0]) if first else rows.none()
         complete = reaches_back or reader.gap(feed, 0, total, now) is None
     else:
         complete = after_id is None and reader.gap(feed, 0, total, now) is None

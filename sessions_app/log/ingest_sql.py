@@ -1,6 +1,8 @@
-"""The SQL of the hot path, written out: what the ORM would compile anew for each event costs more than the database does.
+"""The SQL of the hot path, written out: what the ORM would compile anew for each event costs more
+than the database does.
 
-Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox; what it reads and writes are the models' own columns.
+Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox; what it reads
+and writes are the models' own columns.
 """
 
 from __future__ import annotations
@@ -35,7 +37,18 @@ _SESSION_READ = (
     "pending_approvals",
 )
 _FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
-ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
+ROW_WRITTEN = (
+    "seq",
+    "feed_id",
+    "type",
+    "message_id",
+    "frame",
+    "size",
+    "ordinal",
+    "feed_bytes",
+    "total_bytes",
+    "created_at",
+)
 _SESSION_WRITTEN = (
     "agent_type",
     "title",
@@ -67,13 +80,16 @@ _COUNT_JOINS = (
     f'SELECT j.session_id, COUNT(*) FROM "{_JOIN}" j JOIN "{_CONNECTION}" c ON c.id = j.connection_id '  # noqa: S608
     f'JOIN "{_PROCESS}" p ON p.id = c.process_id WHERE NOT c.replaced AND p.lease_until > %s AND j.session_id IN ('
 )
-_COUNT_JOINS_SHARED = _COUNT_JOINS.replace("%s", "STATEMENT_TIMESTAMP()")  # leases go by the database's clock: see presence
+# leases go by the database's clock: see presence
+_COUNT_JOINS_SHARED = _COUNT_JOINS.replace("%s", "STATEMENT_TIMESTAMP()")
 _WRITE_ROWS = insert_into(LogRow, ROW_WRITTEN)
 _WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'  # noqa: S608
 _READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'  # noqa: S608
 _LOCK_HEAD = f"{_READ_HEAD} FOR UPDATE"
 _WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'  # noqa: S608
-_WRITE_SESSION = f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
+_WRITE_SESSION = (
+    f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
+)
 
 
 def read_head(cursor: Any) -> tuple[int, int]:
@@ -83,8 +99,11 @@ def read_head(cursor: Any) -> tuple[int, int]:
 
 
 def lock_head(cursor: Any) -> tuple[int, int]:
-    """The newest row and the bytes of the log, held until the transaction ends; made if this is the first row ever."""
-    cursor.execute(_LOCK_HEAD if cursor.db.features.has_select_for_update else _READ_HEAD)  # SQLite: BEGIN IMMEDIATE has locked everything
+    """The newest row and the bytes of the log, held until the transaction ends; made if this is the
+    first row ever.
+    """
+    # SQLite: BEGIN IMMEDIATE has locked everything
+    cursor.execute(_LOCK_HEAD if cursor.db.features.has_select_for_update else _READ_HEAD)
     found: tuple[int, int] | None = cursor.fetchone()
     if found is None:
         head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]
@@ -93,7 +112,9 @@ def lock_head(cursor: Any) -> tuple[int, int]:
 
 
 def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Session]:
-    """Session id → session with its feed; fields that storing an event does not need are deferred."""
+    """Session id → session with its feed; fields that storing an event does not need are
+    deferred.
+    """
     if not session_ids:
         return {}
     found = {}
@@ -112,8 +133,14 @@ def count_joins(cursor: Any, session_keys: Collection[int], now: datetime) -> di
     """Session key → live connections, on all processes, that have joined it (D33)."""
     if not session_keys:
         return {}
-    counting, clock = (_COUNT_JOINS_SHARED, []) if cursor.db.vendor == "postgresql" else (_COUNT_JOINS, [moment(now)])
-    cursor.execute(f"{counting}{_marks(len(session_keys))}) GROUP BY j.session_id", [*clock, *session_keys])
+    counting, clock = (
+        (_COUNT_JOINS_SHARED, [])
+        if cursor.db.vendor == "postgresql"
+        else (_COUNT_JOINS, [moment(now)])
+    )
+    cursor.execute(
+        f"{counting}{_marks(len(session_keys))}) GROUP BY j.session_id", [*clock, *session_keys]
+    )
     return dict(cursor.fetchall())
 
 
@@ -122,12 +149,30 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
     for s in sessions:
         closed, recent = moment(s.closed_at), cursor.db.ops.adapt_json_value(s.recent_events, None)
         active = moment(s.last_activity_at)
-        values.append((s.agent_type, s.title, s.titled, s.working_directory, s.status, closed, active, s.hook_count, recent, s.pending_approvals, s.pk))
+        values.append(
+            (
+                s.agent_type,
+                s.title,
+                s.titled,
+                s.working_directory,
+                s.status,
+                closed,
+                active,
+                s.hook_count,
+                recent,
+                s.pending_approvals,
+                s.pk,
+            )
+        )
     write(cursor, _WRITE_SESSION, values)
 
 
-def write_log(cursor: Any, rows: Sequence[Sequence[Any]], feeds: Iterable[Feed], seq: int, bytes: int) -> None:
-    """Append rows, each with the values of ROW_WRITTEN, and bring the counters of their feeds and of the head up to them."""
+def write_log(
+    cursor: Any, rows: Sequence[Sequence[Any]], feeds: Iterable[Feed], seq: int, bytes: int
+) -> None:
+    """Append rows, each with the values of ROW_WRITTEN, and bring the counters of their feeds and
+    of the head up to them.
+    """
     write(cursor, _WRITE_ROWS, rows)
     write(cursor, _WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
     write(cursor, _WRITE_HEAD, [(seq, bytes)])

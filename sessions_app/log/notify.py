@@ -1,7 +1,8 @@
-"""The bell between processes: a group of the channel layer for each session's feed, and one channel for each process (D26, D46).
+"""The bell between processes: a group of the channel layer for each session's feed, and one channel
+for each process (D26, D46).
 
-A socket needs nothing of it: without Redis it is opened, joined and served all the same, and its process finds the rows of others by
-looking at the log.
+A socket needs nothing of it: without Redis it is opened, joined and served all the same, and its
+process finds the rows of others by looking at the log.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ log = structlog.get_logger("bridge.log")
 
 
 def group_of(feed_id: int) -> str:
-    """The channel layer's group of a feed, which is its session's: ASCII and short, whatever the session's id is."""
+    """The channel layer's group of a feed, which is its session's: ASCII and short, whatever the
+    session's id is.
+    """
     return f"feed.{feed_id}"
 
 
 class Notifier:
-    """Rings for rows that this process has committed, and hears of those that others have. Does nothing where there is no Redis."""
+    """Rings for rows that this process has committed, and hears of those that others have. Does
+    nothing where there is no Redis.
+    """
 
     def __init__(self, heard: Callable[[int], None]) -> None:
         self._heard = heard
@@ -41,7 +46,9 @@ class Notifier:
 
     async def start(self) -> None:
         if conf.redis_url:
-            self._tasks = [asyncio.create_task(self._steadily(work)) for work in (self._listen, self._publish)]
+            self._tasks = [
+                asyncio.create_task(self._steadily(work)) for work in (self._listen, self._publish)
+            ]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -50,7 +57,9 @@ class Notifier:
         self._tasks = []
 
     def publish(self, feeds: set[int], upto: int) -> None:
-        """These feeds have new rows, up to ``upto``; commits that come while one is being told are told together."""
+        """These feeds have new rows, up to ``upto``; commits that come while one is being told are
+        told together.
+        """
         if self._tasks:
             self._unsaid |= feeds
             self._upto = max(upto, self._upto)
@@ -87,7 +96,11 @@ class Notifier:
                 if work == self._listen:
                     self._channel = None
                 if not self._away:
-                    log.warning("redis_away", effect="processes find each other's rows by looking", error=str(error))
+                    log.warning(
+                        "redis_away",
+                        effect="processes find each other's rows by looking",
+                        error=str(error),
+                    )
                 self._away = True
                 await asyncio.sleep(limits.REDIS_RETRY_SECONDS)
 

@@ -1,4 +1,6 @@
-"""Reading the log: pages in order, bounds that hold at read time, gaps that are said, and pruning (D26 to D30)."""
+"""Reading the log: pages in order, bounds that hold at read time, gaps that are said, and pruning
+(D26 to D30).
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,22 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows to send, in order, and what was discarded before they could be; the gaps are said first."""
+    """Rows to send, in order, and what was discarded before they could be; the gaps are said
+    first.
+    """
 
     rows: list[Row]
     gaps: list[Gap]
 
 
 class Reader:
-    """Reads several feeds as one stream, oldest first, in pages of bounded size; keeps only numbers and sizes in memory.
+    """Reads several feeds as one stream, oldest first, in pages of bounded size; keeps only numbers
+    and sizes in memory.
 
-    Of each feed that has rows left its next row is in the heap; a few more of them are known ahead, in all about two pages full, however
-    many feeds and rows there are. What the bounds discard while it reads, or have discarded before, is a gap of the page in which it would
-    have come: a row is never left out in silence.
+    Of each feed that has rows left its next row is in the heap; a few more of them are known ahead,
+    in all about two pages full, however many feeds and rows there are. What the bounds discard
+    while it reads, or have discarded before, is a gap of the page in which it would have come: a
+    row is never left out in silence.
     """
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
@@ -57,20 +63,28 @@ class Reader:
         self._new: Mapping[int, int] | None = positions
         self._upto = upto
         self._heap: list[tuple[int, int, int]] = []  # (next row, feed, its size)
-        self._ahead: dict[int, list[tuple[int, int]]] = {}  # feed → (row, size) after that, newest first; of a feed with none there is no entry
+        # feed → (row, size) after that, newest first; of a feed with none there is no entry
+        self._ahead: dict[int, list[tuple[int, int]]] = {}
         self._held = 0
-        self._lost: dict[int, int] = {}  # feed → newest row that was discarded between its row in the heap and those after that
+        # feed → newest row that was discarded between its row in the heap and those after that
+        self._lost: dict[int, int] = {}
         self._more: set[int] = set()  # feeds that may have rows beyond those known
         self._gaps: list[Gap] = []
 
     def page(self) -> Page | None:
-        """The next rows and gaps: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is larger; None at the end."""
+        """The next rows and gaps: at most PAGE_ROWS, at most PAGE_BYTES unless the first alone is
+        larger; None at the end.
+        """
         if self._new is not None:
             self._begin(self._new)
             self._new = None
         gaps, self._gaps = self._gaps, []
         wanted = self._choose()
-        values = LogRow.objects.filter(seq__in=list(wanted)).order_by("seq").values_list("seq", "feed_id", "type", "message_id", "frame")
+        values = (
+            LogRow.objects.filter(seq__in=list(wanted))
+            .order_by("seq")
+            .values_list("seq", "feed_id", "type", "message_id", "frame")
+        )
         rows = [Row(*row) for row in values]
         pruned: dict[int, int] = {}
         for seq in wanted.keys() - {row.seq for row in rows}:
@@ -115,7 +129,9 @@ class Reader:
                 heapq.heappop(self._heap)
             if lost := self._lost.pop(feed_id, 0):
                 self._gaps.append(Gap(feed_id, lost))
-                break  # it lies behind what was chosen: it is said with the next page, when this one has been sent
+                # it lies behind what was chosen: it is said with the next page, when this one has
+                # been sent
+                break
         return wanted
 
     def _following(self, feed_id: int) -> tuple[int, int, int]:
@@ -127,12 +143,24 @@ class Reader:
         return (seq, feed_id, size)
 
     def _look(self) -> None:
-        """Look further along the feeds whose turn comes next and of which nothing is known beyond their row in the heap."""
-        front = heapq.nsmallest(AHEAD_FEEDS, ((seq, feed_id) for seq, feed_id, _ in self._heap if feed_id in self._more and feed_id not in self._ahead))
+        """Look further along the feeds whose turn comes next and of which nothing is known beyond
+        their row in the heap.
+        """
+        front = heapq.nsmallest(
+            AHEAD_FEEDS,
+            (
+                (seq, feed_id)
+                for seq, feed_id, _ in self._heap
+                if feed_id in self._more and feed_id not in self._ahead
+            ),
+        )
         depth = max(1, (2 * limits.PAGE_ROWS - self._held) // len(front))
-        found = retention.ahead({feed_id: seq for seq, feed_id in front}, self._upto, depth, timezone.now())
+        found = retention.ahead(
+            {feed_id: seq for seq, feed_id in front}, self._upto, depth, timezone.now()
+        )
         for _, feed_id in front:
-            beyond = found.get(feed_id, retention.Ahead())  # a session that was forgotten, with its rows
+            # a session that was forgotten, with its rows
+            beyond = found.get(feed_id, retention.Ahead())
             if beyond.gone:
                 self._lost[feed_id] = beyond.gone
             self._know(feed_id, beyond.rows, more=beyond.more)
@@ -150,7 +178,8 @@ def gap(feed: Feed, after: int, total_bytes: int, now: datetime) -> Gap | None:
 
 
 def prune() -> int:
-    """Delete what the bounds no longer keep, remembering for each feed how far; returns the number of rows deleted.
+    """Delete what the bounds no longer keep, remembering for each feed how far; returns the number
+    of rows deleted.
 
     It costs what it deletes, and a look at the oldest row of each feed.
     """
@@ -162,7 +191,9 @@ def prune() -> int:
 
 
 def empty(feed_id: int) -> None:
-    """Delete all rows of a feed, as if they had been pruned: some at a time, and said until the feed itself is forgotten."""
+    """Delete all rows of a feed, as if they had been pruned: some at a time, and said until the
+    feed itself is forgotten.
+    """
     rows = LogRow.objects.filter(feed_id=feed_id).order_by("seq").values_list("seq", "feed_id")
     while rows.exists():
         with outbox():
@@ -170,7 +201,9 @@ def empty(feed_id: int) -> None:
 
 
 def _prune_some(feeds: deque[int], now: datetime) -> int:
-    """Delete some of the oldest rows of the first feeds, few enough that nobody waits long for the head of the log."""
+    """Delete some of the oldest rows of the first feeds, few enough that nobody waits long for the
+    head of the log.
+    """
     rows: list[tuple[int, int]] = []
     with outbox():
         for _ in range(min(PRUNE_FEEDS, len(feeds))):
@@ -184,7 +217,9 @@ def _prune_some(feeds: deque[int], now: datetime) -> int:
 
 
 def _discard(rows: list[tuple[int, int]]) -> int:
-    """Delete (seq, feed) rows, holding the head: no reader may find them gone before their feed says so."""
+    """Delete (seq, feed) rows, holding the head: no reader may find them gone before their feed
+    says so.
+    """
     newest: dict[int, int] = {}
     for seq, feed_id in rows:
         newest[feed_id] = max(seq, newest.get(feed_id, 0))
@@ -194,9 +229,16 @@ def _discard(rows: list[tuple[int, int]]) -> int:
 
 
 def news(positions: Mapping[int, int], default: int) -> dict[int, int]:
-    """The observed feeds and the one for all that have, or had, rows after a device's positions, each with its position.
+    """The observed feeds and the one for all that have, or had, rows after a device's positions,
+    each with its position.
 
     A feed without a position stands at ``default``, and none stands before it.
     """
-    feeds = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED], last_seq__gt=default).values_list("pk", "last_seq")
-    return {feed_id: at for feed_id, last in feeds.iterator() if last > (at := positions.get(feed_id, default))}
+    feeds = Feed.objects.filter(
+        kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED], last_seq__gt=default
+    ).values_list("pk", "last_seq")
+    return {
+        feed_id: at
+        for feed_id, last in feeds.iterator()
+        if last > (at := positions.get(feed_id, default))
+    }

@@ -1,4 +1,6 @@
-"""What a device gets of a bridge-run session when it joins it: what it has not got yet, as far as the replay buffer reaches (D28 to D30)."""
+"""What a device gets of a bridge-run session when it joins it: what it has not got yet, as far as
+the replay buffer reaches (D28 to D30).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from sessions_app.models import Cursor, Feed, LogHead, LogRow
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``rows`` are the newest that fit, oldest first; ``cut`` is the newest row before them that the device has not got and will not (0: none);
-    ``through`` the newest of all."""
+    """``rows`` are the newest that fit, oldest first; ``cut`` is the newest row before them that
+    the device has not got and will not (0: none); ``through`` the newest of all."""
 
     rows: Sequence[Row]
     cut: int
@@ -25,8 +27,17 @@ class Replay:
 
 
 def replay_of(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
-    """The rows of a feed past where the device stands, up to ``upto``: ``sent`` on this connection, else its cursor; a device new to it gets all there is."""
-    position = sent if sent is not None else Cursor.objects.filter(device=device_id, feed=feed_id).values_list("position", flat=True).first() or 0
+    """The rows of a feed past where the device stands, up to ``upto``: ``sent`` on this connection,
+    else its cursor; a device new to it gets all there is.
+    """
+    position = (
+        sent
+        if sent is not None
+        else Cursor.objects.filter(device=device_id, feed=feed_id)
+        .values_list("position", flat=True)
+        .first()
+        or 0
+    )
     feed = Feed.objects.filter(pk=feed_id).first()
     if feed is None:
         return Replay([], 0, position)  # forgotten meanwhile, with its rows
@@ -35,10 +46,15 @@ def replay_of(device_id: int, feed_id: int, sent: int | None, upto: int) -> Repl
     kept = retention.kept(feed, total, now).filter(seq__gt=position, seq__lte=upto)
     young = kept.filter(created_at__gt=now - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS))
     first = young.order_by("seq").values_list("seq", flat=True).first()
-    recent = kept.filter(seq__gte=upto + 1 if first is None else first)  # with what a clock that was set back has made look older
+    # with what a clock that was set back has made look older
+    recent = kept.filter(seq__gte=upto + 1 if first is None else first)
     rows: list[Row] = []
     room = limits.REPLAY_BUFFER_BYTES
-    for values in recent.order_by("-seq").values_list("seq", "feed_id", "type", "message_id", "frame").iterator(chunk_size=50):
+    for values in (
+        recent.order_by("-seq")
+        .values_list("seq", "feed_id", "type", "message_id", "frame")
+        .iterator(chunk_size=50)
+    ):
         row = Row(*values)
         room -= row.size
         if room < 0:

@@ -1,4 +1,6 @@
-"""The life of observed sessions: created by their first hook event, closed, reopened, forgotten (D34)."""
+"""The life of observed sessions: created by their first hook event, closed, reopened, forgotten
+(D34).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,15 @@ DEFAULT_AGENT = "primary-agent"
 
 
 def find_all(session_ids: Iterable[str]) -> dict[str, Session]:
-    """Session id → session, with feeds; to be called inside an outbox, so that the counters are true."""
-    return {session.session_id: session for session in Session.objects.filter(session_id__in=list(session_ids)).select_related("feed")}
+    """Session id → session, with feeds; to be called inside an outbox, so that the counters are
+    true.
+    """
+    return {
+        session.session_id: session
+        for session in Session.objects.filter(session_id__in=list(session_ids)).select_related(
+            "feed"
+        )
+    }
 
 
 def find(session_id: str) -> Session | None:
@@ -36,7 +45,14 @@ def find(session_id: str) -> Session | None:
 def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
     """A new session that the bridge knows only by its hooks."""
     feed = Feed.objects.create(kind=Feed.Kind.OBSERVED)
-    return Session.objects.create(session_id=session_id, kind=Session.Kind.OBSERVED, feed=feed, agent_type=agent_type, created_at=now, last_activity_at=now)
+    return Session.objects.create(
+        session_id=session_id,
+        kind=Session.Kind.OBSERVED,
+        feed=feed,
+        agent_type=agent_type,
+        created_at=now,
+        last_activity_at=now,
+    )
 
 
 def announce_start(box: Outbox, session: Session) -> None:
@@ -48,26 +64,41 @@ def reopen(session: Session) -> None:
     session.status, session.closed_at = Session.Status.ACTIVE, None
 
 
-def close(box: Outbox, session: Session, reason: SessionEndReason, *, by: str = ToolCall.DecidedBy.BRIDGE) -> None:
-    """Close a session, reject what waits for a decision (``by`` whom that was), and say so to all devices; the caller saves it."""
+def close(
+    box: Outbox, session: Session, reason: SessionEndReason, *, by: str = ToolCall.DecidedBy.BRIDGE
+) -> None:
+    """Close a session, reject what waits for a decision (``by`` whom that was), and say so to all
+    devices; the caller saves it.
+    """
     approvals.close(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     box.append_to_all(encode(SessionEnd(session_id=session.session_id, reason=reason)))
 
 
 def entitle(session: Session, prompt: Any) -> None:
-    """The first line of the first prompt is the title; until there is one, the directory's name (D6)."""
-    line = next((line.strip() for line in prompt.splitlines() if line.strip()), "") if isinstance(prompt, str) else ""
+    """The first line of the first prompt is the title; until there is one, the directory's name
+    (D6).
+    """
+    line = (
+        next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+        if isinstance(prompt, str)
+        else ""
+    )
     if line and not session.titled:
         session.title, session.titled = printable(line)[: limits.TITLE_MAX_CHARS], True
     elif not session.title:
-        session.title = printable(os.path.basename(session.working_directory.rstrip("/\\")))[: limits.TITLE_MAX_CHARS]
+        session.title = printable(os.path.basename(session.working_directory.rstrip("/\\")))[
+            : limits.TITLE_MAX_CHARS
+        ]
 
 
 def close_idle() -> int:
     """Close observed sessions without an event for 24 hours; returns how many."""
     now = timezone.now()
-    idle = Session.objects.filter(kind=Session.Kind.OBSERVED, last_activity_at__lt=now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS))
+    idle = Session.objects.filter(
+        kind=Session.Kind.OBSERVED,
+        last_activity_at__lt=now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS),
+    )
     closed = 0
     if idle.exclude(status=Session.Status.CLOSED).exists():
         with outbox() as box:
@@ -81,7 +112,9 @@ def close_idle() -> int:
 def forget_closed() -> int:
     """Forget closed sessions, with their rows, a week after their last event; returns how many."""
     before = timezone.now() - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
-    old = Feed.objects.filter(session__status=Session.Status.CLOSED, session__last_activity_at__lt=before)
+    old = Feed.objects.filter(
+        session__status=Session.Status.CLOSED, session__last_activity_at__lt=before
+    )
     for feed_id in list(old.values_list("pk", flat=True)):
         reader.empty(feed_id)
     delete_in_steps(ToolCall.objects.filter(session__feed__in=old))

@@ -1,4 +1,6 @@
-"""The only socket code: frames in, frames out, and the clocks that end a connection (D21 to D30)."""
+"""The only socket code: frames in, frames out, and the clocks that end a connection (D21 to
+D30).
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,16 @@ WATCH_SECONDS = 1.0
 class BridgeConsumer(AsyncWebsocketConsumer):
     """One WebSocket. Handlers answer through ``reply``; ``delivery`` sends what the log holds."""
 
-    channel_layer_alias = "none"  # the process hears the bell for its sockets (bell.py); a socket must not need Redis to be opened
+    # the process hears the bell for its sockets (bell.py); a socket must not need Redis to be
+    # opened
+    channel_layer_alias = "none"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
-        finally:  # also when the server ends us in the middle of something: nothing of a socket may outlive it
+        finally:
+            # also when the server ends us in the middle of something: nothing of a socket may
+            # outlive it
             self.over = True
             self._cancel_tasks()
             registry.part(self)
@@ -82,12 +88,12 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             log.error("socket_task_failed", device=self.device_id, exc_info=error)
             self.spawn(self.end("BRIDGE_ERROR", 1011))
 
-    # -- in --------------------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         await inbound.take(self, text_data if text_data is not None else bytes_data or b"")
 
-    # -- out -------------------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
         """Send a message that is not a row of the log; ``id``: the request's, in a reply."""
@@ -130,7 +136,7 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             self.over = True
             await self.close(code=code)
 
-    # -- the life of the connection --------------------------------------------------------------------------------------
+    # -- the life of the connection ----------------------------------------------------------------
 
     @property
     def device_id(self) -> int | None:
@@ -141,7 +147,9 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         return self.talk.joined
 
     async def authenticated(self, device: Device, token_digest: str) -> None:
-        """Take the device's place: an older connection of it goes first (D23). Raises Refused RATE_LIMITED when there is none."""
+        """Take the device's place: an older connection of it goes first (D23). Raises Refused
+        RATE_LIMITED when there is none.
+        """
         for older in [one for one in registry.sockets if one.device_id == device.pk]:
             await older.retire("CONN_REPLACED")
         self.device = device
@@ -149,7 +157,13 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         registry.opening += 1
         try:
             self.token_digest = token_digest
-            self.connection_id = await writers.run(presence.open_connection, leases.current(), device, token_digest, self.transport.client)
+            self.connection_id = await writers.run(
+                presence.open_connection,
+                leases.current(),
+                device,
+                token_digest,
+                self.transport.client,
+            )
             self.receipts = Receipts(device.pk)
             self.delivery = Delivery(device, self, self.receipts, tail)
             registry.add(self)
@@ -159,7 +173,9 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             registry.opening -= 1
 
     def deliver(self, upto: int) -> None:
-        """Start sending what the log holds for the device: its backlog up to the row ``upto``, then what is live (D28)."""
+        """Start sending what the log holds for the device: its backlog up to the row ``upto``, then
+        what is live (D28).
+        """
         assert self.delivery is not None
         self.spawn(self.delivery.run(upto))
 
@@ -168,7 +184,9 @@ class BridgeConsumer(AsyncWebsocketConsumer):
             self.delivery.wake()
 
     async def retire(self, code: str) -> None:
-        """End this connection from outside; when it returns, nothing more is sent and all that was acknowledged is stored."""
+        """End this connection from outside; when it returns, nothing more is sent and all that was
+        acknowledged is stored.
+        """
         registry.discard(self)
         error = BridgeError(code)
         if code == "CONN_REPLACED":
@@ -193,14 +211,19 @@ class BridgeConsumer(AsyncWebsocketConsumer):
         await self._settle()
 
     async def _watch(self) -> None:
-        """The clocks: `auth` within 10 s, a frame every 45 s, and a socket that takes what it is sent."""
+        """The clocks: `auth` within 10 s, a frame every 45 s, and a socket that takes what it is
+        sent.
+        """
         while not self.over:
             await asyncio.sleep(WATCH_SECONDS)
             now = time.monotonic()
             if self.device is None:
                 if now - self._opened > limits.AUTH_WAIT_SECONDS:
                     await self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds."))
-            elif self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS:
+            elif (
+                self.socket.buffered()
+                and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS
+            ):
                 await self._close(ERRORS["CONN_SLOW"].close)
                 self.socket.abort()  # the close frame waits behind what the peer does not read
             elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:

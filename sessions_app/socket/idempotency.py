@@ -1,4 +1,6 @@
-"""Client messages that are done once: a repetition is answered again, not done again, on whichever connection and process it comes (D31)."""
+"""Client messages that are done once: a repetition is answered again, not done again, on whichever
+connection and process it comes (D31).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Leave to do a request. ``since``: a process died while doing it then; perhaps it was done, perhaps not."""
+    """Leave to do a request. ``since``: a process died while doing it then; perhaps it was done,
+    perhaps not.
+    """
 
     key: int
     since: datetime | None = None
@@ -60,7 +64,8 @@ begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
 
 async def answer(socket: Socket, message: ClientMessage, handle: Handler) -> None:
     """Have a message handled and answered; one that must not be done twice is done once."""
-    if not CATALOGUE[message.type].idempotent or message.type == "session_start":  # joining is always done; its handler makes a session once
+    # joining is always done; its handler makes a session once
+    if not CATALOGUE[message.type].idempotent or message.type == "session_start":
         payload = await handle(socket, message)
         if payload is not None:
             await socket.send_frame(encode(payload, id=message.id))
@@ -71,7 +76,9 @@ async def answer(socket: Socket, message: ClientMessage, handle: Handler) -> Non
 
 
 async def answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> str:
-    """The frame that answers; a failure that will not pass by itself is an answer like any other."""
+    """The frame that answers; a failure that will not pass by itself is an answer like any
+    other.
+    """
     try:
         payload = await handle(socket, message)
     except BridgeError as error:
@@ -82,9 +89,11 @@ async def answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> 
 
 
 async def once(socket: Socket, message: ClientMessage, do: Callable[[], Awaitable[str]]) -> str:
-    """What ``do`` returns, or returned when the same message came before; what it raises is not remembered.
+    """What ``do`` returns, or returned when the same message came before; what it raises is not
+    remembered.
 
-    It goes on when the connection ends in the middle of it. While the same message is being handled elsewhere, this waits for that.
+    It goes on when the connection ends in the middle of it. While the same message is being handled
+    elsewhere, this waits for that.
     """
     key = (socket.device_id, _digest(message, socket.connection_id))
     if (task := _running.get(key)) is None:
@@ -115,24 +124,40 @@ async def _once(device_id: int, digest: str, do: Callable[[], Awaitable[str]]) -
 
 
 def _digest(message: ClientMessage, connection_id: int | None) -> str:
-    scope = None if is_uuid(message.id) else connection_id  # ids like "1" are told apart on one connection only
+    # ids like "1" are told apart on one connection only
+    scope = None if is_uuid(message.id) else connection_id
     payload = message.payload.model_dump(mode="json")
-    return hashlib.sha256(json.dumps([message.type, message.id, payload, scope], sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        json.dumps([message.type, message.id, payload, scope], sort_keys=True).encode(
+            "utf-8", "surrogatepass"
+        )
+    ).hexdigest()
 
 
 def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | Answered | None:
-    """The answer, if there is one; leave to do it; or None while another process that lives is doing it."""
+    """The answer, if there is one; leave to do it; or None while another process that lives is
+    doing it.
+    """
     now = timezone.now()
     with transaction.atomic():
-        ClientRequest.objects.filter(device_id=device_id, digest=digest, created_at__lte=now - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)).delete()
+        ClientRequest.objects.filter(
+            device_id=device_id,
+            digest=digest,
+            created_at__lte=now - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS),
+        ).delete()
         request, new = ClientRequest.objects.select_for_update().get_or_create(
-            device_id=device_id, digest=digest, defaults={"process_id": process_id, "created_at": now}
+            device_id=device_id,
+            digest=digest,
+            defaults={"process_id": process_id, "created_at": now},
         )
         if new:
             return Claim(request.pk)
         if request.answer is not None:
             return Answered(request.answer)
-        if request.process_id != process_id and Process.objects.filter(pk=request.process_id, lease_until__gt=now).exists():
+        if (
+            request.process_id != process_id
+            and Process.objects.filter(pk=request.process_id, lease_until__gt=now).exists()
+        ):
             return None
         ClientRequest.objects.filter(pk=request.pk).update(process_id=process_id)
         return Claim(request.pk, since=request.created_at)

@@ -1,4 +1,6 @@
-"""What a client sends, from its bytes to its handler, and the one answer for whatever is wrong with it (D17, D21, SPEC WebSocket errors)."""
+"""What a client sends, from its bytes to its handler, and the one answer for whatever is wrong with
+it (D17, D21, SPEC WebSocket errors).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bridge.socket")
 
 UNMETERED = {"heartbeat_ping", "notification_ack"}  # D17
-LARGE_MESSAGE = 64 * 1024  # characters; larger ones are parsed in a thread, and not at all for a stranger
+# characters; larger ones are parsed in a thread, and not at all for a stranger
+LARGE_MESSAGE = 64 * 1024
 
 
 async def take(socket: BridgeConsumer, data: str | bytes) -> None:
@@ -46,13 +49,25 @@ async def handle(socket: BridgeConsumer, message: ClientMessage) -> None:
     await guarded(socket, message, _act_on)
 
 
-async def beside(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> None:
-    """The rest of handling a message, beside the conversation: whatever goes wrong in it is answered as ever."""
-    with structlog.contextvars.bound_contextvars(device=socket.device_id, session=_session_id(message), message=message.id):
+async def beside(
+    socket: BridgeConsumer,
+    message: ClientMessage,
+    work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]],
+) -> None:
+    """The rest of handling a message, beside the conversation: whatever goes wrong in it is
+    answered as ever.
+    """
+    with structlog.contextvars.bound_contextvars(
+        device=socket.device_id, session=_session_id(message), message=message.id
+    ):
         await guarded(socket, message, work)
 
 
-async def guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]]) -> bool:
+async def guarded(
+    socket: BridgeConsumer,
+    message: ClientMessage,
+    work: Callable[[BridgeConsumer, ClientMessage], Awaitable[None]],
+) -> bool:
     """Whether ``work`` came to its end; the client has been told what kept it from it."""
     session_id = _session_id(message)
     try:
@@ -69,9 +84,19 @@ async def guarded(socket: BridgeConsumer, message: ClientMessage, work: Callable
             await socket.refuse(unavailable, message.id)
         else:
             await socket.send_payload(error_payload(unavailable), id=message.id)
-    except Exception:  # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket nor server
-        log.exception("handler_failed", type=message.type, id=message.id, device=socket.device_id, session=session_id)
-        await socket.send_payload(error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id), id=message.id)
+    except Exception:
+        # the boundary: whatever a handler did not foresee is logged, said, and ends neither socket
+        # nor server
+        log.exception(
+            "handler_failed",
+            type=message.type,
+            id=message.id,
+            device=socket.device_id,
+            session=session_id,
+        )
+        await socket.send_payload(
+            error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id), id=message.id
+        )
     return False
 
 
@@ -80,9 +105,16 @@ async def _parse(socket: BridgeConsumer, data: str | bytes) -> ClientMessage:
         if socket.device is None:
             raise ProtocolInvalid(
                 "A message this large is not read before auth.",
-                [{"field": "message", "constraint": f"at most {LARGE_MESSAGE} characters", "received": str(len(data))}],
+                [
+                    {
+                        "field": "message",
+                        "constraint": f"at most {LARGE_MESSAGE} characters",
+                        "received": str(len(data)),
+                    }
+                ],
             )
-        return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)  # seconds, at worst
+        # seconds, at worst
+        return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)
     return parse_client(data, strict_ids=conf.bridge_strict_protocol)
 
 
@@ -90,24 +122,35 @@ async def _admit(socket: BridgeConsumer, message: ClientMessage) -> None:
     socket.talk.admit(message.type)
     _meter(socket, message.type)
     if message.type not in UNMETERED:
-        await socket.socket.drain()  # who does not read the answers is not asked for more of them (D30)
+        # who does not read the answers is not asked for more of them (D30)
+        await socket.socket.drain()
 
 
 async def _act_on(socket: BridgeConsumer, message: ClientMessage) -> None:
-    with structlog.contextvars.bound_contextvars(device=socket.device_id, session=_session_id(message), message=message.id):
+    with structlog.contextvars.bound_contextvars(
+        device=socket.device_id, session=_session_id(message), message=message.id
+    ):
         await idempotency.answer(socket, message, handler_of(message))
 
 
 def _meter(socket: BridgeConsumer, type_: str | None) -> None:
     if type_ not in UNMETERED and (wait := socket.budget.take()) is not None:
-        raise BridgeError("RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait})
+        raise BridgeError(
+            "RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait}
+        )
 
 
 async def _answer_invalid(socket: BridgeConsumer, invalid: ProtocolInvalid) -> None:
-    """A message that cannot be parsed; one that may not come now is told that first, whatever else is wrong with it."""
+    """A message that cannot be parsed; one that may not come now is told that first, whatever else
+    is wrong with it.
+    """
     error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
     try:
-        if invalid.type is not None and invalid.type in CATALOGUE and CATALOGUE[invalid.type].client is not None:
+        if (
+            invalid.type is not None
+            and invalid.type in CATALOGUE
+            and CATALOGUE[invalid.type].client is not None
+        ):
             socket.talk.admit(invalid.type)
         _meter(socket, invalid.type)
     except BridgeError as earlier:

@@ -1,4 +1,6 @@
-"""The conversation's state: which phase a connection is in and what it may send next (D21, D22). No I/O."""
+"""The conversation's state: which phase a connection is in and what it may send next (D21, D22). No
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,17 @@ class Conversation:
     @property
     def expected(self) -> str:
         """The message that leads on from here."""
-        return {"open": "auth", "authenticated": "health_check", "health_reported": "acknowledge_warning", "ready": "session_start"}[self.phase_name]
+        return {
+            "open": "auth",
+            "authenticated": "health_check",
+            "health_reported": "acknowledge_warning",
+            "ready": "session_start",
+        }[self.phase_name]
 
     def admit(self, type_: str) -> None:
-        """Raise PROTO_SEQUENCE_ERROR when a message of this type may not come now; ``auth`` comes once."""
+        """Raise PROTO_SEQUENCE_ERROR when a message of this type may not come now; ``auth`` comes
+        once.
+        """
         if self.phase < CATALOGUE[type_].phase or (type_ == "auth" and self.phase > Phase.OPEN):
             raise self.out_of_order(type_)
 
@@ -45,4 +54,9 @@ class Conversation:
     def out_of_order(self, received: str, session_id: str | None = None) -> BridgeError:
         details = {"expected": self.expected, "received": received, "currentPhase": self.phase_name}
         what = "joins its session" if session_id else f"leads on from the phase {self.phase_name}"
-        return BridgeError("PROTO_SEQUENCE_ERROR", f"{received} came before the {self.expected} that {what}.", details=details, session_id=session_id)
+        return BridgeError(
+            "PROTO_SEQUENCE_ERROR",
+            f"{received} came before the {self.expected} that {what}.",
+            details=details,
+            session_id=session_id,
+        )

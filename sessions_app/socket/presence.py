@@ -1,4 +1,6 @@
-"""Who is connected, across processes: rows that count only while their process's lease lasts (D23, D33, D46)."""
+"""Who is connected, across processes: rows that count only while their process's lease lasts (D23,
+D33, D46).
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,23 @@ def live() -> QuerySet[Connection]:
 def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:
     """Take a place for a newly authenticated socket and return its id.
 
-    An older connection of the device is marked replaced first, so it frees its place (D23). Raises BridgeError RATE_LIMITED when
-    no place is left.
+    An older connection of the device is marked replaced first, so it frees its place (D23). Raises
+    BridgeError RATE_LIMITED when no place is left.
     """
     with transaction.atomic():
-        Device.objects.select_for_update(no_key=True).get(pk=device.pk)  # before the head, as pairing does: nobody waits in a circle
-        LogHead.objects.select_for_update().get_or_create(pk=1)  # one at a time on all processes, or two could take the last place
+        # before the head, as pairing does: nobody waits in a circle
+        Device.objects.select_for_update(no_key=True).get(pk=device.pk)
+        # one at a time on all processes, or two could take the last place
+        LogHead.objects.select_for_update().get_or_create(pk=1)
         Connection.objects.filter(device=device).update(replaced=True)
         if live().count() >= conf.bridge_max_websockets:
-            raise BridgeError("RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use.")
+            raise BridgeError(
+                "RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use."
+            )
         token = Token.objects.filter(digest=token_digest).first()
-        return Connection.objects.create(process_id=process_id, device=device, token=token, address=address).pk
+        return Connection.objects.create(
+            process_id=process_id, device=device, token=token, address=address
+        ).pk
 
 
 def close_connections(connection_ids: Collection[int]) -> None:
@@ -57,7 +65,11 @@ def leave(connection_id: int, session: Session) -> None:
 
 def followed(session_pks: Collection[int]) -> set[int]:
     """Those of the sessions that a live connection, on whichever process, has joined."""
-    return set(Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list("session_id", flat=True))
+    return set(
+        Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list(
+            "session_id", flat=True
+        )
+    )
 
 
 # Asked for twice a second, so written out: see statements. What is NULL is no reason to end.
@@ -70,10 +82,14 @@ WHERE c.process_id = %s AND (c.replaced OR {_OVER})
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
-    """The connections that this process must end: (those that were replaced, those whose device or token was revoked or has expired)."""
+    """The connections that this process must end: (those that were replaced, those whose device or
+    token was revoked or has expired).
+    """
     now = ingest_sql.moment(timezone.now())
     with connection.cursor() as cursor:
-        cursor.execute(_ENDED, [now, Process._meta.pk.get_db_prep_value(process_id, connection), now])
+        cursor.execute(
+            _ENDED, [now, Process._meta.pk.get_db_prep_value(process_id, connection), now]
+        )
         found = cursor.fetchall()
     return {pk for pk, replaced, _ in found if replaced}, {pk for pk, _, ended in found if ended}
 

@@ -1,4 +1,6 @@
-"""Requests that may take seconds, beside the conversation: in order among themselves, while heartbeats and decisions go on being answered."""
+"""Requests that may take seconds, beside the conversation: in order among themselves, while
+heartbeats and decisions go on being answered.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,17 @@ Lane = tuple[str, str | None]  # the catalogue's lane, the session
 
 
 class Lanes:
-    """One queue for each lane of each session: what a slow commit holds up is the next commit in that session, and nothing else.
+    """One queue for each lane of each session: what a slow commit holds up is the next commit in
+    that session, and nothing else.
 
     What waits is bounded in bytes; beyond that, ``put`` waits, and with it the socket's reading.
     """
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None], handle: Callable[[ClientMessage], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        handle: Callable[[ClientMessage], Awaitable[None]],
+    ) -> None:
         self._spawn = spawn
         self._handle = handle
         self._queues: dict[Lane, deque[tuple[ClientMessage, int]]] = {}
@@ -36,7 +43,9 @@ class Lanes:
     async def put(self, lane: Lane, message: ClientMessage, size: int) -> None:
         """Queue a message of ``size`` bytes; return when there was room for it."""
         async with self._room:
-            await self._room.wait_for(lambda: self._waiting == 0 or self._waiting + size <= limits.LANES_BYTES)
+            await self._room.wait_for(
+                lambda: self._waiting == 0 or self._waiting + size <= limits.LANES_BYTES
+            )
             self._waiting += size
         queue = self._queues.get(lane)
         if queue is None:

@@ -1,4 +1,6 @@
-"""What tests of agents share: directories of a test are inside the roots, and no process is left behind."""
+"""What tests of agents share: directories of a test are inside the roots, and no process is left
+behind.
+"""
 
 from __future__ import annotations
 

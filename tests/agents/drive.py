@@ -21,7 +21,9 @@ APPROVED, REJECTED = Verdict("approved"), Verdict("rejected")
 
 
 class Drive:
-    """A driver with a reader of its own; ``answers`` are given in turn to what is asked, the last one again and again."""
+    """A driver with a reader of its own; ``answers`` are given in turn to what is asked, the last
+    one again and again.
+    """
 
     def __init__(self, driver: Driver, *answers: Verdict) -> None:
         self.driver = driver
@@ -40,7 +42,9 @@ class Drive:
         """What is said until the turn has ended."""
         first = len(self.said)
         await self.driver.prompt(content)
-        await self.until(lambda: any(isinstance(event, Ended | Died) for event in self.said[first:]))
+        await self.until(
+            lambda: any(isinstance(event, Ended | Died) for event in self.said[first:])
+        )
         return self.said[first:]
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -73,7 +77,11 @@ def text(events: list[Event]) -> str:
 def kinds(events: list[Event]) -> list[str]:
     """The names of the events, chunks that follow each other as one."""
     names = [type(event).__name__ for event in events]
-    return [name for index, name in enumerate(names) if name != "Chunk" or names[index - 1 : index] != ["Chunk"]]
+    return [
+        name
+        for index, name in enumerate(names)
+        if name != "Chunk" or names[index - 1 : index] != ["Chunk"]
+    ]
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -82,7 +90,9 @@ def command(module: str, *arguments: str) -> list[str]:
 
 
 def carrying(value: str) -> list[int]:
-    """Processes of our own that have ``value`` in an argument or in their environment, this one left out."""
+    """Processes of our own that have ``value`` in an argument or in their environment, this one
+    left out.
+    """
     found = []
     for process in psutil.process_iter():
         try:

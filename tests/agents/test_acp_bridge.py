@@ -1,6 +1,8 @@
-"""A bridge that runs an ACP agent on the protocol's own library: from the phone to the agent's process and back, with approvals and files (D38, D41).
+"""A bridge that runs an ACP agent on the protocol's own library: from the phone to the agent's
+process and back, with approvals and files (D38, D41).
 
-Agents that die, bridges that are killed and what is offered: tests/conformance/test_agent_bad_input.py and test_agent_killed.py.
+Agents that die, bridges that are killed and what is offered:
+tests/conformance/test_agent_bad_input.py and test_agent_killed.py.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from tests.faults.quick import QuickBridge, nursery
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     line = shlex.join(command("sessions_app.agents.demo.acp_agent"))
-    bridge = QuickBridge(tmp_path_factory.mktemp("acp bridge"), BRIDGE_ACP_AGENTS=f"demo-acp={line}")
+    bridge = QuickBridge(
+        tmp_path_factory.mktemp("acp bridge"), BRIDGE_ACP_AGENTS=f"demo-acp={line}"
+    )
     bridge.start()
     bridge.pin = bridge.pairing().pin
     yield bridge
@@ -33,47 +37,76 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 
 
 def test_a_conversation_with_approvals(bridge: Bridge) -> None:
-    """Text, a call of the agent's own, a write that the bridge does for it, and one that is refused, as a phone sees them."""
+    """Text, a call of the agent's own, a write that the bridge does for it, and one that is
+    refused, as a phone sees them.
+    """
     with bridge.phones(1) as (phone,):
         session = begin(bridge, phone, agent="demo-acp")
         assert "good morning" in words(ask(phone, session, "good morning"))
 
         say(phone, session, '/tool Bash {"command": "make"}')
         asked = phone.expect("approval_required", session_id=session)["payload"]
-        assert (asked["tool"], asked["params"], asked["source"], asked["risk_level"]) == ("Bash", {"command": "make"}, "agent_sdk", "high")
-        assert decide(phone, session, asked["tool_call_id"], "approved")["payload"]["forwarded"] is True
-        assert phone.expect("tool_result", session_id=session)["payload"]["result"]["success"] is True
+        assert (asked["tool"], asked["params"], asked["source"], asked["risk_level"]) == (
+            "Bash",
+            {"command": "make"},
+            "agent_sdk",
+            "high",
+        )
+        assert (
+            decide(phone, session, asked["tool_call_id"], "approved")["payload"]["forwarded"]
+            is True
+        )
+        assert (
+            phone.expect("tool_result", session_id=session)["payload"]["result"]["success"] is True
+        )
 
         for decision, written in (("rejected", False), ("approved", True)):
             say(phone, session, f"/write {decision}.txt from the phone")
             asked = phone.expect("approval_required", session_id=session)["payload"]
             assert asked["tool"] == "Write" and asked["params"]["content"] == "from the phone"
             decide(phone, session, asked["tool_call_id"], decision)
-            assert phone.expect("tool_result", session_id=session)["payload"]["result"]["success"] is written
+            assert (
+                phone.expect("tool_result", session_id=session)["payload"]["result"]["success"]
+                is written
+            )
             assert (bridge.root / f"{decision}.txt").exists() is written
         end(phone, session)
 
 
 @pytest.mark.parametrize(("agent", "can_modify"), [("demo", True), ("demo-acp", False)])
 def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> None:
-    """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that cannot runs nothing and is told them, in the same turn."""
-    [told] = [one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"] if one["name"] == agent]
+    """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that
+    cannot runs nothing and is told them, in the same turn.
+    """
+    [told] = [
+        one
+        for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]
+        if one["name"] == agent
+    ]
     assert told["can_modify"] is can_modify
     with bridge.phones(1) as (phone,):
         session = begin(bridge, phone, agent=agent)
         say(phone, session, '/tool Bash {"command": "make one"}')
         asked = phone.expect("approval_required", session_id=session)["payload"]
-        recorded = decide(phone, session, asked["tool_call_id"], "modified", {"command": "make two"})["payload"]
+        recorded = decide(
+            phone, session, asked["tool_call_id"], "modified", {"command": "make two"}
+        )["payload"]
         assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
-        result = phone.expect("tool_result", session_id=session, tool_call_id=asked["tool_call_id"])["payload"]["result"]
+        result = phone.expect(
+            "tool_result", session_id=session, tool_call_id=asked["tool_call_id"]
+        )["payload"]["result"]
         phone.expect("stream_end", session_id=session, finish_reason="stop")
         said = words(phone.messages)
         end(phone, session)
     assert result["success"] is can_modify
     if can_modify:
-        assert '{"command": "make two"}' in result["content"] and "make one" not in result["content"]
+        assert (
+            '{"command": "make two"}' in result["content"] and "make one" not in result["content"]
+        )
     else:
-        assert result["error"] == CHANGED and '"command": "make two"' in said, "the demo repeats what it is told"
+        assert result["error"] == CHANGED and '"command": "make two"' in said, (
+            "the demo repeats what it is told"
+        )
 
 
 def test_what_a_kind_says_its_drivers_say(monkeypatch: pytest.MonkeyPatch) -> None:

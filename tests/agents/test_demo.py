@@ -12,7 +12,18 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.demo.driver import Demo, kinds
-from sessions_app.agents.driver import Asked, CannotResume, Chunk, Done, Ended, Failed, Identified, Start, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    CannotResume,
+    Chunk,
+    Done,
+    Ended,
+    Failed,
+    Identified,
+    Start,
+    Verdict,
+    Withdrawn,
+)
 from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text, within
 from tests.agents.drive import kinds as names
 
@@ -74,7 +85,9 @@ async def test_a_rejected_tool_is_not_run(drive: Drive, tmp_path: Path, with_she
     assert not (tmp_path / "made").exists()
 
 
-async def test_with_a_shell_it_runs_commands_for_real(drive: Drive, tmp_path: Path, with_shell: None) -> None:
+async def test_with_a_shell_it_runs_commands_for_real(
+    drive: Drive, tmp_path: Path, with_shell: None
+) -> None:
     """D41: BRIDGE_DEMO_SHELL runs Bash in the session's directory."""
     drive.answers = [APPROVED]
     await drive.turn('/tool Bash {"command": "touch made; echo done"}')
@@ -88,17 +101,25 @@ async def test_without_it_nothing_is_run(drive: Drive, tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-async def test_modified_parameters_are_what_runs(drive: Drive, tmp_path: Path, with_shell: None) -> None:
+async def test_modified_parameters_are_what_runs(
+    drive: Drive, tmp_path: Path, with_shell: None
+) -> None:
     drive.answers = [Verdict("modified", {"command": "touch other"})]
     await drive.turn('/tool Bash {"command": "touch made"}')
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
 
 
-async def test_a_failing_command_is_a_failure_with_its_details(drive: Drive, with_shell: None) -> None:
+async def test_a_failing_command_is_a_failure_with_its_details(
+    drive: Drive, with_shell: None
+) -> None:
     drive.answers = [APPROVED]
     said = await drive.turn('/tool Bash {"command": "echo out; echo no >&2; exit 7"}')
     [failed] = drive.of(Failed)
-    assert (failed.details.exit_code, failed.details.stdout, failed.details.stderr) == (7, "out\n", "no\n")
+    assert (failed.details.exit_code, failed.details.stdout, failed.details.stderr) == (
+        7,
+        "out\n",
+        "no\n",
+    )
     assert failed.details.execution_time_ms is not None
     assert drive.of(Ended)[0].finish_reason == "stop" and names(said)[-1] == "Ended"
 
@@ -113,7 +134,10 @@ async def test_a_tool_that_cannot_be_read_is_explained(drive: Drive, prompt: str
 async def test_fail_fails_with_a_reason(drive: Drive) -> None:
     """D41: a failing turn; the session goes on."""
     await drive.turn("/fail because of this")
-    assert (drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == ("error", "because of this")
+    assert (drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == (
+        "error",
+        "because of this",
+    )
     assert "again" in text(await drive.turn("again"))
 
 
@@ -125,7 +149,9 @@ async def test_sleep_streams_for_its_time(drive: Drive) -> None:
     assert drive.of(Ended)[0].finish_reason == "stop"
 
 
-@pytest.mark.parametrize("prompt", ["/sleep", "/sleep soon", "/sleep nan", "/sleep inf", "/sleep -1"])
+@pytest.mark.parametrize(
+    "prompt", ["/sleep", "/sleep soon", "/sleep nan", "/sleep inf", "/sleep -1"]
+)
 async def test_a_sleep_without_an_end_is_explained(drive: Drive, prompt: str) -> None:
     assert "/sleep takes a number" in text(await drive.turn(prompt))
 
@@ -137,7 +163,11 @@ async def test_an_interrupt_stops_it_while_it_streams(drive: Drive) -> None:
     await drive.driver.interrupt()
     await drive.driver.interrupt()
     said = await within(5, turn)
-    assert (names(said), drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == (["Chunk", "Ended"], "stop", "")
+    assert (names(said), drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == (
+        ["Chunk", "Ended"],
+        "stop",
+        "",
+    )
     assert "again" in text(await drive.turn("again"))
 
 
@@ -211,8 +241,17 @@ async def test_closing_ends_the_events_with_a_turn_that_nobody_reads(tmp_path: P
     assert len([event async for event in demo.events()]) == 1000
 
 
-@pytest.mark.parametrize("prompt", ['/tool Bash {"command": "echo a\\u0000b"}', '/tool Bash {"command": "echo \\ud800"}', "/tool Bash " + "[" * 100_000])
-async def test_what_no_command_can_hold_ends_the_turn(drive: Drive, with_shell: None, prompt: str) -> None:
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        '/tool Bash {"command": "echo a\\u0000b"}',
+        '/tool Bash {"command": "echo \\ud800"}',
+        "/tool Bash " + "[" * 100_000,
+    ],
+)
+async def test_what_no_command_can_hold_ends_the_turn(
+    drive: Drive, with_shell: None, prompt: str
+) -> None:
     """D40: a turn ends whatever it is about; else nothing more could be said in the session."""
     drive.answers = [APPROVED]
     said = await drive.turn(prompt)

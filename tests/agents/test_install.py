@@ -1,4 +1,6 @@
-"""How `make test-agents` gets its agents: with npm, pinned, into a directory that git does not see; and what it says where that cannot be."""
+"""How `make test-agents` gets its agents: with npm, pinned, into a directory that git does not see;
+and what it says where that cannot be.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(install, "AGENTS", tmp_path / ".agents")
     monkeypatch.setenv("PATH", str(tools))
     program(tools / "node", "#!/bin/sh\necho v20.1.2\n")
-    program(tools / "npm", NPM.format(log=tmp_path / "log", fail=tmp_path / "fail", agents=tmp_path / ".agents"))
+    program(
+        tools / "npm",
+        NPM.format(log=tmp_path / "log", fail=tmp_path / "fail", agents=tmp_path / ".agents"),
+    )
     return tmp_path
 
 
@@ -68,10 +73,20 @@ def test_a_failed_installation_says_what_npm_said_and_is_tried_again(machine: Pa
 
 def test_without_node_it_says_which_packages_are_missing(machine: Path) -> None:
     (machine / "bin" / "npm").unlink()
-    assert install.missing_node() == install.missing_agents() == "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
+    assert (
+        install.missing_node()
+        == install.missing_agents()
+        == "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
+    )
 
 
-@pytest.mark.parametrize(("says", "words"), [("v18.19.0", "Node 20 or newer is needed by the agents, here is v18.19.0."), ("hello", "does not say")])
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("v18.19.0", "Node 20 or newer is needed by the agents, here is v18.19.0."),
+        ("hello", "does not say"),
+    ],
+)
 def test_an_old_node_is_said(machine: Path, says: str, words: str) -> None:
     program(machine / "bin" / "node", f"#!/bin/sh\necho {says}\n")
     assert words in install.missing_node()

@@ -1,4 +1,6 @@
-"""Processes of agents, with real ones: groups that end whole, die with the bridge, and are found again when they did not (D35, D40)."""
+"""Processes of agents, with real ones: groups that end whole, die with the bridge, and are found
+again when they did not (D35, D40).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def sleeping(number: str) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and os.path.basename(process.cmdline()[0]) == "sleep" and number in process.cmdline()[-1]:
+            if (
+                process.status() != psutil.STATUS_ZOMBIE
+                and os.path.basename(process.cmdline()[0]) == "sleep"
+                and number in process.cmdline()[-1]
+            ):
                 found.append(process.pid)
         except (psutil.Error, IndexError):
             continue
@@ -54,7 +60,9 @@ def family(number: str) -> str:
 
 
 async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> None:
-    """D40: nothing of an agent is left, not what it put into another session, nor what lost its parent."""
+    """D40: nothing of an agent is left, not what it put into another session, nor what lost its
+    parent.
+    """
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
     await within(10, groups.end_group(group))
@@ -63,7 +71,9 @@ async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> 
 
 
 async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: str) -> None:
-    group = await groups.start(["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path)
+    group = await groups.start(
+        ["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path
+    )
     await within(10, group.exited.wait())
     assert group.returncode == 3
     await eventually(lambda: len(sleeping(number)) == 2)
@@ -81,7 +91,10 @@ async def test_what_does_not_want_to_end_is_made_to(tmp_path: Path, number: str)
 
 
 async def test_it_is_asked_first(tmp_path: Path) -> None:
-    group = await groups.start(["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"], tmp_path)
+    group = await groups.start(
+        ["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"],
+        tmp_path,
+    )
     assert await within(10, group.stdout.readline()) == b"ready\n"
     await within(10, groups.end_group(group))
     assert group.returncode == 0
@@ -96,9 +109,13 @@ async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
 
 
 async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
-    """Only what carries the run's mark is ended: not another agent, not a process with another bridge's mark."""
+    """Only what carries the run's mark is ended: not another agent, not a process with another
+    bridge's mark.
+    """
     other = await groups.start(["sleep", f"9{number}"], tmp_path)
-    stranger = subprocess.Popen(["sleep", f"5{number}"], env={**os.environ, AGENT_OF: "another bridge"})
+    stranger = subprocess.Popen(
+        ["sleep", f"5{number}"], env={**os.environ, AGENT_OF: "another bridge"}
+    )
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 6)
     try:
@@ -110,7 +127,9 @@ async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -
         await groups.end_group(other)
 
 
-async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_umask(tmp_path: Path) -> None:
+async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_umask(
+    tmp_path: Path,
+) -> None:
     script = "import os, signal; print(os.getsid(0) == os.getpgrp() == os.getpid(), signal.getsignal(signal.SIGTERM), oct(os.umask(0)), os.getcwd())"
     group = await groups.start([sys.executable, "-c", script], tmp_path)
     said = (await within(10, group.stdout.read())).decode()
@@ -120,7 +139,10 @@ async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_u
 
 async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
     """The launcher's Python ignores SIGPIPE; what it becomes must not."""
-    group = await groups.start(["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"], tmp_path)
+    group = await groups.start(
+        ["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"],
+        tmp_path,
+    )
     out, err = await within(10, asyncio.gather(group.stdout.read(), group.stderr.read()))
     await groups.end_group(group)
     assert out == b"over\n"
@@ -135,13 +157,17 @@ async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
         ("./none", FileNotFoundError, "is not installed"),
     ],
 )
-async def test_a_program_that_cannot_be_started_is_said(tmp_path: Path, program: str, error: type[OSError], words: str) -> None:
+async def test_a_program_that_cannot_be_started_is_said(
+    tmp_path: Path, program: str, error: type[OSError], words: str
+) -> None:
     (tmp_path / "plain").write_text("no program")
     with pytest.raises(error, match=words):
         await groups.start([program], tmp_path)
 
 
-async def test_a_repository_brings_no_program_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_repository_brings_no_program_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A PATH with `.` in it would run what lies in the session's directory."""
     (tmp_path / "agent-of-mine").write_text("#!/bin/sh\n")
     (tmp_path / "agent-of-mine").chmod(0o755)
@@ -171,13 +197,20 @@ asyncio.run(main())
 
 def start_bridge(instance: str, script: str, data: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", BRIDGE, instance, script]
-    bridge = subprocess.Popen(command, cwd=PROJECT_DIR, stdout=subprocess.PIPE, env={**os.environ, "BRIDGE_DATA_DIR": str(data)})
+    bridge = subprocess.Popen(
+        command,
+        cwd=PROJECT_DIR,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "BRIDGE_DATA_DIR": str(data)},
+    )
     assert bridge.stdout is not None
     assert bridge.stdout.readline() == b"started\n"
     return bridge
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells a process that its parent has died"
+)
 async def test_an_agent_dies_with_the_bridge(tmp_path: Path, number: str) -> None:
     """D35: after `kill -9` of the bridge its agent is gone without anybody's doing."""
     bridge = start_bridge(uuid.uuid4().hex, f"exec sleep 4{number}", tmp_path)
@@ -198,25 +231,42 @@ def launchers(group: groups.Group) -> list[psutil.Process]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is only the guard")
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "guard"])
-async def test_a_launcher_that_is_killed_leaves_nothing(tmp_path: Path, number: str, which: int) -> None:
+async def test_a_launcher_that_is_killed_leaves_nothing(
+    tmp_path: Path, number: str, which: int
+) -> None:
     """Either of its two processes ends what the other leaves, also what has no mark."""
-    group = await groups.start(["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path)
+    group = await groups.start(
+        ["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path
+    )
     await eventually(lambda: len(sleeping(number)) == 5)
     both = launchers(group)
     both[which].kill()
-    await eventually(lambda: sleeping(number) == [] and not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in both))
+    await eventually(
+        lambda: (
+            sleeping(number) == []
+            and not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in both)
+        )
+    )
     await within(10, group.exited.wait())
     assert group.returncode == -signal.SIGKILL
     await within(10, groups.end_group(group))
 
 
-async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Path, number: str, instance: str) -> None:
-    """D35: what outlives the bridge and its launchers, all killed at once, is ended by the next start, and only that."""
+async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
+    tmp_path: Path, number: str, instance: str
+) -> None:
+    """D35: what outlives the bridge and its launchers, all killed at once, is ended by the next
+    start, and only that.
+    """
     mine, another = uuid.uuid4().hex, uuid.uuid4().hex
     bridge = start_bridge(mine, family(number), tmp_path)
     other = await groups.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
     await eventually(lambda: len(sleeping(number)) == 5)
-    theirs = [process for process in psutil.Process(bridge.pid).children(recursive=True) if str(groups.LAUNCHER) in process.cmdline()]
+    theirs = [
+        process
+        for process in psutil.Process(bridge.pid).children(recursive=True)
+        if str(groups.LAUNCHER) in process.cmdline()
+    ]
     assert len(theirs) == 2
     for process in theirs:
         process.suspend()
@@ -236,9 +286,16 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(tmp_path: Pa
         await groups.end_group(other)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the bridge's own children can be told from others")
-async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(tmp_path: Path, number: str) -> None:
-    """An agent's helpers are its children, wherever they moved; what a command of it left in the background is nobody's."""
+@pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="elsewhere only the bridge's own children can be told from others",
+)
+async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(
+    tmp_path: Path, number: str
+) -> None:
+    """An agent's helpers are its children, wherever they moved; what a command of it left in the
+    background is nobody's.
+    """
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
     await within(10, groups.end_background(group))
@@ -250,11 +307,19 @@ async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(tmp_p
 
 
 async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
-    """The mark is inherited: a bridge run inside an agent of the same data directory carries it, and so does the agent above it."""
+    """The mark is inherited: a bridge run inside an agent of the same data directory carries it,
+    and so does the agent above it.
+    """
     mine = uuid.uuid4().hex
     script = f"from sessions_app.agents.process import groups as processes; print(processes.reap({mine!r}), flush=True)"
     marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
-    done = subprocess.run(["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script], cwd=PROJECT_DIR, env=marked, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script],
+        cwd=PROJECT_DIR,
+        env=marked,
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == "0\nstill here\n", done.stderr
 
 
@@ -264,12 +329,19 @@ async def test_a_launcher_whose_bridge_has_gone_runs_nothing(tmp_path: Path) -> 
     ours.close()
     command = [sys.executable, "-I", "-S", str(groups.LAUNCHER), str(theirs.fileno())]
     with theirs:
-        assert subprocess.run(command, start_new_session=True, pass_fds=[theirs.fileno()]).returncode == 0
+        assert (
+            subprocess.run(command, start_new_session=True, pass_fds=[theirs.fileno()]).returncode
+            == 0
+        )
     assert not (tmp_path / "ran").exists()
 
 
-async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D45: neither the settings, nor a secret under another name, nor what the service manager gave the bridge."""
+async def test_agents_see_no_secret_of_the_bridge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D45: neither the settings, nor a secret under another name, nor what the service manager gave
+    the bridge.
+    """
     from bridge_project.kernel.config import conf
 
     token = conf.secret("hook_token")
@@ -286,17 +358,30 @@ async def test_agents_see_no_secret_of_the_bridge(tmp_path: Path, monkeypatch: p
     }.items():
         monkeypatch.setenv(name, value)
     group = await groups.start(["env", "-0"], tmp_path)
-    seen = dict(line.split("=", 1) for line in (await within(10, group.stdout.read())).decode().split("\0") if line)
+    seen = dict(
+        line.split("=", 1)
+        for line in (await within(10, group.stdout.read())).decode().split("\0")
+        if line
+    )
     await groups.end_group(group)
     assert {name for name in seen if name.startswith("BRIDGE_")} == {AGENT_OF, AGENT_RUN}
     assert seen["ANTHROPIC_API_KEY"] == "the user's"
-    assert not {"MY_COPY", "DATABASE_URL", "PGPASSWORD", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "CREDENTIALS_DIRECTORY"} & set(seen)
+    assert not {
+        "MY_COPY",
+        "DATABASE_URL",
+        "PGPASSWORD",
+        "REDIS_URL_FILE",
+        "DJANGO_SETTINGS_MODULE",
+        "CREDENTIALS_DIRECTORY",
+    } & set(seen)
     assert all(token not in value for value in seen.values())
     assert child_environment.scrubbed(A="b")["A"] == "b"
 
 
 async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) -> None:
-    """D35 and the thousand cycles: an agent that was being read no more when it ended leaves no pipe open."""
+    """D35 and the thousand cycles: an agent that was being read no more when it ended leaves no
+    pipe open.
+    """
     before = psutil.Process().num_fds()
     for _ in range(3):
         group = await groups.start(["yes"], tmp_path, stdin=True, line_bytes=1000)

@@ -1,4 +1,6 @@
-"""Commands that the bridge runs for an agent: time limit, bounded output, the spec's retry table (SPEC Limits, Tool retry policy)."""
+"""Commands that the bridge runs for an agent: time limit, bounded output, the spec's retry table
+(SPEC Limits, Tool retry policy).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,14 @@ async def test_standard_input_is_empty(tmp_path: Path) -> None:
 async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     """SPEC Limits: a tool has its time; what it said until then is kept."""
     mark = uuid.uuid4().hex
-    ran = await within(10, run(f"echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}", tmp_path, seconds=0.5))
+    ran = await within(
+        10,
+        run(
+            f"echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}",
+            tmp_path,
+            seconds=0.5,
+        ),
+    )
     assert (ran.stdout, ran.code, ran.exit_code) == ("begun\n", "TOOL_TIMEOUT", None)
     assert "longer than 0.5 seconds" in ran.failure
     assert carrying(mark) == []
@@ -52,11 +61,18 @@ async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
 
 def test_the_time_limit_is_the_specs() -> None:
     assert shell.run.__kwdefaults__ == {"seconds": 300.0}
-    assert limits.TOOL_TIMEOUT_MS == {"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}
+    assert limits.TOOL_TIMEOUT_MS == {
+        "bash": 300_000,
+        "read_file": 10_000,
+        "edit_file": 30_000,
+        "search": 60_000,
+    }
 
 
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
-    """Its output is read on, or it would stand still when the pipe is full; what the command itself said is its result."""
+    """Its output is read on, or it would stand still when the pipe is full; what the command itself
+    said is its result.
+    """
     mark, made, groups = uuid.uuid4().hex, tmp_path / "made", Groups()
     background = f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch {made}; sleep 100; : {mark}"
     ran = await within(20, shell.run(f"sh -c '{background}' & echo over", tmp_path, groups))
@@ -109,7 +125,9 @@ RETRIES = [
 
 @pytest.mark.parametrize(("command", "retries"), RETRIES)
 async def test_the_retry_table(tmp_path: Path, command: str, retries: int) -> None:
-    """SPEC Tool retry policy: network time-out and rate limit with backoff, out of memory once, file not found and permission denied not."""
+    """SPEC Tool retry policy: network time-out and rate limit with backoff, out of memory once,
+    file not found and permission denied not.
+    """
     ran = await run(command, tmp_path)
     assert ran.failure
     assert ran.retries == retries
@@ -117,7 +135,13 @@ async def test_the_retry_table(tmp_path: Path, command: str, retries: int) -> No
 
 @pytest.mark.parametrize(
     ("number", "kind"),
-    [(errno.ENOENT, "file_not_found"), (errno.EACCES, "permission_denied"), (errno.ENOMEM, "out_of_memory"), (errno.ETIMEDOUT, "network_timeout"), (5, "")],
+    [
+        (errno.ENOENT, "file_not_found"),
+        (errno.EACCES, "permission_denied"),
+        (errno.ENOMEM, "out_of_memory"),
+        (errno.ETIMEDOUT, "network_timeout"),
+        (5, ""),
+    ],
 )
 def test_errors_of_the_system_have_kinds(number: int, kind: str) -> None:
     assert shell.kind_of_error(OSError(number, os.strerror(number))) == kind

@@ -1,13 +1,15 @@
-"""An ACP agent that acts unasked whenever it is not made to ask, with nothing but the standard library.
+"""An ACP agent that acts unasked whenever it is not made to ask, with nothing but the standard
+library.
 
-It plays whichever agent its file is named after: `opencode` and `codex-acp` ask by their environment
-and options, as the real ones do; any other asks by its mode. The last argument may be a JSON object:
-`name` (its own), `modes`, `current`, `option` (they are a configuration option), `locked` (how often
-a mode can be set), `restless` (it leaves each mode that is set), `deaf` (no cancel stops it).
+It plays whichever agent its file is named after: `opencode` and `codex-acp` ask by their
+environment and options, as the real ones do; any other asks by its mode. The last argument may be a
+JSON object: `name` (its own), `modes`, `current`, `option` (they are a configuration option),
+`locked` (how often a mode can be set), `restless` (it leaves each mode that is set), `deaf` (no
+cancel stops it).
 
-Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode and
-acts when it was set back, or 8 seconds later; `/offer KINDS FILE` asks with options of these kinds;
-`/argv` and `/env NAME` tell what it was started with.
+Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode
+and acts when it was set back, or 8 seconds later; `/offer KINDS FILE` asks with options of these
+kinds; `/argv` and `/env NAME` tell what it was started with.
 """
 
 from __future__ import annotations
@@ -35,15 +37,22 @@ class Moody:
         if KIND == "opencode":
             self.modes, self.mode, SPEC["option"] = ["build", "plan"], "build", True
         if KIND == "codex-acp":
-            policies = [word.split("=", 1)[1] for word in sys.argv if word.startswith("approval_policy=")]
+            policies = [
+                word.split("=", 1)[1] for word in sys.argv if word.startswith("approval_policy=")
+            ]
             self.mode = CODEX[(policies or ["on-request"])[-1]]
             self.modes = ["read-only", "auto", "full-access"] if self.mode else []
-        self.name: str = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get("name", "moody")
+        self.name: str = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get(
+            "name", "moody"
+        )
 
     def asks(self) -> bool:
         if KIND == "opencode":
             permission = json.loads(os.environ.get("OPENCODE_PERMISSION", "{}"))
-            mine = os.path.exists("opencode.json") and os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1"
+            mine = (
+                os.path.exists("opencode.json")
+                and os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1"
+            )
             return permission.get("bash") == "ask" and not mine
         return not self.mode if KIND == "codex-acp" else self.mode in ASKING
 
@@ -74,13 +83,22 @@ class Moody:
         params, method = message.get("params") or {}, message["method"]
         if method == "initialize":
             about = {"name": self.name, "version": "1"}
-            result = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}, "agentInfo": about, "authMethods": []}
+            result = {
+                "protocolVersion": 1,
+                "agentCapabilities": {"loadSession": True},
+                "agentInfo": about,
+                "authMethods": [],
+            }
         elif method in ("session/new", "session/load"):
             result = {"sessionId": "s"} | self.offer()
         elif method in ("session/set_mode", "session/set_config_option"):
             result = self.set(params.get("modeId") or params["value"])
         else:
-            result = {"stopReason": self.prompt("".join(part.get("text", "") for part in params["prompt"]))}
+            result = {
+                "stopReason": self.prompt(
+                    "".join(part.get("text", "") for part in params["prompt"])
+                )
+            }
         self.send(id=message["id"], **(result if "error" in result else {"result": result}))
         if method.startswith("session/set_") and SPEC.get("restless"):
             self.report("yolo")
@@ -90,16 +108,36 @@ class Moody:
             return {}
         if SPEC.get("option"):
             return {"configOptions": self.options()}
-        return {"modes": {"currentModeId": self.mode, "availableModes": [{"id": mode, "name": mode} for mode in self.modes]}}
+        return {
+            "modes": {
+                "currentModeId": self.mode,
+                "availableModes": [{"id": mode, "name": mode} for mode in self.modes],
+            }
+        }
 
     def options(self) -> list[dict[str, Any]]:
         choices = [{"value": mode, "name": mode} for mode in self.modes]
-        return [{"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": self.mode, "options": choices}]
+        return [
+            {
+                "id": "mode",
+                "name": "Mode",
+                "category": "mode",
+                "type": "select",
+                "currentValue": self.mode,
+                "options": choices,
+            }
+        ]
 
     def set(self, mode: str) -> dict[str, Any]:
         self.sets += 1
         if mode not in self.modes or self.sets > SPEC.get("locked", 1000):
-            return {"error": {"code": -32602, "message": "Invalid params", "data": {"details": "this mode is locked"}}}
+            return {
+                "error": {
+                    "code": -32602,
+                    "message": "Invalid params",
+                    "data": {"details": "this mode is locked"},
+                }
+            }
         with self.news:
             self.mode = mode
             self.news.notify_all()
@@ -132,7 +170,9 @@ class Moody:
             self.say(os.environ.get(rest, "unset"))
         return "cancelled" if self.cancelled else "end_turn"
 
-    def act(self, name: str, kinds: Sequence[str] = ("allow_always", "allow_once", "reject_once")) -> None:
+    def act(
+        self, name: str, kinds: Sequence[str] = ("allow_always", "allow_once", "reject_once")
+    ) -> None:
         if self.cancelled:
             return
         if self.asks() and self.ask(name, kinds) != "allow_once":
@@ -144,9 +184,18 @@ class Moody:
     def ask(self, name: str, kinds: Sequence[str]) -> str:
         self.number += 1
         number = self.number
-        call = {"toolCallId": f"call-{number}", "title": f"touch {name}", "kind": "execute", "rawInput": {"command": f"touch {name}"}}
+        call = {
+            "toolCallId": f"call-{number}",
+            "title": f"touch {name}",
+            "kind": "execute",
+            "rawInput": {"command": f"touch {name}"},
+        }
         options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
-        self.send(id=number, method="session/request_permission", params={"sessionId": "s", "toolCall": call, "options": options})
+        self.send(
+            id=number,
+            method="session/request_permission",
+            params={"sessionId": "s", "toolCall": call, "options": options},
+        )
         with self.news:
             self.news.wait_for(lambda: number in self.answers)
         outcome = self.answers[number].get("result", {}).get("outcome", {})

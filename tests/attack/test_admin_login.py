@@ -90,7 +90,9 @@ def test_a_wrong_password_is_logged_with_its_address(bridge: ClockBridge) -> Non
     assert log_in(https, "my-secret-password", "x").status == 200
     text = (bridge.data / "logs" / "bridge.log").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
-    assert "127.0.0.53" in [one.get("client") for one in lines if one["event"] == "admin_log_in_failed"]
+    assert "127.0.0.53" in [
+        one.get("client") for one in lines if one["event"] == "admin_log_in_failed"
+    ]
     assert "my-secret-password" not in text
 
 

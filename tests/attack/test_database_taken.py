@@ -89,7 +89,9 @@ TAKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 @pytest.mark.parametrize("case", TAKEN)
-def test_nothing_is_acknowledged_that_is_not_there_afterwards(bridge: QuickBridge, case: str) -> None:
+def test_nothing_is_acknowledged_that_is_not_there_afterwards(
+    bridge: QuickBridge, case: str
+) -> None:
     name, take = TAKEN[case]
     session_id = new_session()
     bridge.accept(*[prompt(session_id, number) for number in range(5)])
@@ -134,7 +136,9 @@ def test_the_data_directory_is_taken(bridge: QuickBridge, way: str) -> None:
     assert events_of(bridge, session_id) == 1
 
 
-def test_without_the_lock_no_second_server_and_no_restore(bridge: QuickBridge, tmp_path: Path) -> None:
+def test_without_the_lock_no_second_server_and_no_restore(
+    bridge: QuickBridge, tmp_path: Path
+) -> None:
     session_id = new_session()
     bridge.accept(prompt(session_id, 1))
     saved = tmp_path / "saved.tar.gz"
@@ -220,7 +224,11 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
     bridge = QuickBridge(tmp_path)
     for until in ("tls/server.crt", "bridge.sqlite3-wal"):
         Bridge.spawn(bridge)  # without the tables that a quick one is given
-        wait_until(lambda until=until: (bridge.data / until).exists(), 60, f"{until} is there; so far: {bridge.tail()}")  # type: ignore[misc]
+        wait_until(
+            lambda until=until: (bridge.data / until).exists(),  # type: ignore[misc]
+            60,
+            f"{until} is there; so far: {bridge.tail()}",
+        )
         bridge.kill()
         Bridge.spawn(bridge)
         bridge.wait_ready()
@@ -229,7 +237,9 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
     nursery.forget(bridge.environment)
 
 
-def test_the_wal_of_a_database_that_was_replaced_is_not_read_into_the_other(bridge: QuickBridge) -> None:
+def test_the_wal_of_a_database_that_was_replaced_is_not_read_into_the_other(
+    bridge: QuickBridge,
+) -> None:
     """SQLite takes any -wal beside a database for its own."""
     other = bridge.data / "another"
     with closing(sqlite3.connect(other)) as made:
@@ -242,5 +252,7 @@ def test_the_wal_of_a_database_that_was_replaced_is_not_read_into_the_other(brid
     line = stopped(bridge)
     assert "was replaced" in line
     with closing(sqlite3.connect(database(bridge))) as opened:
-        assert [name for (name,) in opened.execute("SELECT name FROM sqlite_master")] == ["django_migrations"]
+        assert [name for (name,) in opened.execute("SELECT name FROM sqlite_master")] == [
+            "django_migrations"
+        ]
     bridge.manage(*told_command(line, "restore"))

@@ -1,4 +1,5 @@
-"""What the bridge starts looks for its secrets: in its own environment, and in the bridge's (number 3).
+"""What the bridge starts looks for its secrets: in its own environment, and in the bridge's (number
+3).
 
 The bridge is given secrets in every way in which a machine holds them: its settings, one of them in
 small letters, copies under other names, and what its database, Redis and service manager use. Hooks
@@ -55,9 +56,13 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
     place = tmp_path_factory.mktemp("environments")
     (place / "bridge data").mkdir(mode=0o700)
     (place / "bridge data/.env").write_text(f"bridge_port=1\nBRIDGE_HOOK_TOKEN={HOOK}\n")
-    (place / ".gitconfig").write_text('[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n')
+    (place / ".gitconfig").write_text(
+        '[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n'
+    )
     tokens = {"BRIDGE_HOOK_TOKEN": HOOK, "BRIDGE_ADMIN_TOKEN": ADMIN}
-    with quick_bridge(place, script, BRIDGE_DEMO_SHELL="1", HOME=str(place), **tokens, **HIDDEN, **OWN) as found:
+    with quick_bridge(
+        place, script, BRIDGE_DEMO_SHELL="1", HOME=str(place), **tokens, **HIDDEN, **OWN
+    ) as found:
         yield found
 
 
@@ -68,16 +73,29 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 
 def assert_scrubbed(said: str) -> None:
-    """What `env` printed has what is the user's, and nothing that is the bridge's but the marks of an agent's processes."""
+    """What `env` printed has what is the user's, and nothing that is the bridge's but the marks of
+    an agent's processes.
+    """
     seen = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
     assert {name: seen.get(name) for name in OWN} == OWN
-    assert not {name for name in seen if name.upper().startswith(("BRIDGE_", "DJANGO_")) and name not in ("BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN")}
+    assert not {
+        name
+        for name in seen
+        if name.upper().startswith(("BRIDGE_", "DJANGO_"))
+        and name not in ("BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN")
+    }
     assert not set(seen) & set(HIDDEN)
-    assert not [name for name, value in seen.items() if any(secret in value for secret in (HOOK, ADMIN, SMALL, PASSWORD))]
+    assert not [
+        name
+        for name, value in seen.items()
+        if any(secret in value for secret in (HOOK, ADMIN, SMALL, PASSWORD))
+    ]
 
 
 def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
-    """What is not in capitals is not used, and said: at the start and by `doctor`, by name and without its value."""
+    """What is not in capitals is not used, and said: at the start and by `doctor`, by name and
+    without its value.
+    """
     body = prompt("environments", "hello")
     https = bridge.https()
     assert https.post("/api/v1/hooks/event", token=SMALL, json_body=body).status == 401
@@ -85,7 +103,12 @@ def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
     log, doctor = bridge.tail(), bridge.manage("doctor", check=False).stdout
     told = [line for line in log.splitlines() if "not in capitals" in line]
     here, file = "the environment", str(bridge.data / ".env")
-    for name, place in {"bridge_hook_token": here, "Bridge_Admin_Token_File": here, "Database_Url": here, "bridge_port": file}.items():
+    for name, place in {
+        "bridge_hook_token": here,
+        "Bridge_Admin_Token_File": here,
+        "Database_Url": here,
+        "bridge_port": file,
+    }.items():
         assert [line for line in told if f"={name.upper()}" in line and place in line], log
         assert f"{name} in {place} is not read" in doctor
     assert len(told) == 4 and SMALL not in log + doctor
@@ -111,7 +134,12 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
     assert_scrubbed(Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n"))
     for way in ("run", "terminal"):
         say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
-        decide(phone, session, phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"], "approved")
+        decide(
+            phone,
+            session,
+            phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"],
+            "approved",
+        )
         phone.expect("stream_end", session_id=session, finish_reason="stop")
         assert_scrubbed((bridge.root / way).read_text())
     end(phone, session)
@@ -121,7 +149,9 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
 def run(bridge: Bridge, phone: Phone, command: str) -> str:
     """What a command prints that `demo` runs, in a session of its own."""
     session = begin(bridge, phone)
-    decide(phone, session, tool(phone, session, "Bash", command=command)["tool_call_id"], "approved")
+    decide(
+        phone, session, tool(phone, session, "Bash", command=command)["tool_call_id"], "approved"
+    )
     printed = phone.expect("tool_result", session_id=session)["payload"]["result"]["content"]
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     end(phone, session)
@@ -132,7 +162,8 @@ def run(bridge: Bridge, phone: Phone, command: str) -> str:
 
 NOBODY = 65534
 BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
-# Some other Python of the same version in place of ours, which may lie where nobody else gets at it; it has our packages.
+# Some other Python of the same version in place of ours, which may lie where nobody else gets at
+# it; it has our packages.
 OTHER = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = f"PYTHONPATH={sysconfig.get_path('purelib')}"
 PROBE = "import subprocess, sys, django, pydantic; subprocess.run([sys.executable, '-c', ''], check=True)"
@@ -154,7 +185,12 @@ def as_user() -> list[str]:
     if shutil.which("setpriv") is None:
         pytest.skip("these tests run as root, and there is no setpriv to become another user")
     for words in ([], ["sh", "-c", f'shift; {PACKAGES} exec {OTHER} "$@"', "sh"]):
-        if subprocess.run([*BECOME, *words, sys.executable, "-c", PROBE], cwd=REPOSITORY, capture_output=True).returncode == 0:
+        if (
+            subprocess.run(
+                [*BECOME, *words, sys.executable, "-c", PROBE], cwd=REPOSITORY, capture_output=True
+            ).returncode
+            == 0
+        ):
             return [*BECOME, *words]
     pytest.skip(f"these tests run as root, and no other user can run {sys.executable} or {OTHER}")
 
@@ -175,9 +211,14 @@ def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
         try:
             with bridge.phones(1) as (phone,):
                 look = f"sh {directory}/look"
-                assert run(bridge, phone, f"id -u; {look} {bridge.process.pid}").split("\n", 1)[1] == ""
+                assert (
+                    run(bridge, phone, f"id -u; {look} {bridge.process.pid}").split("\n", 1)[1]
+                    == ""
+                )
                 seen = run(bridge, phone, f"sleep 1000 & {look} $!; kill $!")
-                assert "environ is open" in seen and "fd is open" in seen, "so the way to look works"
+                assert "environ is open" in seen and "fd is open" in seen, (
+                    "so the way to look works"
+                )
                 session = session_in(bridge, phone, repository.path)
                 committed(commit(phone, session, "It works", ["a.txt"]), session)
             metrics = bridge.get("/metrics", bridge.admin_token).body

@@ -27,7 +27,9 @@ class Versions:
 
     def __init__(self, directory: Path) -> None:
         self.old = QuickBridge(directory)
-        self.next = QuickBridge(directory, DJANGO_SETTINGS_MODULE=f"{NEXT}.settings", BRIDGE_PORT=str(self.old.port))
+        self.next = QuickBridge(
+            directory, DJANGO_SETTINGS_MODULE=f"{NEXT}.settings", BRIDGE_PORT=str(self.old.port)
+        )
         self.backups = self.old.data / "backups"
         self.fail = self.old.data / "fail"
         self.session_id = new_session()
@@ -75,7 +77,11 @@ def applied(file: Path) -> int:
     """How many migrations of the next version's application a database has."""
     with closing(sqlite3.connect(file)) as opened:
         assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        return int(opened.execute("SELECT count(*) FROM django_migrations WHERE app = 'next_version'").fetchone()[0])
+        return int(
+            opened.execute(
+                "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
+            ).fetchone()[0]
+        )
 
 
 def test_the_way_back_outlives_every_start(versions: Versions) -> None:
@@ -104,7 +110,9 @@ def test_the_way_back_is_the_newest_that_the_old_version_can_use(versions: Versi
     versions.old.start()
     assert events_of(versions.old, versions.session_id) == 5
     assert versions.old.stop() == 0
-    assert oldest in [copy.read_bytes() for copy in versions.copies()], "the older one is still there"
+    assert oldest in [copy.read_bytes() for copy in versions.copies()], (
+        "the older one is still there"
+    )
 
 
 def test_copies_of_starts_that_failed_are_never_pruned(versions: Versions) -> None:
@@ -114,7 +122,9 @@ def test_copies_of_starts_that_failed_are_never_pruned(versions: Versions) -> No
         (versions.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
     versions.succeeds()
     years = [path.name[7:11] for path in versions.copies()]
-    assert [year for year in years if year < "2010"] == ["2004", "2005", "2006", "2007"], "and one of the start that succeeded"
+    assert [year for year in years if year < "2010"] == ["2004", "2005", "2006", "2007"], (
+        "and one of the start that succeeded"
+    )
     assert kept in [path.read_bytes() for path in versions.copies()]
 
 
@@ -125,7 +135,9 @@ def test_half_a_copy_is_none(versions: Versions) -> None:
         opened.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 60)
         opened.commit()
     Bridge.spawn(versions.next)
-    wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), 60, "it copies")
+    wait_until(
+        lambda: list(versions.backups.glob(".before-*")) or versions.copies(), 60, "it copies"
+    )
     assert versions.next.process is not None
     stop_process(versions.next.process)
     for copy in versions.copies():

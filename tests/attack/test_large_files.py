@@ -17,7 +17,8 @@ from tests.servers import wait_until
 
 MB = 2**20
 AT_ONCE = 30  # reads of one device that the limits allow in a minute: 60
-MORE_AT_MOST = 400 * MB  # than before; it was 1,050 MB, and 1,600 MB for the file of control characters
+# than before; it was 1,050 MB, and 1,600 MB for the file of control characters
+MORE_AT_MOST = 400 * MB
 KEPT_AT_MOST = 150 * MB  # afterwards; it was 960 MB
 STALLED = 12  # more than are answered at once
 
@@ -58,7 +59,9 @@ def read(bridge: Bridge, name: str) -> tuple[int, int]:
         connection.close()
 
 
-def begin(bridge: Bridge, connection: http.client.HTTPConnection, name: str) -> http.client.HTTPResponse:
+def begin(
+    bridge: Bridge, connection: http.client.HTTPConnection, name: str
+) -> http.client.HTTPResponse:
     authorization = {"Authorization": f"Bearer {bridge.admin_token}"}
     connection.request("GET", f"/api/v1/files/content?path={name}", headers=authorization)
     return connection.getresponse()
@@ -120,7 +123,9 @@ def test_clients_that_do_not_read(bridge: Bridge) -> None:
 
 @pytest.mark.timeout(300)
 def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
-    """16 clients ask for a tree of 20,000 files, the most that one shows; /health is answered before half of them are."""
+    """16 clients ask for a tree of 20,000 files, the most that one shows; /health is answered
+    before half of them are.
+    """
     for directory in range(200):
         place = bridge.root / "tree" / f"{directory:03}"
         place.mkdir(parents=True)
@@ -129,13 +134,17 @@ def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
     done: list[int] = []
 
     def tree(_: int) -> int:
-        answer = bridge.https(timeout=200).get("/api/v1/files/tree?path=tree&depth=20", token=bridge.admin_token)
+        answer = bridge.https(timeout=200).get(
+            "/api/v1/files/tree?path=tree&depth=20", token=bridge.admin_token
+        )
         done.append(answer.status)
         return answer.status
 
     with bounded_memory(bridge), ThreadPoolExecutor(16) as pool:
         asked = pool.map(tree, range(16))
         wait_until(lambda: len(done) >= 1, 120, "the first tree")
-        assert bridge.https(timeout=120).get("/api/v1/health", token=bridge.hook_token).status == 200
+        assert (
+            bridge.https(timeout=120).get("/api/v1/health", token=bridge.hook_token).status == 200
+        )
         assert len(done) < 8, "behind the trees"
         assert set(asked) == {200}

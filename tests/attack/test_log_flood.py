@@ -102,7 +102,9 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
     took = size(bridge) - before
     bridge.stop()
     lines = logged(bridge)
-    firsts = Counter(line["code"] for line in lines if line.get("client") == source and "code" in line)
+    firsts = Counter(
+        line["code"] for line in lines if line.get("client") == source and "code" in line
+    )
     assert max(firsts.values()) <= windows(began)
     held = counts(lines, "refusals")
     assert firsts + held.pop(source) == dict.fromkeys(attacks, times)

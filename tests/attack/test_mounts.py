@@ -1,4 +1,6 @@
-"""Number 13 of docs/security.md: parts of the data directory, and procfs, mounted or linked into an allowed root."""
+"""Number 13 of docs/security.md: parts of the data directory, and procfs, mounted or linked into an
+allowed root.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,29 @@ from tests.conformance.https import assert_error
 from tests.conformance.repositories import Repository, diff, session_in, status
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bind mounts and procfs are Linux's")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="bind mounts and procfs are Linux's"
+)
 
 OWN = ("unshare", "--mount", "--propagation", "private")
 ENTER = ("nsenter", "--mount")
-WAYS = ((OWN, ENTER), ((*OWN, "--user", "--map-root-user"), (*ENTER, "--user", "--preserve-credentials")))
+WAYS = (
+    (OWN, ENTER),
+    ((*OWN, "--user", "--map-root-user"), (*ENTER, "--user", "--preserve-credentials")),
+)
 
 
 def way_to_mount(tmp: Path) -> tuple[list[str], list[str]]:
-    """Commands to run something with a table of mounts of its own, and to mount there; skips where nobody may."""
+    """Commands to run something with a table of mounts of its own, and to mount there; skips where
+    nobody may.
+    """
     one, other = tmp / "one", tmp / "other"
     one.mkdir()
     other.mkdir()
     for own, enter in WAYS:
-        done = subprocess.run([*own, "mount", "--bind", str(one), str(other)], capture_output=True, check=False)
+        done = subprocess.run(
+            [*own, "mount", "--bind", str(one), str(other)], capture_output=True, check=False
+        )
         if done.returncode == 0:
             return list(own), list(enter)
     pytest.skip("this machine lets us make no mount namespace")
@@ -75,7 +86,9 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     environment.touch()
     proc = shlex.quote(str(processes))
     mounts.append(f"{{ mount -t proc proc {proc} || mount --rbind /proc {proc}; }}")
-    mounts.append(f"mount --bind /proc/{bridge.process.pid}/environ {shlex.quote(str(environment))}")
+    mounts.append(
+        f"mount --bind /proc/{bridge.process.pid}/environ {shlex.quote(str(environment))}"
+    )
     command = [*enter, "--target", str(bridge.process.pid), "/bin/sh", "-c", " && ".join(mounts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -83,7 +96,15 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     bridge.stop()
 
 
-DIRECTORIES = ("secrets", "certificates", "deep/rejected", "parent/bridge data", "parent/bridge data/secrets", "processes", "processes/self")
+DIRECTORIES = (
+    "secrets",
+    "certificates",
+    "deep/rejected",
+    "parent/bridge data",
+    "parent/bridge data/secrets",
+    "processes",
+    "processes/self",
+)
 FILES = (
     "secrets/django_secret",
     "certificates/ca.key",
@@ -100,17 +121,28 @@ FILES = (
 
 @pytest.mark.parametrize("path", DIRECTORIES)
 def test_directories_over_http(bridge: Bridge, path: str) -> None:
-    assert_error(bridge.get(f"/api/v1/files/tree?path={quote(path)}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+    assert_error(
+        bridge.get(f"/api/v1/files/tree?path={quote(path)}", bridge.admin_token),
+        403,
+        "FILE_ACCESS_DENIED",
+    )
 
 
 @pytest.mark.parametrize("path", FILES)
 def test_files_over_http(bridge: Bridge, path: str) -> None:
-    assert_error(bridge.get(f"/api/v1/files/content?path={quote(path)}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+    assert_error(
+        bridge.get(f"/api/v1/files/content?path={quote(path)}", bridge.admin_token),
+        403,
+        "FILE_ACCESS_DENIED",
+    )
 
 
 def test_what_is_harmless_is_served(bridge: Bridge) -> None:
     """A mount by itself is nothing bad: roots in containers are mounts."""
-    assert bridge.get("/api/v1/files/content?path=harmless/file", bridge.admin_token).json()["content"] == "harmless"
+    assert (
+        bridge.get("/api/v1/files/content?path=harmless/file", bridge.admin_token).json()["content"]
+        == "harmless"
+    )
     tree = bridge.get("/api/v1/files/tree?path=.&depth=5", bridge.admin_token)
     assert tree.status == 200
     secret = (bridge.data / "secrets" / "django_secret").read_text().strip()
@@ -124,16 +156,27 @@ def test_over_the_socket(bridge: Bridge) -> None:
         session = session_in(bridge, phone, bridge.root)
         for path in FILES:
             payload = {"session_id": session, "path": path, "offset": 0, "limit": 10}
-            assert phone.request("file_read", payload)["payload"]["code"] == "FILE_ACCESS_DENIED", path
+            assert phone.request("file_read", payload)["payload"]["code"] == "FILE_ACCESS_DENIED", (
+                path
+            )
         for path in DIRECTORIES:
             answer = phone.request("file_list", {"session_id": session, "path": path})
             assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", path
-            start = {"agent": "demo", "session_id": None, "working_directory": str(bridge.root / path), "resume": False}
-            assert phone.request("session_start", start)["payload"]["code"] == "FILE_ACCESS_DENIED", path
+            start = {
+                "agent": "demo",
+                "session_id": None,
+                "working_directory": str(bridge.root / path),
+                "resume": False,
+            }
+            assert (
+                phone.request("session_start", start)["payload"]["code"] == "FILE_ACCESS_DENIED"
+            ), path
 
 
 def test_git_does_not_read_it(bridge: Bridge) -> None:
-    """A tracked file over which a secret is mounted: its diff would show the secret, a commit would take it in."""
+    """A tracked file over which a secret is mounted: its diff would show the secret, a commit would
+    take it in.
+    """
     with bridge.phones() as [phone]:
         session = session_in(bridge, phone, bridge.root / "mounted repository")
         for type_, more in (
@@ -155,10 +198,18 @@ def test_hard_links(bridge: Bridge) -> None:
     os.link(secret, repository.path / "tracked")
     os.link(secret, repository.path / "untracked")
     for name in ("tracked", "untracked"):
-        assert_error(bridge.get(f"/api/v1/files/content?path=linked%20repository/{name}", bridge.admin_token), 403, "FILE_ACCESS_DENIED")
+        assert_error(
+            bridge.get(
+                f"/api/v1/files/content?path=linked%20repository/{name}", bridge.admin_token
+            ),
+            403,
+            "FILE_ACCESS_DENIED",
+        )
     with bridge.phones() as [phone]:
         session = session_in(bridge, phone, repository.path)
         assert [change["path"] for change in status(phone, session)["changes"]] == ["a.txt"]
         assert [file["path"] for file in diff(phone, session)] == ["a.txt"]
-        answer = phone.request("git_commit", {"session_id": session, "message": "m", "files": ["tracked"]})
+        answer = phone.request(
+            "git_commit", {"session_id": session, "message": "m", "files": ["tracked"]}
+        )
         assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer

@@ -1,4 +1,6 @@
-"""Number 14 of docs/security.md: FIFOs where git reads settings, and a spool that is not what it seems."""
+"""Number 14 of docs/security.md: FIFOs where git reads settings, and a spool that is not what it
+seems.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ FIFOS = (
 
 
 def look(phone: Phone, session: str) -> None:
-    """Every request is answered long before git would be ended, rightly or by an error that says what is odd."""
+    """Every request is answered long before git would be ended, rightly or by an error that says
+    what is odd.
+    """
     for type_, more in (
         ("git_status_request", {}),
         ("git_diff", {"files": None, "cached": False}),
@@ -78,7 +82,9 @@ def look(phone: Phone, session: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIFOS)
-def test_git_waits_for_no_fifo(phone: Phone, bridge: Bridge, repository: Repository, name: str) -> None:
+def test_git_waits_for_no_fifo(
+    phone: Phone, bridge: Bridge, repository: Repository, name: str
+) -> None:
     path = repository.path / name
     path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,21 +100,32 @@ def test_a_link_to_a_fifo(phone: Phone, bridge: Bridge, repository: Repository) 
 
 
 def test_the_answer_names_the_fifo(phone: Phone, bridge: Bridge, repository: Repository) -> None:
-    """And a repository without one is answered meanwhile, and that one too when the FIFO is gone."""
+    """And a repository without one is answered meanwhile, and that one too when the FIFO is
+    gone.
+    """
     fifo = repository.path / "deep" / ".gitattributes"
     os.mkfifo(fifo)
     session = session_in(bridge, phone, repository.path)
     answer = phone.request("git_status_request", {"session_id": session}, SOON)
-    assert answer["payload"]["code"] == "GIT_ERROR" and "deep/.gitattributes" in answer["payload"]["message"], answer
+    assert (
+        answer["payload"]["code"] == "GIT_ERROR"
+        and "deep/.gitattributes" in answer["payload"]["message"]
+    ), answer
     fifo.unlink()
-    assert {change["path"] for change in status(phone, session)["changes"]} == {"a.txt", "deep/er/b.txt", "new/"}
+    assert {change["path"] for change in status(phone, session)["changes"]} == {
+        "a.txt",
+        "deep/er/b.txt",
+        "new/",
+    }
 
 
-# -- the spool ---------------------------------------------------------------------------------------------------------
+# -- the spool -------------------------------------------------------------------------------------
 
 
 def event(session: str) -> str:
-    return json.dumps({"hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "hello"})
+    return json.dumps(
+        {"hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "hello"}
+    )
 
 
 @pytest.fixture
@@ -125,8 +142,12 @@ def with_a_spool_that_is(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], 
     bridge.stop()
 
 
-def test_a_spool_that_is_a_link_is_not_followed(with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path) -> None:
-    """What it leads to keeps its mode and its files; nothing of them is sent; a real directory is used as soon as it is there."""
+def test_a_spool_that_is_a_link_is_not_followed(
+    with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path
+) -> None:
+    """What it leads to keeps its mode and its files; nothing of them is sent; a real directory is
+    used as soon as it is there.
+    """
     mine = tmp_path / "mine"
     mine.mkdir()
     mine.chmod(0o755)
@@ -140,11 +161,15 @@ def test_a_spool_that_is_a_link_is_not_followed(with_a_spool_that_is: Callable[[
     (bridge.data / "spool").mkdir()
     (bridge.data / "spool" / "2").write_text(event(sent))
     wait_until(lambda: bridge.knows(sent), 20, "what is in a real spool is sent")
-    assert not bridge.knows(stolen) and bridge.log.read_text().count("the spool cannot be used") == 1
+    assert (
+        not bridge.knows(stolen) and bridge.log.read_text().count("the spool cannot be used") == 1
+    )
     assert (bridge.data / "spool").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_odd_in_the_spool_is_set_aside(with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path) -> None:
+def test_what_is_odd_in_the_spool_is_set_aside(
+    with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path
+) -> None:
     """Links, FIFOs, directories, another user's files; what a hook wrote is sent all the same."""
     mine = tmp_path / "mine"
     stolen, sent = new_session(), new_session()
@@ -164,13 +189,19 @@ def test_what_is_odd_in_the_spool_is_set_aside(with_a_spool_that_is: Callable[[C
 
     bridge = with_a_spool_that_is(make)
     wait_until(lambda: bridge.knows(sent), 20, "the hook's event is sent")
-    wait_until(lambda: len(list((bridge.data / "spool" / "rejected").glob("*.why"))) == len(odd), 20, "all of them are set aside")
+    wait_until(
+        lambda: len(list((bridge.data / "spool" / "rejected").glob("*.why"))) == len(odd),
+        20,
+        "all of them are set aside",
+    )
     assert not bridge.knows(stolen) and mine.read_text() == event(stolen)
 
 
 @pytest.mark.parametrize("name", ["tls", "secrets"])
 def test_no_other_directory_of_the_data_is_a_link(tmp_path: Path, name: str) -> None:
-    """One line and no start: what is written there would lie elsewhere, and that place become private."""
+    """One line and no start: what is written there would lie elsewhere, and that place become
+    private.
+    """
     bridge = Bridge(tmp_path / "bridge")
     bridge.data.mkdir(mode=0o700)
     elsewhere = tmp_path / "elsewhere"

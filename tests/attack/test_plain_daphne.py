@@ -1,4 +1,6 @@
-"""daphne without `serve`: a bridge that refuses what `serve` refuses (number 12; D18 to D20, D61)."""
+"""daphne without `serve`: a bridge that refuses what `serve` refuses (number 12; D18 to D20,
+D61).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from tests.conformance.samples import new_session, prompt
 from tests.hooks.conftest import run_hook
 from tests.servers import free_port, stop_process, wait_until
 
-PROXY = "127.0.0.2"  # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
+# an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
+PROXY = "127.0.0.2"
 APPLICATION = "bridge_project.asgi:application"
 PROXIED = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9, 192.168.7.7"}
 SESSION_START = Path(__file__).parent.parent / "fixtures" / "hooks" / "SessionStart-startup.json"
@@ -105,13 +108,18 @@ def test_in_the_clear(bridge: Daphne, headers: dict[str, str], source: str | Non
         assert_error(bridge.plain(source).get("/api/v1/health", headers=headers), 403)
         phone = Phone(bridge.plain_port, "any", plain=True, source=source).connect(headers=headers)
         error = phone.receive()
-        assert (error["type"], error["payload"]["code"]) == ("connection_error", "INSECURE_TRANSPORT")
+        assert (error["type"], error["payload"]["code"]) == (
+            "connection_error",
+            "INSECURE_TRANSPORT",
+        )
         assert phone.wait_closed() == 4403
     assert not bridge.knows(session_id)
 
 
 def test_where_daphne_ends_tls(bridge: Daphne) -> None:
-    """Everything works by the pin and the address of the pairing, the agent's own hooks included."""
+    """Everything works by the pin and the address of the pairing, the agent's own hooks
+    included.
+    """
     with bridge.phones() as [phone]:
         session_id = new_session()
         for number in range(3):
@@ -130,7 +138,9 @@ def test_where_daphne_ends_tls(bridge: Daphne) -> None:
 
 
 def test_behind_a_trusted_proxy(bridge: Daphne) -> None:
-    """The client is the rightmost hop that is no trusted proxy: a private address, not 203.0.113.9."""
+    """The client is the rightmost hop that is no trusted proxy: a private address, not
+    203.0.113.9.
+    """
     answer = bridge.plain(PROXY).post(
         "/api/v1/hooks/event",
         token=bridge.hook_token,
@@ -163,7 +173,10 @@ def test_a_body_over_the_limit(bridge: Daphne) -> None:
 
 def test_a_second_server_is_refused(bridge: Daphne) -> None:
     for line in (bridge.refused(), bridge.manage("serve", check=False).stderr.strip()):
-        assert "Another bridge serves from" in line and str(bridge.process and bridge.process.pid) in line
+        assert (
+            "Another bridge serves from" in line
+            and str(bridge.process and bridge.process.pid) in line
+        )
         assert "\n" not in line
     assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
 
@@ -202,7 +215,9 @@ def test_it_stops_in_order(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 async def test_a_server_that_believes_a_header(kind: str) -> None:
-    """Uvicorn takes a scheme and a client from the headers of any peer on loopback: that is plain."""
+    """Uvicorn takes a scheme and a client from the headers of any peer on loopback: that is
+    plain.
+    """
     sent: list[dict[str, Any]] = []
 
     async def never(*_: Any) -> None:

@@ -1,4 +1,6 @@
-"""PostgreSQL is restarted while the bridge idles, and is away while a phone logs in (number 11; D46)."""
+"""PostgreSQL is restarted while the bridge idles, and is away while a phone logs in (number 11;
+D46).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class Store:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A server of our own, for it is stopped, and a bridge on it."""
-    with TemporaryDirectory(prefix="bridge-postgres-") as place:  # one that PostgreSQL's user may enter
+    # one that PostgreSQL's user may enter
+    with TemporaryDirectory(prefix="bridge-postgres-") as place:
         postgres = Postgres(Path(place))
         try:
             postgres.start()
@@ -44,7 +47,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def at_once(bridge: Bridge) -> list[int]:
-    """The statuses of requests that are made together: half of them events, each of a session of its own."""
+    """The statuses of requests that are made together: half of them events, each of a session of
+    its own.
+    """
 
     def one(number: int) -> int:
         if number % 2:
@@ -73,7 +78,9 @@ def test_the_first_requests_after_a_restart(store: Store) -> None:
 
 
 def test_an_auth_without_a_database(store: Store) -> None:
-    """`connection_error` and a close with 4503, which a client comes back after; then it gets in."""
+    """`connection_error` and a close with 4503, which a client comes back after; then it gets
+    in.
+    """
     bridge = store.bridge
     phone = bridge.phone().connect()
     store.postgres.stop()

@@ -23,13 +23,21 @@ from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere what left its group is found by its environment only")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere what left its group is found by its environment only"
+)
 
-WAYS = {"demo": "demo", "terminal": "plain", "run": "plain"}  # how a command is run → by which agent
+# how a command is run → by which agent
+WAYS = {"demo": "demo", "terminal": "plain", "run": "plain"}
 LONG = {"demo": "/sleep 1000", "terminal": "/rate a 100000 20", "run": "/rate a 100000 20"}
-# Each leaves two processes: the issue's, and one below a shell that closes everything and ignores what it can.
+# Each leaves two processes: the issue's, and one below a shell that closes everything and ignores
+# what it can.
 DEAF = "trap '' TERM HUP INT; exec 0<&- 1>&- 2>&-; (exec env -i setsid sh -c 'sleep {n}; :') &"
-COMMAND = "(setsid sh -c 'exec env -i nohup sleep {n}' >/dev/null 2>&1 &); (setsid sh -c \"" + DEAF + '" &)'
+COMMAND = (
+    "(setsid sh -c 'exec env -i nohup sleep {n}' >/dev/null 2>&1 &); (setsid sh -c \""
+    + DEAF
+    + '" &)'
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +57,11 @@ class Left:
     """What a command has left running in a session: `sleep NUMBER`, with a number of its own."""
 
     def __init__(self, bridge: Bridge, phone: Phone, way: str) -> None:
-        self.phone, self.way, self.number = phone, way, str(random.SystemRandom().randrange(10**8, 10**9))
+        self.phone, self.way, self.number = (
+            phone,
+            way,
+            str(random.SystemRandom().randrange(10**8, 10**9)),
+        )
         self.session = begin(bridge, phone, agent=WAYS[way])
         self.command = COMMAND.replace("{n}", self.number)
         self.run(self.command)
@@ -58,9 +70,15 @@ class Left:
 
     def run(self, command: str) -> None:
         """Have the agent run a command, and approve it."""
-        asked = f"/tool Bash {json.dumps({'command': command})}" if self.way == "demo" else f"/{self.way} {command}"
+        asked = (
+            f"/tool Bash {json.dumps({'command': command})}"
+            if self.way == "demo"
+            else f"/{self.way} {command}"
+        )
         say(self.phone, self.session, asked)
-        call = self.phone.expect("approval_required", session_id=self.session)["payload"]["tool_call_id"]
+        call = self.phone.expect("approval_required", session_id=self.session)["payload"][
+            "tool_call_id"
+        ]
         decide(self.phone, self.session, call, "approved")
 
     def finish(self) -> None:
@@ -88,7 +106,9 @@ class Left:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_interrupt_ends_it_and_the_end_of_a_turn_does_not(bridge: Bridge, phone: Phone, way: str) -> None:
+def test_an_interrupt_ends_it_and_the_end_of_a_turn_does_not(
+    bridge: Bridge, phone: Phone, way: str
+) -> None:
     left = Left(bridge, phone, way)
     left.assert_goes_on()
     say(phone, left.session, LONG[way])
@@ -113,7 +133,9 @@ def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone, wa
     left.assert_ended()
 
 
-def test_an_interrupt_ends_a_command_with_what_it_has_just_left(bridge: Bridge, phone: Phone) -> None:
+def test_an_interrupt_ends_a_command_with_what_it_has_just_left(
+    bridge: Bridge, phone: Phone
+) -> None:
     left = Left(bridge, phone, "demo")
     left.run(f"{left.command}; sleep {left.number}")
     eventually(lambda: len(left.processes()) == 5)

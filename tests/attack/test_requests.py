@@ -1,4 +1,6 @@
-"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections, odd lengths (6)."""
+"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections, odd lengths
+(6).
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def is_open(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("token", [WRONG, None, "a device's"])
 @pytest.mark.parametrize("length", [f"Content-Length: {LARGE}", "Transfer-Encoding: chunked"])
-def test_a_large_body_without_the_hook_token_is_refused_unread(bridge: Bridge, token: str | None, length: str) -> None:
+def test_a_large_body_without_the_hook_token_is_refused_unread(
+    bridge: Bridge, token: str | None, length: str
+) -> None:
     given = bridge.device_token() if token == "a device's" else token
     data = head(bridge, length, token=given)
     if token is None:
@@ -112,7 +116,9 @@ def test_a_large_body_without_the_hook_token_is_refused_unread(bridge: Bridge, t
     refused = assert_error(ask(bridge, data), 401, "HOOK_AUTH_FAILED")
     small = bridge.https().post("/hooks/event", token=given, json_body={})
     expected = assert_error(small, 401, "HOOK_AUTH_FAILED")
-    assert {k: refused[k] for k in ("error", "message")} == {k: expected[k] for k in ("error", "message")}
+    assert {k: refused[k] for k in ("error", "message")} == {
+        k: expected[k] for k in ("error", "message")
+    }
 
 
 def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
@@ -130,7 +136,9 @@ def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
         ("/api/v1/nothing", 404, "NOT_FOUND"),
     ],
 )
-def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge, path: str, status: int, code: str) -> None:
+def test_nothing_else_reads_a_large_body_of_a_stranger(
+    bridge: Bridge, path: str, status: int, code: str
+) -> None:
     token = bridge.admin_token if path == "/api/v1/sessions" else WRONG
     data = head(bridge, f"Content-Length: {LARGE}", token=token, path=path)
     assert_error(ask(bridge, data), status, code)
@@ -179,7 +187,9 @@ def test_a_device_that_sends_slowly_keeps_no_event_out(bridge: Bridge, sid: str)
     path = f"/api/v1/sessions/{sid}/events"
     slow = [RawSocket(bridge.port) for _ in range(2)]
     for one in slow:
-        one.socket.sendall(head(bridge, f"Content-Length: {LARGE}", token=bridge.device_token(), path=path))
+        one.socket.sendall(
+            head(bridge, f"Content-Length: {LARGE}", token=bridge.device_token(), path=path)
+        )
     began = time.monotonic()
     bridge.accept(hook("Stop", sid, {"reason": "x" * limits.MB}))
     assert time.monotonic() - began < 10
@@ -313,7 +323,9 @@ def test_the_absolute_form_of_the_own_address_is_the_origin_form(bridge: Bridge)
     assert target(bridge, f"https://{own}", own).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:443", "x@{own}", "{own}@evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:443", "x@{own}", "{own}@evil.example"]
+)
 def test_the_host_of_the_target_counts(bridge: Bridge, host: str) -> None:
     """Whatever `Host` says (RFC 9112 section 3.2.2)."""
     own = f"127.0.0.1:{bridge.port}"
@@ -386,7 +398,10 @@ def health_times(bridge: Bridge, seconds: float) -> list[float]:
     connection, end = client.open(), time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.monotonic()
-        assert client.get("/api/v1/health", token=bridge.admin_token, connection=connection).status == 200
+        assert (
+            client.get("/api/v1/health", token=bridge.admin_token, connection=connection).status
+            == 200
+        )
         taken.append(time.monotonic() - began)
     connection.close()
     return taken
@@ -469,7 +484,9 @@ def test_idle_connections_of_an_address_have_a_bound(limited: Bridge) -> None:
 def test_connections_without_tls_go_first(limited: Bridge) -> None:
     """So that many of them do not end somebody who is about to send a request."""
     honest = connect(limited, "127.0.0.5")
-    idle = [connect(limited, "127.0.0.5", tls=False) for _ in range(2 * limits.STRANGERS_PER_ADDRESS)]
+    idle = [
+        connect(limited, "127.0.0.5", tls=False) for _ in range(2 * limits.STRANGERS_PER_ADDRESS)
+    ]
     try:
         wait_until(lambda: not is_open(idle[0]), 20, "the oldest is closed")
         assert is_open(honest)
@@ -523,7 +540,9 @@ def test_a_trusted_proxy_is_not_one_address(limited: Bridge) -> None:
 
 
 def test_without_limits_there_is_no_bound(bridge: Bridge) -> None:
-    idle = [connect(bridge, "127.0.0.1", tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)]
+    idle = [
+        connect(bridge, "127.0.0.1", tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)
+    ]
     try:
         assert bridge.get("/api/v1/health", token=bridge.admin_token).status == 200
         assert all(map(is_open, idle))

@@ -1,4 +1,6 @@
-"""An agent never acts unasked: agents that would, run by a real bridge, as a phone sees them (D59)."""
+"""An agent never acts unasked: agents that would, run by a real bridge, as a phone sees them
+(D59).
+"""
 
 from __future__ import annotations
 
@@ -108,20 +110,44 @@ def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") 
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert not (bridge.root / f"{agent}-{session}").exists()
     end(phone, session)
-    return [message for message in phone.messages if message["payload"].get("session_id") == session]
+    return [
+        message for message in phone.messages if message["payload"].get("session_id") == session
+    ]
 
 
 def notices(phone: Phone, session: str) -> list[dict[str, Any]]:
     """The notifications of one session that are not about an approval or a turn."""
-    found = [m["payload"] for m in phone.messages if m["type"] == "notification" and m["payload"].get("session_id") == session]
-    return [notice for notice in found if notice["notification_type"] in ("agent_notification", "error")]
+    found = [
+        m["payload"]
+        for m in phone.messages
+        if m["type"] == "notification" and m["payload"].get("session_id") == session
+    ]
+    return [
+        notice for notice in found if notice["notification_type"] in ("agent_notification", "error")
+    ]
 
 
-# -- starting ----------------------------------------------------------------------------------------
+# -- starting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", ["careful", "by-option", "named", "oc", "oc-path", "oc-allow", "oc-empty", "oc-npx", "cx", "cx-never"])
-def test_a_command_asks_and_a_refused_one_does_not_run(bridge: Bridge, phone: Phone, agent: str) -> None:
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "careful",
+        "by-option",
+        "named",
+        "oc",
+        "oc-path",
+        "oc-allow",
+        "oc-empty",
+        "oc-npx",
+        "cx",
+        "cx-never",
+    ],
+)
+def test_a_command_asks_and_a_refused_one_does_not_run(
+    bridge: Bridge, phone: Phone, agent: str
+) -> None:
     """Whatever mode it begins in, whatever its line says, and whatever the repository allows it."""
     refused_act(bridge, phone, agent)
 
@@ -137,10 +163,15 @@ def test_a_command_asks_and_a_refused_one_does_not_run(bridge: Bridge, phone: Ph
         ("cx-shell", "without a shell"),
     ],
 )
-def test_what_cannot_be_made_to_ask_does_not_start(bridge: Bridge, phone: Phone, agent: str, words: str) -> None:
+def test_what_cannot_be_made_to_ask_does_not_start(
+    bridge: Bridge, phone: Phone, agent: str, words: str
+) -> None:
     refused = start(phone, bridge.root, agent=agent)
     assert refused["type"] == "error" and refused["payload"]["code"] == "AGENT_UNAVAILABLE", refused
-    assert words in refused["payload"]["message"] and "BRIDGE_ACP_UNASKED" in refused["payload"]["message"]
+    assert (
+        words in refused["payload"]["message"]
+        and "BRIDGE_ACP_UNASKED" in refused["payload"]["message"]
+    )
     assert info(bridge)[agent]["asks"] is False
 
 
@@ -177,7 +208,9 @@ def test_nobody_knows_of_one_without_modes(bridge: Bridge) -> None:
 
 
 def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]}
+    return {
+        one["name"]: one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]
+    }
 
 
 def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) -> None:
@@ -190,7 +223,9 @@ def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) ->
 def test_what_it_says_of_others(bridge: Bridge, phone: Phone) -> None:
     """demo asks; of a session that is known by its hooks only nobody knows."""
     told = info(bridge)
-    assert told["demo"]["asks"] is True and told["oc"]["asks"] is True and told["cx"]["asks"] is True
+    assert (
+        told["demo"]["asks"] is True and told["oc"]["asks"] is True and told["cx"]["asks"] is True
+    )
     ready = start(phone, bridge.root)["payload"]
     assert ready["asks"] is True
     end(phone, ready["session_id"])
@@ -200,17 +235,23 @@ def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: Bridge, phone: 
     for agent in ("wild", "silent"):
         end(phone, begin(bridge, phone, agent=agent))
     said = json.loads(bridge.manage("doctor", "--json", check=False).stdout)
-    found = [one["text"] for one in said["checks"] if one["check"] == "agents" and one["level"] == "warning"]
+    found = [
+        one["text"]
+        for one in said["checks"]
+        if one["check"] == "agents" and one["level"] == "warning"
+    ]
     assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
     assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
     assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found
 
 
-# -- in a turn ---------------------------------------------------------------------------------------
+# -- in a turn -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["strays", "strays-by-option"])
-def test_an_agent_that_leaves_the_mode_is_set_back(bridge: Bridge, phone: Phone, agent: str) -> None:
+def test_an_agent_that_leaves_the_mode_is_set_back(
+    bridge: Bridge, phone: Phone, agent: str
+) -> None:
     said = refused_act(bridge, phone, agent, "/stray yolo")
     assert not [message for message in said if message["type"] == "error"]
 
@@ -222,9 +263,17 @@ def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) 
         session = begin(bridge, phone, agent=agent)
         for name in ("first", "second"):
             said = ask(phone, session, f"/stray yolo {agent}-{name}")
-            assert said[-1]["payload"]["finish_reason"] == "stop" and "written" not in words(said), said
-            told = other.expect("notification", session_id=session, notification_type="error")["payload"]
-            assert told["title"] == "The agent stopped asking" and told["priority"] == "high" and "yolo" in told["body"]
+            assert said[-1]["payload"]["finish_reason"] == "stop" and "written" not in words(
+                said
+            ), said
+            told = other.expect("notification", session_id=session, notification_type="error")[
+                "payload"
+            ]
+            assert (
+                told["title"] == "The agent stopped asking"
+                and told["priority"] == "high"
+                and "yolo" in told["body"]
+            )
             assert not (bridge.root / f"{agent}-{name}").exists()
         end(phone, session)
 
@@ -237,7 +286,7 @@ def test_one_that_does_not_stop_either_is_ended(bridge: Bridge, phone: Phone) ->
     assert not (bridge.root / "never").exists()
 
 
-# -- approvals ---------------------------------------------------------------------------------------
+# -- approvals -------------------------------------------------------------------------------------
 
 
 def test_a_call_is_allowed_once_and_never_for_good(bridge: Bridge, phone: Phone) -> None:
@@ -261,12 +310,17 @@ def test_a_call_is_allowed_once_and_never_for_good(bridge: Bridge, phone: Phone)
         ("allow_once,allow_once", "cancelled"),
     ],
 )
-def test_what_offers_no_way_to_allow_it_once_is_refused(bridge: Bridge, phone: Phone, kinds: str, chosen: str) -> None:
+def test_what_offers_no_way_to_allow_it_once_is_refused(
+    bridge: Bridge, phone: Phone, kinds: str, chosen: str
+) -> None:
     """Nobody is asked, the call has a tool_error that says why, and the refusal is chosen."""
     session = begin(bridge, phone, agent="strays")
     said = ask(phone, session, f"/offer {kinds} for-good")
     assert f"chosen {chosen} " in words(said)
     [error] = [message["payload"] for message in said if message["type"] == "tool_error"]
     assert "allow this call once" in error["message"]
-    assert not [message for message in said if message["type"] == "approval_required"] and not (bridge.root / "for-good").exists()
+    assert (
+        not [message for message in said if message["type"] == "approval_required"]
+        and not (bridge.root / "for-good").exists()
+    )
     end(phone, session)

@@ -1,4 +1,6 @@
-"""Black-box tests of the specification: real servers over TLS, clients that know nothing of the implementation."""
+"""Black-box tests of the specification: real servers over TLS, clients that know nothing of the
+implementation.
+"""
 
 import pytest
 

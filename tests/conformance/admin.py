@@ -1,4 +1,6 @@
-"""A browser without a screen for the admin site: logs in through the form, follows links, fills in forms."""
+"""A browser without a screen for the admin site: logs in through the form, follows links, fills in
+forms.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,20 @@ class Admin:
         finally:
             del bridge.settings["DJANGO_SUPERUSER_PASSWORD"]
         self.get("/admin/login/")
-        answer = self.post("/admin/login/", {"username": name, "password": PASSWORD, "next": "/admin/"})
+        answer = self.post(
+            "/admin/login/", {"username": name, "password": PASSWORD, "next": "/admin/"}
+        )
         assert answer.status == 302, answer
         assert "/admin/login/" not in answer.headers["location"]
 
     def request(self, method: str, path: str, body: bytes | None = None) -> Response:
         """One request with the cookies; those that come back are kept."""
         origin = f"https://127.0.0.1:{self.bridge.port}"
-        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), "Referer": f"{origin}/admin/", "Origin": origin}
+        headers = {
+            "Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
+            "Referer": f"{origin}/admin/",
+            "Origin": origin,
+        }
         if body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         connection = self.bridge.https().open()
@@ -43,7 +51,9 @@ class Admin:
             text = answer.read()
             if found := re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', text):
                 self.form_token = found[1].decode()
-            return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
+            return Response(
+                answer.status, {name.lower(): value for name, value in answer.getheaders()}, text
+            )
         finally:
             connection.close()
 
@@ -58,11 +68,17 @@ class Admin:
 
     def post(self, path: str, fields: dict[str, str]) -> Response:
         """As a form of the page that was read last."""
-        return self.request("POST", path, urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token}).encode())
+        return self.request(
+            "POST",
+            path,
+            urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token}).encode(),
+        )
 
     def lists(self) -> dict[str, str]:
         """The lists that the site's first page links to: the words of the link → its path."""
-        links = re.findall(r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>([^<]+)</a>', self.page("/admin/"))
+        links = re.findall(
+            r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>([^<]+)</a>', self.page("/admin/")
+        )
         return {html.unescape(words).strip().lower(): path for path, words in links}
 
 

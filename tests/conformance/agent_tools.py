@@ -1,4 +1,6 @@
-"""What tests of agents see of them from outside: the scripted agent's command lines, its journal, and the processes that it leaves."""
+"""What tests of agents see of them from outside: the scripted agent's command lines, its journal,
+and the processes that it leaves.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,27 @@ PROGRAM = Path(__file__).with_name("scripted_agent.py")
 
 
 class Script:
-    """The scripted agent (scripted_agent.py) in several modes, each an agent of its own for the bridge; the journal that all of them keep."""
+    """The scripted agent (scripted_agent.py) in several modes, each an agent of its own for the
+    bridge; the journal that all of them keep.
+    """
 
     def __init__(self, directory: Path, *modes: str) -> None:
-        self.journal = directory / f"journal-{uuid.uuid4().hex}"  # named in every command line, so processes are found by it
-        words = {mode: [sys.executable, "-IS", str(PROGRAM), mode, str(self.journal)] for mode in modes}
+        # named in every command line, so processes are found by it
+        self.journal = directory / f"journal-{uuid.uuid4().hex}"
+        words = {
+            mode: [sys.executable, "-IS", str(PROGRAM), mode, str(self.journal)] for mode in modes
+        }
         self.setting = ";".join(f"{mode}={shlex.join(line)}" for mode, line in words.items())
 
     def lines(self, what: str) -> list[dict[str, Any]]:
         """What the agents were told, of that kind, in order."""
         if not self.journal.exists():
             return []
-        return [line for line in map(json.loads, self.journal.read_text().splitlines()) if line["what"] == what]
+        return [
+            line
+            for line in map(json.loads, self.journal.read_text().splitlines())
+            if line["what"] == what
+        ]
 
     def prompts(self) -> list[str]:
         return [line["text"] for line in self.lines("prompt")]
@@ -59,8 +70,12 @@ class Script:
 
 @contextmanager
 def quick_bridge(directory: Path, *scripts: Script, **settings: str) -> Iterator[Bridge]:
-    """A bridge that may be killed often, with the scripts' agents, of which nothing is left when it has been stopped."""
-    bridge = QuickBridge(directory, BRIDGE_ACP_AGENTS=";".join(script.setting for script in scripts), **settings)
+    """A bridge that may be killed often, with the scripts' agents, of which nothing is left when it
+    has been stopped.
+    """
+    bridge = QuickBridge(
+        directory, BRIDGE_ACP_AGENTS=";".join(script.setting for script in scripts), **settings
+    )
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin
@@ -73,8 +88,12 @@ def quick_bridge(directory: Path, *scripts: Script, **settings: str) -> Iterator
 
 
 @contextmanager
-def tidied(request: pytest.FixtureRequest, *bridges: Bridge, spared: Collection[str] = ()) -> Iterator[None]:
-    """When the test in between fails, its bridges run again after it and its sessions are ended, so that the tests after it find what they expect."""
+def tidied(
+    request: pytest.FixtureRequest, *bridges: Bridge, spared: Collection[str] = ()
+) -> Iterator[None]:
+    """When the test in between fails, its bridges run again after it and its sessions are ended, so
+    that the tests after it find what they expect.
+    """
     failed = request.session.testsfailed
     yield
     if request.session.testsfailed == failed:
@@ -85,7 +104,10 @@ def tidied(request: pytest.FixtureRequest, *bridges: Bridge, spared: Collection[
             bridge.start()
     with bridges[0].phones(1) as (phone,):
         for listed in bridges[0].get("/api/v1/sessions", bridges[0].admin_token).json()["sessions"]:
-            ours = str(listed["working_directory"]).startswith(str(bridges[0].root)) and listed["id"] not in spared
+            ours = (
+                str(listed["working_directory"]).startswith(str(bridges[0].root))
+                and listed["id"] not in spared
+            )
             if ours and listed["status"] in ("created", "active"):
                 phone.join(listed["id"])
                 end(phone, listed["id"])
@@ -98,7 +120,11 @@ def figure(text: str) -> None:
 
 def children(pid: int) -> list[int]:
     """Child processes of a process, those that nobody has waited for included."""
-    return [int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()]
+    return [
+        int(word)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for word in (task / "children").read_text().split()
+    ]
 
 
 def status(bridge: Bridge, session_id: str) -> str:
@@ -112,7 +138,11 @@ def wait_status(bridge: Bridge, session_id: str, wanted: str, seconds: float = 1
 
 def stream(messages: list[Message], session_id: str) -> list[Message]:
     """The stream messages of a session, in order."""
-    return [message for message in messages if message["type"].startswith("stream_") and message["payload"]["session_id"] == session_id]
+    return [
+        message
+        for message in messages
+        if message["type"].startswith("stream_") and message["payload"]["session_id"] == session_id
+    ]
 
 
 def begun(bridge: Bridge, phone: Phone, prompt: str, agent: str) -> str:
@@ -125,7 +155,9 @@ def begun(bridge: Bridge, phone: Phone, prompt: str, agent: str) -> str:
 
 def http_say(bridge: Bridge, session_id: str, body: Any, token: str | None = None) -> Any:
     """POST /sessions/:id/events."""
-    return bridge.https().post(f"/api/v1/sessions/{session_id}/events", token=token or bridge.admin_token, json_body=body)
+    return bridge.https().post(
+        f"/api/v1/sessions/{session_id}/events", token=token or bridge.admin_token, json_body=body
+    )
 
 
 def alive(phone: Phone) -> None:

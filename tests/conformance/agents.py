@@ -13,9 +13,26 @@ from tests.conformance.phone import Message, Phone
 AGENT = "demo"
 
 
-def start(phone: Phone, directory: Path | str, session_id: str | None = None, *, resume: bool = False, agent: str = AGENT, **more: Any) -> Message:
+def start(
+    phone: Phone,
+    directory: Path | str,
+    session_id: str | None = None,
+    *,
+    resume: bool = False,
+    agent: str = AGENT,
+    **more: Any,
+) -> Message:
     """The answer to a session_start, whichever it is."""
-    return phone.request("session_start", {"agent": agent, "session_id": session_id, "working_directory": str(directory), "resume": resume}, **more)
+    return phone.request(
+        "session_start",
+        {
+            "agent": agent,
+            "session_id": session_id,
+            "working_directory": str(directory),
+            "resume": resume,
+        },
+        **more,
+    )
 
 
 def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: str = AGENT) -> str:
@@ -31,21 +48,31 @@ def say(phone: Phone, session_id: str, content: str) -> None:
 
 
 def ask(phone: Phone, session_id: str, content: str) -> list[Message]:
-    """A prompt and its whole answer: the messages of the session up to the stream_end of the turn."""
+    """A prompt and its whole answer: the messages of the session up to the stream_end of the
+    turn.
+    """
     before = len(phone.messages)
     say(phone, session_id, content)
     phone.until(
         lambda message: (
-            message["type"] == "stream_end" and message["payload"]["session_id"] == session_id and message["payload"]["finish_reason"] != "tool_call"
+            message["type"] == "stream_end"
+            and message["payload"]["session_id"] == session_id
+            and message["payload"]["finish_reason"] != "tool_call"
         ),
         f"the end of {content!r}",
     )
-    return [message for message in phone.messages[before:] if message["type"] != "replay_buffer" and message["payload"].get("session_id") == session_id]
+    return [
+        message
+        for message in phone.messages[before:]
+        if message["type"] != "replay_buffer" and message["payload"].get("session_id") == session_id
+    ]
 
 
 def words(messages: list[Message]) -> str:
     """What the agent said."""
-    return "".join(message["payload"]["content"] for message in messages if message["type"] == "stream_chunk")
+    return "".join(
+        message["payload"]["content"] for message in messages if message["type"] == "stream_chunk"
+    )
 
 
 def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) -> dict[str, Any]:

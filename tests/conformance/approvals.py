@@ -1,4 +1,6 @@
-"""Words of the tool-call and approval tests: an agent at work as its hooks tell it, and people who decide."""
+"""Words of the tool-call and approval tests: an agent at work as its hooks tell it, and people who
+decide.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,65 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook
 
 DECISIONS = ("approved", "rejected", "modified")
-APPROVAL_FIELDS = {"session_id", "tool_call_id", "tool", "params", "description", "risk_level", "source"}
+APPROVAL_FIELDS = {
+    "session_id",
+    "tool_call_id",
+    "tool",
+    "params",
+    "description",
+    "risk_level",
+    "source",
+}
 ERROR_FIELDS = {"code", "message", "session_id", "recoverable"}
 
 
-def pre(session_id: str, params: Any = None, /, *, tool: str = "Bash", approval: bool = False, risk: str = "low", **more: Any) -> dict[str, Any]:
+def pre(
+    session_id: str,
+    params: Any = None,
+    /,
+    *,
+    tool: str = "Bash",
+    approval: bool = False,
+    risk: str = "low",
+    **more: Any,
+) -> dict[str, Any]:
     """A PreToolUse; `more` goes into its payload."""
-    body = {"tool": tool, "params": {"command": "ls"} if params is None else params, "risk_level": risk, "requires_approval": approval}
+    body = {
+        "tool": tool,
+        "params": {"command": "ls"} if params is None else params,
+        "risk_level": risk,
+        "requires_approval": approval,
+    }
     return hook("PreToolUse", session_id, body | more)
 
 
-def post(session_id: str, params: Any = None, /, *, tool: str = "Bash", result: Any = "done", success: bool = True, **more: Any) -> dict[str, Any]:
+def post(
+    session_id: str,
+    params: Any = None,
+    /,
+    *,
+    tool: str = "Bash",
+    result: Any = "done",
+    success: bool = True,
+    **more: Any,
+) -> dict[str, Any]:
     """A PostToolUse; `more` goes into its payload."""
-    body = {"tool": tool, "params": {"command": "ls"} if params is None else params, "result": result, "success": success}
+    body = {
+        "tool": tool,
+        "params": {"command": "ls"} if params is None else params,
+        "result": result,
+        "success": success,
+    }
     return hook("PostToolUse", session_id, body | more)
 
 
 def of(phone: Phone, type_: str, session_id: str) -> list[Message]:
     """The messages of that type about that session received on this connection, in order."""
-    return [message for message in phone.messages if message["type"] == type_ and message["payload"].get("session_id") == session_id]
+    return [
+        message
+        for message in phone.messages
+        if message["type"] == type_ and message["payload"].get("session_id") == session_id
+    ]
 
 
 def call_ids(phone: Phone, type_: str, session_id: str) -> list[str]:
@@ -47,29 +89,50 @@ def ask(bridge: Bridge, phone: Phone, session_id: str, params: Any = None, /, **
     return str(phone.expect("approval_required", session_id=session_id)["payload"]["tool_call_id"])
 
 
-def decide(phone: Phone, session_id: str, call_id: str, decision: str, modifications: Any = None) -> Message:
+def decide(
+    phone: Phone, session_id: str, call_id: str, decision: str, modifications: Any = None
+) -> Message:
     """The answer to an approval_response."""
     if decision == "modified" and modifications is None:
         modifications = {"command": "ls -l"}
-    body = {"session_id": session_id, "tool_call_id": call_id, "decision": decision, "modifications": modifications}
+    body = {
+        "session_id": session_id,
+        "tool_call_id": call_id,
+        "decision": decision,
+        "modifications": modifications,
+    }
     return phone.request("approval_response", body)
 
 
-def assert_recorded(answer: Message, session_id: str, call_id: str, decision: str) -> dict[str, Any]:
+def assert_recorded(
+    answer: Message, session_id: str, call_id: str, decision: str
+) -> dict[str, Any]:
     """approval_recorded of exactly that decision, which no agent session took (D38)."""
     assert answer["type"] == "approval_recorded", answer
     payload = dict(answer["payload"])
-    assert set(payload) == {"session_id", "tool_call_id", "decision", "forwarded", "decided_at"}, payload
-    assert (payload["session_id"], payload["tool_call_id"], payload["decision"]) == (session_id, call_id, decision), payload
+    assert set(payload) == {"session_id", "tool_call_id", "decision", "forwarded", "decided_at"}, (
+        payload
+    )
+    assert (payload["session_id"], payload["tool_call_id"], payload["decision"]) == (
+        session_id,
+        call_id,
+        decision,
+    ), payload
     assert payload["forwarded"] is False, "an observed session has no agent that could take it"
     return payload
 
 
-def assert_refused(answer: Message, code: str, recoverable: bool, session_id: str | None = None) -> dict[str, Any]:
+def assert_refused(
+    answer: Message, code: str, recoverable: bool, session_id: str | None = None
+) -> dict[str, Any]:
     """An `error` with the spec's fields and the table's recoverability (spec, WebSocket errors)."""
     assert answer["type"] == "error", answer
     payload = dict(answer["payload"])
-    assert set(payload) >= ERROR_FIELDS and payload["code"] == code and payload["recoverable"] is recoverable, payload
+    assert (
+        set(payload) >= ERROR_FIELDS
+        and payload["code"] == code
+        and payload["recoverable"] is recoverable
+    ), payload
     assert isinstance(payload["message"], str) and payload["message"], payload
     assert session_id is None or payload["session_id"] == session_id, payload
     return payload
@@ -79,17 +142,23 @@ def assert_stands(answer: Message, decision: str, who: str) -> None:
     """TOOL_ALREADY_DECIDED that names the decision that stands and who made it (D38)."""
     payload = assert_refused(answer, "TOOL_ALREADY_DECIDED", False)
     assert payload["details"]["decision"] == decision, payload
-    assert who in json.dumps([payload["message"], payload["details"]], ensure_ascii=False), f"who decided is not said: {payload}"
+    assert who in json.dumps([payload["message"], payload["details"]], ensure_ascii=False), (
+        f"who decided is not said: {payload}"
+    )
 
 
 def greeted(bridge: Bridge, phone: Phone) -> None:
-    """All that a connection begins with has come (D28): the first fence may still be part of what was missed, the second is live, and so after the greeting."""
+    """All that a connection begins with has come (D28): the first fence may still be part of what
+    was missed, the second is live, and so after the greeting.
+    """
     bridge.fence(phone)
     bridge.fence(phone)
 
 
 def pending(bridge: Bridge, session_id: str) -> list[str]:
-    """What a device that connects now for the first time is asked to decide in that session (D28)."""
+    """What a device that connects now for the first time is asked to decide in that session
+    (D28).
+    """
     with bridge.phones(1) as (fresh,):
         greeted(bridge, fresh)
         return call_ids(fresh, "approval_required", session_id)

@@ -1,4 +1,6 @@
-"""The bridge as a process: `manage.py serve` over TLS, with a data directory, tokens and devices of its own."""
+"""The bridge as a process: `manage.py serve` over TLS, with a data directory, tokens and devices of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from django.core.management import call_command
 for arguments in json.loads(sys.argv[1]):
     call_command("mint_pairing_qr", "--format", "json", *arguments)
 """
-MINTED_FIRST, MINTED_NEXT = 20, 160  # at once: a process of its own for each device would cost a second each
+# at once: a process of its own for each device would cost a second each
+MINTED_FIRST, MINTED_NEXT = 20, 160
 
 
 @dataclass
@@ -50,7 +53,9 @@ def read_pairings(text: str) -> list[Pairing]:
     decoder, pairings, rest = json.JSONDecoder(), [], text.strip()
     while rest:
         found, end = decoder.raw_decode(rest)
-        assert set(found) == {"v", "name", "url", "token", "pin", "fingerprint", "expires_at"}, found
+        assert set(found) == {"v", "name", "url", "token", "pin", "fingerprint", "expires_at"}, (
+            found
+        )
         pairings.append(Pairing(**found))
         rest = rest[end:].strip()
     return pairings
@@ -59,9 +64,17 @@ def read_pairings(text: str) -> list[Pairing]:
 class Bridge:
     """`start` returns when /health answers. Posting helpers assert the success they promise."""
 
-    def __init__(self, directory: Path, *, database_url: str | None = None, redis_url: str | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        database_url: str | None = None,
+        redis_url: str | None = None,
+        **settings: str,
+    ) -> None:
         self.directory = directory
-        self.data = directory / "bridge data"  # with a space (issue: "in a directory with a space in its name")
+        # with a space (issue: "in a directory with a space in its name")
+        self.data = directory / "bridge data"
         self.root = directory / "allowed root"
         self.root.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
@@ -80,11 +93,15 @@ class Bridge:
         if redis_url is not None:
             self.settings["REDIS_URL"] = redis_url
         self.settings |= settings
-        self.hook_token, self.admin_token = self.settings["BRIDGE_HOOK_TOKEN"], self.settings["BRIDGE_ADMIN_TOKEN"]
+        self.hook_token, self.admin_token = (
+            self.settings["BRIDGE_HOOK_TOKEN"],
+            self.settings["BRIDGE_ADMIN_TOKEN"],
+        )
         self.port = int(self.settings["BRIDGE_PORT"])
         self.process: Running | None = None
         self.pin: str | None = None
-        self.enter: list[str] = []  # the command that runs what follows on the bridge's host, when that is not this one
+        # the command that runs what follows on the bridge's host, when that is not this one
+        self.enter: list[str] = []
         self.dial: Dial | None = None  # how clients reach it there
         self.called: list[Phone] = []
         self.minted: list[Pairing] = []
@@ -95,7 +112,11 @@ class Bridge:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))
+        }
         return kept | self.settings | {"PYTHONUNBUFFERED": "1"}
 
     @property
@@ -111,7 +132,12 @@ class Bridge:
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         """`python ARGUMENTS` with this bridge's settings, in the background."""
         return subprocess.Popen(
-            [*self.enter, sys.executable, *arguments], cwd=REPOSITORY, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [*self.enter, sys.executable, *arguments],
+            cwd=REPOSITORY,
+            env=self.environment,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -135,9 +161,14 @@ class Bridge:
 
     def _healthy(self) -> bool:
         assert self.process is not None
-        assert self.process.poll() is None, f"serve ended with {self.process.returncode}: {self.tail()}"
+        assert self.process.poll() is None, (
+            f"serve ended with {self.process.returncode}: {self.tail()}"
+        )
         try:
-            return self.https(timeout=5).get("/api/v1/health", token=self.hook_token).status in (200, 503)
+            return self.https(timeout=5).get("/api/v1/health", token=self.hook_token).status in (
+                200,
+                503,
+            )
         except OSError:
             return False
 
@@ -156,7 +187,9 @@ class Bridge:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"still running {seconds} s after SIGTERM: {self.tail()}") from None
+            raise AssertionError(
+                f"still running {seconds} s after SIGTERM: {self.tail()}"
+            ) from None
 
     def hang_up(self) -> None:
         """End what connections tests have left open."""
@@ -187,14 +220,18 @@ class Bridge:
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run `manage.py` with this bridge's settings."""
         done = self.run(["manage.py", *arguments])
-        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+        assert not check or done.returncode == 0, (
+            f"manage.py {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+        )
         return done
 
     # devices
 
     def mint(self, *arguments: str) -> Pairing:
         """`mint_pairing_qr` as a user runs it."""
-        return read_pairings(self.manage("mint_pairing_qr", "--format", "json", *arguments).stdout)[0]
+        return read_pairings(self.manage("mint_pairing_qr", "--format", "json", *arguments).stdout)[
+            0
+        ]
 
     def mint_many(self, *each: tuple[str, ...]) -> list[Pairing]:
         """The same command once for each tuple of arguments, in one process."""
@@ -206,7 +243,10 @@ class Bridge:
         """An unused token of a fresh device, from a stock that is minted many at once."""
         with self.minting:
             if not self.minted:
-                names = [f"phone-{secrets.token_hex(4)}" for _ in range(MINTED_NEXT if self.stocked else MINTED_FIRST)]
+                names = [
+                    f"phone-{secrets.token_hex(4)}"
+                    for _ in range(MINTED_NEXT if self.stocked else MINTED_FIRST)
+                ]
                 self.stocked = True
                 self.minted = self.mint_many(*[("--name", name, "--ttl", "60m") for name in names])
             return self.minted.pop()
@@ -243,10 +283,14 @@ class Bridge:
         return self.pairing().token
 
     def post_hook(self, body: Any, **more: Any) -> Response:
-        return self.https().post("/api/v1/hooks/event", token=self.hook_token, json_body=body, **more)
+        return self.https().post(
+            "/api/v1/hooks/event", token=self.hook_token, json_body=body, **more
+        )
 
     def post_batch(self, events: Any, **more: Any) -> Response:
-        return self.https().post("/api/v1/hooks/batch", token=self.hook_token, json_body={"events": events}, **more)
+        return self.https().post(
+            "/api/v1/hooks/batch", token=self.hook_token, json_body={"events": events}, **more
+        )
 
     def accept(self, *bodies: dict[str, Any]) -> list[dict[str, Any]]:
         """Post events over one connection, each must be accepted; the answers."""
@@ -255,7 +299,12 @@ class Bridge:
         answers = []
         try:
             for body in bodies:
-                answer = https.post("/api/v1/hooks/event", token=self.hook_token, json_body=body, connection=connection)
+                answer = https.post(
+                    "/api/v1/hooks/event",
+                    token=self.hook_token,
+                    json_body=body,
+                    connection=connection,
+                )
                 assert answer.status == 200, answer
                 answers.append(answer.json())
         finally:
@@ -273,17 +322,24 @@ class Bridge:
         return status == 200
 
     def watch(self, phone: Phone, *session_ids: str) -> None:
-        """Make the sessions exist and the phone join them; what that brought is received, acknowledged and forgotten: the phone is at the present."""
+        """Make the sessions exist and the phone join them; what that brought is received,
+        acknowledged and forgotten: the phone is at the present.
+        """
         self.accept(*[prompt(session_id, "before") for session_id in session_ids])
         for session_id in session_ids:
             phone.join(session_id)
-            phone.collect(lambda session_id=session_id: "before" in phone.numbers(session_id), "what waited for the join")  # type: ignore[misc]
+            phone.collect(
+                lambda session_id=session_id: "before" in phone.numbers(session_id),  # type: ignore[misc]
+                "what waited for the join",
+            )
             phone.ack(*phone.events(session_id))
         phone.messages.clear()
         phone.untaken.clear()
 
     def fence(self, *phones: Phone) -> None:
-        """Post a SessionStart and wait for its session_started: what was committed before it and was to go to these phones live, has gone (D28)."""
+        """Post a SessionStart and wait for its session_started: what was committed before it and
+        was to go to these phones live, has gone (D28).
+        """
         session_id = new_session()
         self.accept(hook("SessionStart", session_id))
         for phone in phones:

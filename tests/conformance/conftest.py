@@ -1,6 +1,8 @@
-"""Servers and devices for the conformance tests: real processes over TLS, shared where a test needs no settings of its own.
+"""Servers and devices for the conformance tests: real processes over TLS, shared where a test needs
+no settings of its own.
 
-The tests are written from the specification and the decisions (D1 to D51) alone; each cites what it proves.
+The tests are written from the specification and the decisions (D1 to D51) alone; each cites what it
+proves.
 """
 
 from __future__ import annotations
@@ -22,21 +24,39 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_session
 from tests.conformance.scenarios import SCENARIOS, Outcome
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import DATABASES, Postgres, chosen_databases, free_port, postgres_server, pytest_addoption, redis_server
+from tests.servers import (
+    DATABASES,
+    Postgres,
+    chosen_databases,
+    free_port,
+    postgres_server,
+    pytest_addoption,
+    redis_server,
+)
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
 HERE = Path(__file__).parent
 EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
-LONGEST = 420  # seconds for one test, the start of its servers and a shared machine's moods included
+# seconds for one test, the start of its servers and a shared machine's moods included
+LONGEST = 420
 ALLOWED_ORIGIN = "https://app.example"
-HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true", "timeout": 10}]}]}
+HOOKS_CONFIG = {
+    "PreToolUse": [
+        {"matcher": "Bash", "hooks": [{"type": "command", "command": "true", "timeout": 10}]}
+    ]
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if EVERY_BRIDGE_ON not in DATABASES:
-        raise pytest.UsageError(f"TEST_EVERY_BRIDGE_ON: {EVERY_BRIDGE_ON} is none of {', '.join(DATABASES)}")
-    config.addinivalue_line("markers", "slow(scenario): waits for one of the specification's long times (10 to 60 seconds)")
+        raise pytest.UsageError(
+            f"TEST_EVERY_BRIDGE_ON: {EVERY_BRIDGE_ON} is none of {', '.join(DATABASES)}"
+        )
+    config.addinivalue_line(
+        "markers",
+        "slow(scenario): waits for one of the specification's long times (10 to 60 seconds)",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -46,7 +66,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests go last: what they wait for has been running beside the others (see the fixture `patient`)."""
+    """Slow tests go last: what they wait for has been running beside the others (see the fixture
+    `patient`).
+    """
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST))
@@ -55,14 +77,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With TEST_EVERY_BRIDGE_ON=postgresql every bridge that a test starts, and gives no database, has one of its own there."""
+    """With TEST_EVERY_BRIDGE_ON=postgresql every bridge that a test starts, and gives no database,
+    has one of its own there.
+    """
     if EVERY_BRIDGE_ON == "sqlite":
         yield
         return
     postgres: Postgres = request.getfixturevalue("postgres_server")
     as_it_was = Bridge.__init__
 
-    def init(self: Bridge, directory: Path, *, database_url: str | None = None, **more: Any) -> None:
+    def init(
+        self: Bridge, directory: Path, *, database_url: str | None = None, **more: Any
+    ) -> None:
         as_it_was(self, directory, database_url=database_url or postgres.create_database(), **more)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -71,10 +97,14 @@ def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def make_bridge(tmp_path_factory: pytest.TempPathFactory, on_one_database: None) -> Iterator[Callable[..., Bridge]]:
-    """Start a bridge with settings of its own; stopped at the end of the run, or before by the test.
+def make_bridge(
+    tmp_path_factory: pytest.TempPathFactory, on_one_database: None
+) -> Iterator[Callable[..., Bridge]]:
+    """Start a bridge with settings of its own; stopped at the end of the run, or before by the
+    test.
 
-    ``quick``: its process is forked from one that has everything imported, which spares seconds; the shared ones come to be as a user's does.
+    ``quick``: its process is forked from one that has everything imported, which spares seconds;
+    the shared ones come to be as a user's does.
     """
     started: list[Bridge] = []
 
@@ -87,7 +117,9 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory, on_one_database: None)
         return bridge
 
     yield make
-    running = [bridge for bridge in started if bridge.process is not None and bridge.process.poll() is None]
+    running = [
+        bridge for bridge in started if bridge.process is not None and bridge.process.poll() is None
+    ]
     for bridge in running:
         bridge.hang_up()
         bridge.terminate()
@@ -101,18 +133,26 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory, on_one_database: None)
 def shared_settings(directory: Path) -> dict[str, str]:
     config = directory / "hooks.json"
     config.write_text(json.dumps(HOOKS_CONFIG))
-    return {"BRIDGE_MAX_WEBSOCKETS": "100", "BRIDGE_ALLOWED_ORIGINS": ALLOWED_ORIGIN, "BRIDGE_HOOKS_CONFIG": str(config)}
+    return {
+        "BRIDGE_MAX_WEBSOCKETS": "100",
+        "BRIDGE_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
+        "BRIDGE_HOOKS_CONFIG": str(config),
+    }
 
 
 @pytest.fixture(scope="session")
 def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use session ids and devices of their own."""
+    """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use
+    session ids and devices of their own.
+    """
     return make_bridge("shared", quick=False, **shared_settings(tmp_path_factory.mktemp("config")))
 
 
 @pytest.fixture(scope="session")
 def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
-    """DATABASE_URL for a fresh database of the chosen kind; None is SQLite in the data directory."""
+    """DATABASE_URL for a fresh database of the chosen kind; None is SQLite in the data
+    directory.
+    """
     if database == "sqlite":
         return None
     postgres: Postgres = request.getfixturevalue("postgres_server")
@@ -120,14 +160,25 @@ def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def shared_postgresql(make_bridge: Callable[..., Bridge], postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    return make_bridge("postgresql", quick=False, database_url=postgres_server.create_database(), **shared_settings(tmp_path_factory.mktemp("config")))
+def shared_postgresql(
+    make_bridge: Callable[..., Bridge],
+    postgres_server: Postgres,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Bridge:
+    return make_bridge(
+        "postgresql",
+        quick=False,
+        database_url=postgres_server.create_database(),
+        **shared_settings(tmp_path_factory.mktemp("config")),
+    )
 
 
 @pytest.fixture
 def bridge(request: pytest.FixtureRequest) -> Bridge:
     """The shared bridge; in tests that ask for `database`, the one on that database."""
-    database = request.getfixturevalue("database") if "database" in request.fixturenames else "sqlite"
+    database = (
+        request.getfixturevalue("database") if "database" in request.fixturenames else "sqlite"
+    )
     name = "shared" if database == "sqlite" else "shared_postgresql"
     shared: Bridge = request.getfixturevalue(name)
     return shared
@@ -148,7 +199,9 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture
 def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
-    """A ready phone that has joined the session and is at the present. The session ends with the test: what it left pending greets nobody else."""
+    """A ready phone that has joined the session and is at the present. The session ends with the
+    test: what it left pending greets nobody else.
+    """
     bridge.watch(phone, sid)
     yield phone
     bridge.accept(hook("SessionEnd", sid))
@@ -167,7 +220,9 @@ def session(shared: Bridge, phone: Phone) -> Iterator[str]:
 
 @pytest.fixture
 def repository(bridge: Bridge) -> Repository:
-    """A fresh repository below the bridge's allowed root, in a directory with a space in its name."""
+    """A fresh repository below the bridge's allowed root, in a directory with a space in its
+    name.
+    """
     return Repository(bridge.root / f"repository {new_session()[8:20]}")
 
 
@@ -187,7 +242,9 @@ def device(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture(scope="session", autouse=True)
 def patient(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Outcome]]:
-    """Starts the scenarios of the selected slow tests at once, in threads; `patient(name)` waits for an outcome."""
+    """Starts the scenarios of the selected slow tests at once, in threads; `patient(name)` waits
+    for an outcome.
+    """
     marks = [item.get_closest_marker("slow") for item in request.session.items]
     names = {mark.args[0] for mark in marks if mark is not None and mark.args}
     futures: dict[str, Future[Outcome]] = {}
@@ -200,7 +257,9 @@ def patient(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Outcome]
 
 @pytest.fixture(scope="session")
 def public(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Behind a public name and a TLS-terminating proxy on 127.0.0.1, CORS open, clients from 1.2.0 to 1.10.0."""
+    """Behind a public name and a TLS-terminating proxy on 127.0.0.1, CORS open, clients from 1.2.0
+    to 1.10.0.
+    """
     return make_bridge(
         "public",
         BRIDGE_PUBLIC_URL="https://bridge.example.com",
@@ -215,7 +274,8 @@ def public(make_bridge: Callable[..., Bridge]) -> Bridge:
 @pytest.fixture(scope="session")
 def misconfigured(make_bridge: Callable[..., Bridge]) -> Bridge:
     """A public URL that is not https; its allowed root holds its data directory."""
-    bridge = make_bridge("misconfigured")  # right at first: the command that pairs refuses while the address is wrong
+    # right at first: the command that pairs refuses while the address is wrong
+    bridge = make_bridge("misconfigured")
     bridge.stop()
     bridge.settings["BRIDGE_PUBLIC_URL"] = "http://bridge.example.com"
     bridge.settings["BRIDGE_ALLOWED_ROOTS"] = str(bridge.directory)
@@ -225,8 +285,12 @@ def misconfigured(make_bridge: Callable[..., Bridge]) -> Bridge:
 @pytest.fixture(scope="session")
 def narrow(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
     """Three sockets, the strict protocol, two allowed roots."""
-    bridge = make_bridge("narrow", start=False, BRIDGE_MAX_WEBSOCKETS="3", BRIDGE_STRICT_PROTOCOL="1")
-    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = f"{bridge.root}:{tmp_path_factory.mktemp('second root')}"
+    bridge = make_bridge(
+        "narrow", start=False, BRIDGE_MAX_WEBSOCKETS="3", BRIDGE_STRICT_PROTOCOL="1"
+    )
+    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = (
+        f"{bridge.root}:{tmp_path_factory.mktemp('second root')}"
+    )
     return bridge.start()
 
 
@@ -237,5 +301,13 @@ def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
 
 @pytest.fixture(scope="session")
 def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Rate limits on, everything else by default, with a plain listener for a proxy on 127.0.0.1."""
-    return make_bridge("rated", BRIDGE_RATE_LIMITS="on", BRIDGE_PLAIN_PORT=str(free_port()), BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_WEBSOCKETS="50")
+    """Rate limits on, everything else by default, with a plain listener for a proxy on
+    127.0.0.1.
+    """
+    return make_bridge(
+        "rated",
+        BRIDGE_RATE_LIMITS="on",
+        BRIDGE_PLAIN_PORT=str(free_port()),
+        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
+        BRIDGE_MAX_WEBSOCKETS="50",
+    )

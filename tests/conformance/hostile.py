@@ -1,4 +1,6 @@
-"""Repositories that want to run something: each trap is a way in which git itself would run a program that the repository names."""
+"""Repositories that want to run something: each trap is a way in which git itself would run a
+program that the repository names.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,25 @@ Plant = Callable[[Repository, Trap], None]
 
 
 def config(**values: str) -> Plant:
-    """Settings; `__` stands for a dot, `{script}` for the trap's script, quoted for a shell, `{path}` for its path."""
+    """Settings; `__` stands for a dot, `{script}` for the trap's script, quoted for a shell,
+    `{path}` for its path.
+    """
 
     def plant(repository: Repository, trap: Trap) -> None:
         for name, value in values.items():
-            repository.git("config", name.replace("__", "."), value.format(script=f"'{trap.script}'", path=trap.script))
+            repository.git(
+                "config",
+                name.replace("__", "."),
+                value.format(script=f"'{trap.script}'", path=trap.script),
+            )
 
     return plant
 
 
 def driver(attribute: str, key: str) -> Plant:
-    """An attribute for every file, and the program of its driver; its name is any that git takes."""
+    """An attribute for every file, and the program of its driver; its name is any that git
+    takes.
+    """
 
     def plant(repository: Repository, trap: Trap) -> None:
         kind, _, name = attribute.partition("=")
@@ -61,7 +71,8 @@ def driver(attribute: str, key: str) -> Plant:
         attributes.parent.mkdir(exist_ok=True)
         with attributes.open("a") as file:
             file.write(f"* {attribute}\n")
-        with (repository.path / ".git/config").open("a") as file:  # git config itself would not take every name
+        # git config itself would not take every name
+        with (repository.path / ".git/config").open("a") as file:
             file.write(f'[{kind} "{name}"]\n\t{key} = "\'{trap.script}\'"\n')
 
     return plant
@@ -72,7 +83,11 @@ def hook_in_place(repository: Repository, trap: Trap) -> None:
 
 
 def hooks_elsewhere(repository: Repository, trap: Trap) -> None:
-    repository.git("config", "core.hooksPath", str(trap.hooks("post-index-change", "pre-commit", "commit-msg", "post-commit")))
+    repository.git(
+        "config",
+        "core.hooksPath",
+        str(trap.hooks("post-index-change", "pre-commit", "commit-msg", "post-commit")),
+    )
 
 
 def included(repository: Repository, trap: Trap) -> None:
@@ -95,7 +110,12 @@ def submodule(repository: Repository, trap: Trap) -> None:
     inner.commit_files({"a": "1\n"})
     repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
     repository.commit("submodule")
-    for name, value in (("status.submoduleSummary", "true"), ("diff.submodule", "diff"), ("diff.ignoreSubmodules", "none"), ("submodule.recurse", "true")):
+    for name, value in (
+        ("status.submoduleSummary", "true"),
+        ("diff.submodule", "diff"),
+        ("diff.ignoreSubmodules", "none"),
+        ("submodule.recurse", "true"),
+    ):
         repository.git("config", name, value)
     repository.git("config", "core.fsmonitor", str(trap.script), cwd=repository.path / "sub")
     repository.git("config", "diff.external", str(trap.script), cwd=repository.path / "sub")
@@ -107,7 +127,12 @@ def promisor(**values: str) -> Plant:
 
     def plant(repository: Repository, trap: Trap) -> None:
         repository.git("config", "core.repositoryFormatVersion", "1")
-        config(extensions__partialClone="evil", remote__evil__promisor="true", protocol__allow="always", **values)(repository, trap)
+        config(
+            extensions__partialClone="evil",
+            remote__evil__promisor="true",
+            protocol__allow="always",
+            **values,
+        )(repository, trap)
         blob = repository.git("rev-parse", ":a.txt").strip()
         (repository.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
@@ -118,13 +143,23 @@ TERMINAL = "in a terminal"
 
 
 def spring(repository: Repository, words: tuple[str, ...]) -> None:
-    """Run git as the repository's owner does, whether or not it ends well; without a terminal it starts no pager."""
+    """Run git as the repository's owner does, whether or not it ends well; without a terminal it
+    starts no pager.
+    """
     if words[0] != TERMINAL:
         repository.git(*words, check=False)
         return
     ours, terminal = pty.openpty()
     try:
-        subprocess.run(["git", *words[1:]], cwd=repository.path, env=owner(), stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, timeout=60)
+        subprocess.run(
+            ["git", *words[1:]],
+            cwd=repository.path,
+            env=owner(),
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+            timeout=60,
+        )
     finally:
         os.close(terminal)
         os.close(ours)
@@ -138,7 +173,12 @@ def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bo
     return ran
 
 
-STATUS, DIFF, COMMIT, PAGED = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x"), (TERMINAL, "status")
+STATUS, DIFF, COMMIT, PAGED = (
+    ("status",),
+    ("diff",),
+    ("commit", "-q", "-a", "-m", "x"),
+    (TERMINAL, "status"),
+)
 
 # name → how it is planted, and the ordinary command that springs it
 READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
@@ -153,7 +193,10 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
     "pager": (config(core__pager="{script}", pager__status="true", pager__diff="true"), PAGED),
     "pager of a command": (config(pager__status="{script}", pager__diff="{script}"), PAGED),
-    "alias": (config(alias__status="!{script}", alias__diff="!{script}", alias__mine="!{script}"), ("mine",)),
+    "alias": (
+        config(alias__status="!{script}", alias__diff="!{script}", alias__mine="!{script}"),
+        ("mine",),
+    ),
     "hook": (hook_in_place, STATUS),
     "hooks elsewhere": (hooks_elsewhere, STATUS),
     "include": (included, STATUS),
@@ -161,14 +204,31 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "work tree settings": (worktree_config, STATUS),
     "submodule": (submodule, STATUS),
     "lazy fetch by ext": (promisor(remote__evil__url="ext::{path}"), DIFF),
-    "lazy fetch by ssh": (promisor(remote__evil__url="ssh://evil.invalid/x", core__sshCommand="{script}"), DIFF),
-    "lazy fetch by upload-pack": (promisor(remote__evil__url="/", remote__evil__uploadpack="{script}"), DIFF),
+    "lazy fetch by ssh": (
+        promisor(remote__evil__url="ssh://evil.invalid/x", core__sshCommand="{script}"),
+        DIFF,
+    ),
+    "lazy fetch by upload-pack": (
+        promisor(remote__evil__url="/", remote__evil__uploadpack="{script}"),
+        DIFF,
+    ),
 }
 
 COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "gpg": (config(commit__gpgSign="true", gpg__program="{path}"), COMMIT),
-    "ssh signature": (config(commit__gpgSign="true", gpg__format="ssh", gpg__ssh__program="{path}", user__signingKey="key::ssh-ed25519 AAAA"), COMMIT),
-    "x509 signature": (config(commit__gpgSign="true", gpg__format="x509", gpg__x509__program="{path}"), COMMIT),
+    "ssh signature": (
+        config(
+            commit__gpgSign="true",
+            gpg__format="ssh",
+            gpg__ssh__program="{path}",
+            user__signingKey="key::ssh-ed25519 AAAA",
+        ),
+        COMMIT,
+    ),
+    "x509 signature": (
+        config(commit__gpgSign="true", gpg__format="x509", gpg__x509__program="{path}"),
+        COMMIT,
+    ),
     "hooks elsewhere": (hooks_elsewhere, COMMIT),
     "fsmonitor": READING["fsmonitor"],
     "clean filter": READING["clean filter"],

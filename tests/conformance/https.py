@@ -18,7 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 LOOPBACK = "127.0.0.1"
-Dial = Callable[[float], socket.socket]  # a TCP connection to the bridge, made within so many seconds; raises OSError
+# a TCP connection to the bridge, made within so many seconds; raises OSError
+Dial = Callable[[float], socket.socket]
 SIX_FIELDS = ("error", "message", "code", "request_id", "timestamp", "documentation_url")
 
 
@@ -32,16 +33,22 @@ def pinned_context() -> ssl.SSLContext:
 
 
 def spki_pin(certificate: bytes) -> str:
-    """SHA-256 of the public key (SubjectPublicKeyInfo), hex, as the pairing's `pin` has it (D43)."""
+    """SHA-256 of the public key (SubjectPublicKeyInfo), hex, as the pairing's `pin` has it
+    (D43).
+    """
     key = x509.load_der_x509_certificate(certificate).public_key()
-    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    return hashlib.sha256(
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).hexdigest()
 
 
 def check_pin(connection: ssl.SSLSocket, pin: str | None) -> None:
     certificate = connection.getpeercert(binary_form=True)
     assert certificate is not None
     if pin is not None:
-        assert spki_pin(certificate) == pin.lower(), "the server's key is not the one of the pairing"
+        assert spki_pin(certificate) == pin.lower(), (
+            "the server's key is not the one of the pairing"
+        )
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -49,8 +56,14 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def strict_json(text: str | bytes) -> Any:
-    """JSON as other languages read it: no NaN, no Infinity; an integer too long for Python stays a string."""
-    return json.loads(text, parse_constant=_no_constant, parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits)
+    """JSON as other languages read it: no NaN, no Infinity; an integer too long for Python stays a
+    string.
+    """
+    return json.loads(
+        text,
+        parse_constant=_no_constant,
+        parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits,
+    )
 
 
 def parse_time(value: object) -> datetime:
@@ -62,7 +75,9 @@ def parse_time(value: object) -> datetime:
 
 
 def assert_now(value: object, within: float = 60) -> None:
-    assert abs((parse_time(value) - datetime.now(UTC)).total_seconds()) < within, f"not now: {value}"
+    assert abs((parse_time(value) - datetime.now(UTC)).total_seconds()) < within, (
+        f"not now: {value}"
+    )
 
 
 def is_uuid(value: object) -> bool:
@@ -86,21 +101,44 @@ class Response:
 
 
 class Https:
-    """`request` opens one connection each; `keep()` gives one that stays open, for many requests."""
+    """`request` opens one connection each; `keep()` gives one that stays open, for many
+    requests.
+    """
 
     def __init__(
-        self, port: int, pin: str | None = None, *, source: str | None = None, plain: bool = False, timeout: float = 30, dial: Dial | None = None
+        self,
+        port: int,
+        pin: str | None = None,
+        *,
+        source: str | None = None,
+        plain: bool = False,
+        timeout: float = 30,
+        dial: Dial | None = None,
     ) -> None:
-        self.port, self.pin, self.source, self.plain, self.timeout, self.dial = port, pin, source, plain, timeout, dial
+        self.port, self.pin, self.source, self.plain, self.timeout, self.dial = (
+            port,
+            pin,
+            source,
+            plain,
+            timeout,
+            dial,
+        )
         self.context = pinned_context()
 
     def open(self) -> http.client.HTTPConnection:
         """A connection, TLS done and pin checked; raises OSError."""
         source = (self.source, 0) if self.source else None
-        raw = self.dial(self.timeout) if self.dial else socket.create_connection((LOOPBACK, self.port), self.timeout, source_address=source)
+        raw = (
+            self.dial(self.timeout)
+            if self.dial
+            else socket.create_connection(
+                (LOOPBACK, self.port), self.timeout, source_address=source
+            )
+        )
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=self.timeout)
-        connection.auto_open = 0  # once the bridge has closed it, the next request on it would be sent without TLS
+        # once the bridge has closed it, the next request on it would be sent without TLS
+        connection.auto_open = 0
         if self.plain:
             connection.sock = raw
             return connection
@@ -124,7 +162,9 @@ class Https:
         headers: dict[str, str] | None = None,
         connection: http.client.HTTPConnection | None = None,
     ) -> Response:
-        """One request. `json_body` is sent as application/json; `body` goes as it is, with the headers given."""
+        """One request. `json_body` is sent as application/json; `body` goes as it is, with the
+        headers given.
+        """
         sent = dict(headers or {})
         if token is not None:
             sent.setdefault("Authorization", f"Bearer {token}")
@@ -136,7 +176,11 @@ class Https:
         try:
             used.request(method, path, body=body, headers=sent)
             answer = used.getresponse()
-            return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+            return Response(
+                answer.status,
+                {name.lower(): value for name, value in answer.getheaders()},
+                answer.read(),
+            )
         finally:
             if connection is None:
                 used.close()
@@ -148,8 +192,12 @@ class Https:
         return self.request("POST", path, **more)
 
 
-def assert_error(response: Response, status: int | tuple[int, ...], code: str | None = None) -> dict[str, Any]:
-    """The spec's HTTP error body with all six fields (D9), and what goes with its status; the body is returned."""
+def assert_error(
+    response: Response, status: int | tuple[int, ...], code: str | None = None
+) -> dict[str, Any]:
+    """The spec's HTTP error body with all six fields (D9), and what goes with its status; the body
+    is returned.
+    """
     statuses = (status,) if isinstance(status, int) else status
     assert response.status in statuses, f"expected {status} {code}, got {response}"
     assert response.headers.get("content-type", "").startswith("application/json"), response.headers
@@ -159,8 +207,12 @@ def assert_error(response: Response, status: int | tuple[int, ...], code: str | 
     if code is not None:
         assert body["code"] == code, f"expected {code}, got {body}"
     assert_now(body["timestamp"])
-    assert response.headers.get("x-request-id") == body["request_id"], "the request id is a header too"
-    assert body["documentation_url"].startswith("https://") or body["documentation_url"].startswith("http://"), body
+    assert response.headers.get("x-request-id") == body["request_id"], (
+        "the request id is a header too"
+    )
+    assert body["documentation_url"].startswith("https://") or body["documentation_url"].startswith(
+        "http://"
+    ), body
     if response.status == 401:
         assert response.headers.get("www-authenticate", "").startswith("Bearer"), response.headers
     if response.status == 429:

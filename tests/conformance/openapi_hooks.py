@@ -1,4 +1,6 @@
-"""What schemathesis must know about the bridge that no OpenAPI document can say; loaded by its command (see test_openapi.py)."""
+"""What schemathesis must know about the bridge that no OpenAPI document can say; loaded by its
+command (see test_openapi.py).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Case: TypeAlias = schemathesis.Case[Any]
 
 @schemathesis.hook
 def before_call(context: schemathesis.HookContext, case: Case, kwargs: dict[str, Any]) -> None:
-    """Freshness is no matter of a schema: a timestamp that is one becomes the present moment, a wrong one stays."""
+    """Freshness is no matter of a schema: a timestamp that is one becomes the present moment, a
+    wrong one stays.
+    """
     for event in _events(case.body):
         if _is_timestamp(event.get("timestamp")):
             event["timestamp"] = now()
@@ -35,20 +39,32 @@ def _is_timestamp(text: Any) -> bool:
     try:
         return bool(parse_timestamp(text))
     except ValueError:
-        return text.startswith(("0001-01-01T", "9999-12-31T"))  # a day's offset away from the first and last that there are
+        # a day's offset away from the first and last that there are
+        return text.startswith(("0001-01-01T", "9999-12-31T"))
 
 
 def _json(response: schemathesis.Response) -> Any:
-    return response.json() if response.headers.get("content-type", [""])[0].startswith("application/json") and response.content else {}
+    return (
+        response.json()
+        if response.headers.get("content-type", [""])[0].startswith("application/json")
+        and response.content
+        else {}
+    )
 
 
 @schemathesis.check
-def every_error_has_six_fields(ctx: CheckContext, response: schemathesis.Response, case: Case) -> None:
+def every_error_has_six_fields(
+    ctx: CheckContext, response: schemathesis.Response, case: Case
+) -> None:
     """D9, for the answers too that belong to no operation (404, 405)."""
     if response.status_code < 400 or response.request.method == "HEAD":
         return
     body = _json(response)
-    if case.operation.definition.raw.get("operationId") == "health" and response.status_code == 503 and "checks" in body:
+    if (
+        case.operation.definition.raw.get("operationId") == "health"
+        and response.status_code == 503
+        and "checks" in body
+    ):
         return  # the specification's own body
     missing = [name for name in SIX_FIELDS if not isinstance(body.get(name), str) or not body[name]]
     assert not missing, f"the error body has no {missing}"
@@ -56,7 +72,9 @@ def every_error_has_six_fields(ctx: CheckContext, response: schemathesis.Respons
 
 
 @schemathesis.hook
-def filter_failure(context: schemathesis.HookContext, failure: Failure, case: Case, response: schemathesis.Response) -> bool:
+def filter_failure(
+    context: schemathesis.HookContext, failure: Failure, case: Case, response: schemathesis.Response
+) -> bool:
     """False for what is meant so; each with its decision."""
     operation = case.operation.definition.raw["operationId"].removesuffix("_without_prefix")
     body = _json(response)
@@ -65,7 +83,8 @@ def filter_failure(context: schemathesis.HookContext, failure: Failure, case: Ca
         return not (operation == "hook_batch" and body.get("rejected"))
     if isinstance(failure, RejectedPositiveData):
         # Only an upgrade is accepted there, and no such request is made here.
-        # D12: whether a text can be a path, and is one of what was asked for, the file system knows.
+        # D12: whether a text can be a path, and is one of what was asked for, the file system
+        # knows.
         return (operation, body.get("code")) not in {
             ("websocket", "WS_UPGRADE_REQUIRED"),
             ("file_tree", "FILE_INVALID_PATH"),

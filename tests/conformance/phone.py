@@ -9,7 +9,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tests.conformance.https import LOOPBACK, Dial, assert_now, check_pin, parse_time, pinned_context, strict_json
+from tests.conformance.https import (
+    LOOPBACK,
+    Dial,
+    assert_now,
+    check_pin,
+    parse_time,
+    pinned_context,
+    strict_json,
+)
 from tests.conformance.samples import new_id, now
 from tests.conformance.wire import Closed, Wire
 
@@ -35,26 +43,45 @@ class Phone:
         dial: Dial | None = None,
     ) -> None:
         self.port, self.token, self.pin, self.device_id = port, token, pin, device_id
-        self.client_version, self.plain, self.source, self.dial = client_version, plain, source, dial
+        self.client_version, self.plain, self.source, self.dial = (
+            client_version,
+            plain,
+            source,
+            dial,
+        )
         self.wire: Wire | None = None
         self.messages: list[Message] = []
         self.untaken: list[Message] = []
 
     # connecting
 
-    def connect(self, *, path: str = "/api/v1/ws", headers: dict[str, str] | None = None, origin: str | None = None) -> Phone:
+    def connect(
+        self,
+        *,
+        path: str = "/api/v1/ws",
+        headers: dict[str, str] | None = None,
+        origin: str | None = None,
+    ) -> Phone:
         """Upgrade only. Raises websockets' InvalidStatus when refused."""
         self.messages, self.untaken = [], []
         source = (self.source, 0) if self.source else None
-        sock = self.dial(PATIENCE) if self.dial else socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
+        sock = (
+            self.dial(PATIENCE)
+            if self.dial
+            else socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
+        )
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             if not self.plain:
                 sock = pinned_context().wrap_socket(sock, server_hostname=LOOPBACK)
                 assert isinstance(sock, ssl.SSLSocket)
                 check_pin(sock, self.pin)
-            self.wire = Wire(sock, f"{'ws' if self.plain else 'wss'}://{LOOPBACK}:{self.port}{path}")
-            self.wire.upgrade({**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE)
+            self.wire = Wire(
+                sock, f"{'ws' if self.plain else 'wss'}://{LOOPBACK}:{self.port}{path}"
+            )
+            self.wire.upgrade(
+                {**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE
+            )
         except BaseException:
             sock.close()
             raise
@@ -68,11 +95,17 @@ class Phone:
         return self.request("auth", body | payload)
 
     def health_check(self, **payload: Any) -> Message:
-        body = {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1", "acknowledgment_v1"]}
+        body = {
+            "timestamp": now(),
+            "client_nonce": new_id(),
+            "client_capabilities": ["health_v1", "acknowledgment_v1"],
+        }
         return self.request("health_check", body | payload)
 
     def ready(self) -> Phone:
-        """connect, auth and health_check, up to ready; AssertionError when the server does not play along."""
+        """connect, auth and health_check, up to ready; AssertionError when the server does not play
+        along.
+        """
         self.connect()
         acknowledged = self.auth()
         assert acknowledged["type"] == "connection_ack", acknowledged
@@ -86,10 +119,20 @@ class Phone:
         return answer
 
     def start(self, session_id: str | None, *, resume: bool = False) -> Message:
-        return self.request("session_start", {"agent": "primary-agent", "session_id": session_id, "working_directory": "/", "resume": resume})
+        return self.request(
+            "session_start",
+            {
+                "agent": "primary-agent",
+                "session_id": session_id,
+                "working_directory": "/",
+                "resume": resume,
+            },
+        )
 
     def leave(self, session_id: str) -> None:
-        """session_end of an observed session has no answer: a pong sent after it says that it is done."""
+        """session_end of an observed session has no answer: a pong sent after it says that it is
+        done.
+        """
         self.send("session_end", {"session_id": session_id, "reason": "user_request"})
         self.ping()
 
@@ -108,7 +151,9 @@ class Phone:
     def request(self, type_: str, payload: Any, timeout: float = PATIENCE) -> Message:
         """Send and wait for the message that carries the request's id (D4)."""
         sent = self.send(type_, payload)
-        return self.until(lambda message: message.get("id") == sent, f"the answer to {type_}", timeout)
+        return self.until(
+            lambda message: message.get("id") == sent, f"the answer to {type_}", timeout
+        )
 
     def ping(self) -> Message:
         self.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
@@ -123,7 +168,9 @@ class Phone:
     # receiving
 
     def receive(self, timeout: float = PATIENCE) -> Message:
-        """The next frame. Raises TimeoutError, or Closed with the close code (1006: no close frame)."""
+        """The next frame. Raises TimeoutError, or Closed with the close code (1006: no close
+        frame).
+        """
         assert self.wire is not None
         text = self.wire.receive(timeout)
         assert isinstance(text, str), f"a binary frame: {text!r}"
@@ -133,8 +180,12 @@ class Phone:
         self.untaken.append(message)
         return dict(message)
 
-    def until(self, wanted: Callable[[Message], bool], what: str, timeout: float = PATIENCE) -> Message:
-        """The oldest message not taken yet that is `wanted`; it is taken, the others wait for their turn."""
+    def until(
+        self, wanted: Callable[[Message], bool], what: str, timeout: float = PATIENCE
+    ) -> Message:
+        """The oldest message not taken yet that is `wanted`; it is taken, the others wait for their
+        turn.
+        """
         deadline, looked_at = time.monotonic() + timeout, 0
         while True:
             for message in self.untaken[looked_at:]:
@@ -145,15 +196,21 @@ class Phone:
             try:
                 self.receive(max(0.01, deadline - time.monotonic()))
             except TimeoutError:
-                raise AssertionError(f"no {what} within {timeout} s; received {brief(self.messages)}") from None
+                raise AssertionError(
+                    f"no {what} within {timeout} s; received {brief(self.messages)}"
+                ) from None
             except Closed as closed:
-                raise AssertionError(f"{closed} while waiting for {what}; received {brief(self.messages)}") from closed
+                raise AssertionError(
+                    f"{closed} while waiting for {what}; received {brief(self.messages)}"
+                ) from closed
 
     def expect(self, type_: str, timeout: float = PATIENCE, **fields: Any) -> Message:
         """The oldest message not taken yet of that type whose payload has those fields."""
 
         def wanted(message: Message) -> bool:
-            return message["type"] == type_ and all(message["payload"].get(name) == value for name, value in fields.items())
+            return message["type"] == type_ and all(
+                message["payload"].get(name) == value for name, value in fields.items()
+            )
 
         return self.until(wanted, f"{type_} {fields or ''}", timeout)
 
@@ -164,19 +221,35 @@ class Phone:
             try:
                 self.receive(max(0.01, deadline - time.monotonic()))
             except TimeoutError:
-                raise AssertionError(f"not within {timeout} s: {what}; received {brief(self.messages)}") from None
+                raise AssertionError(
+                    f"not within {timeout} s: {what}; received {brief(self.messages)}"
+                ) from None
 
     def numbers(self, session_id: str) -> list[Any]:
-        """`payload.number` of each agent_event of that session received on this connection, in order."""
+        """`payload.number` of each agent_event of that session received on this connection, in
+        order.
+        """
         return [event["payload"]["payload"].get("number") for event in self.events(session_id)]
 
     def events(self, session_id: str) -> list[Message]:
-        return [message for message in self.messages if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id]
+        return [
+            message
+            for message in self.messages
+            if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id
+        ]
 
-    def wait_numbers(self, session_id: str, expected: Iterable[Any], timeout: float = PATIENCE) -> list[Message]:
-        """Receive until as many agent_events of the session are here as expected; they must be these, in this order."""
+    def wait_numbers(
+        self, session_id: str, expected: Iterable[Any], timeout: float = PATIENCE
+    ) -> list[Message]:
+        """Receive until as many agent_events of the session are here as expected; they must be
+        these, in this order.
+        """
         numbers = list(expected)
-        self.collect(lambda: len(self.events(session_id)) >= len(numbers), f"events {numbers} of {session_id}", timeout)
+        self.collect(
+            lambda: len(self.events(session_id)) >= len(numbers),
+            f"events {numbers} of {session_id}",
+            timeout,
+        )
         assert self.numbers(session_id) == numbers
         return self.events(session_id)
 
@@ -189,7 +262,9 @@ class Phone:
             except Closed as closed:
                 return closed.code
             except TimeoutError:
-                raise AssertionError(f"not closed within {timeout} s; received {brief(self.messages)}") from None
+                raise AssertionError(
+                    f"not closed within {timeout} s; received {brief(self.messages)}"
+                ) from None
 
     # leaving
 
@@ -205,16 +280,26 @@ class Phone:
 
 
 def brief(messages: list[Message]) -> str:
-    return json.dumps([f"{message['type']} {json.dumps(message.get('payload'))[:200]}" for message in messages[-12:]], indent=1)
+    return json.dumps(
+        [
+            f"{message['type']} {json.dumps(message.get('payload'))[:200]}"
+            for message in messages[-12:]
+        ],
+        indent=1,
+    )
 
 
 def check_envelope(message: Message) -> None:
-    """Every message from the server: type, id, timestamp, payload; heartbeats only type and timestamp (spec, D4)."""
+    """Every message from the server: type, id, timestamp, payload; heartbeats only type and
+    timestamp (spec, D4).
+    """
     assert isinstance(message.get("type"), str), message
     if message["type"] == "heartbeat_pong":
         assert set(message) == {"type", "timestamp"}, message
         assert_now(message["timestamp"])
         return
     assert set(message) >= {"type", "id", "timestamp", "payload"}, message
-    assert isinstance(message["id"], str) and message["id"] and isinstance(message["payload"], dict), message
+    assert (
+        isinstance(message["id"], str) and message["id"] and isinstance(message["payload"], dict)
+    ), message
     parse_time(message["timestamp"])

@@ -1,4 +1,6 @@
-"""A WebSocket client without manners: it sends any frame, answers no ping, and reads only when told to."""
+"""A WebSocket client without manners: it sends any frame, answers no ping, and reads only when told
+to.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.conformance.samples import new_id, now
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
-def encoded(data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0) -> bytes:
+def encoded(
+    data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0
+) -> bytes:
     """One frame as it goes on the wire; a mask of zeros leaves the data as it is."""
     head = bytes([(0x80 if final else 0) | (reserved << 4) | opcode])
     bit = 0x80 if masked else 0
@@ -33,7 +37,15 @@ def encoded(data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool
 class RawSocket:
     """TLS, the upgrade by hand, frames by hand."""
 
-    def __init__(self, port: int, *, timeout: float = 30, plain: bool = False, receive_buffer: int | None = None, source: str | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        timeout: float = 30,
+        plain: bool = False,
+        receive_buffer: int | None = None,
+        source: str | None = None,
+    ) -> None:
         raw = socket.socket()
         if receive_buffer is not None:  # before connecting: it decides the window
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -42,11 +54,21 @@ class RawSocket:
             raw.bind((source, 0))
         raw.connect((LOOPBACK, port))
         self.port = port
-        self.socket: socket.socket = raw if plain else pinned_context().wrap_socket(raw, server_hostname=LOOPBACK)
+        self.socket: socket.socket = (
+            raw if plain else pinned_context().wrap_socket(raw, server_hostname=LOOPBACK)
+        )
         self.buffer = b""
 
-    def upgrade(self, *, path: str = "/api/v1/ws", method: str = "GET", headers: dict[str, str | None] | None = None) -> Response:
-        """Send an upgrade; headers replace the usual ones, None takes one away. The answer's body is read unless it is 101."""
+    def upgrade(
+        self,
+        *,
+        path: str = "/api/v1/ws",
+        method: str = "GET",
+        headers: dict[str, str | None] | None = None,
+    ) -> Response:
+        """Send an upgrade; headers replace the usual ones, None takes one away. The answer's body
+        is read unless it is 101.
+        """
         sent: dict[str, str | None] = {
             "Host": f"{LOOPBACK}:{self.port}",
             "Upgrade": "websocket",
@@ -55,7 +77,12 @@ class RawSocket:
             "Sec-WebSocket-Version": "13",
         }
         sent.update(headers or {})
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items() if value is not None), "", ""]
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in sent.items() if value is not None),
+            "",
+            "",
+        ]
         self.socket.sendall("\r\n".join(lines).encode("latin-1"))
         return self.response()
 
@@ -64,7 +91,9 @@ class RawSocket:
             self._more()
         head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
         first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
+        headers = {
+            name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)
+        }
         status = int(first.split()[1])
         if status == 101:
             return Response(status, headers, b"")
@@ -105,7 +134,15 @@ class RawSocket:
             raise EOFError("the server closed the connection")
         self.buffer += data
 
-    def frame(self, data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0) -> None:
+    def frame(
+        self,
+        data: bytes,
+        opcode: int = TEXT,
+        *,
+        final: bool = True,
+        masked: bool = True,
+        reserved: int = 0,
+    ) -> None:
         """Send one frame, right or wrong."""
         self.socket.sendall(encoded(data, opcode, final=final, masked=masked, reserved=reserved))
 
@@ -115,11 +152,15 @@ class RawSocket:
 
     def send(self, type_: str, payload: Any) -> str:
         sent = new_id()
-        self.frame(json.dumps({"type": type_, "id": sent, "timestamp": now(), "payload": payload}).encode())
+        self.frame(
+            json.dumps({"type": type_, "id": sent, "timestamp": now(), "payload": payload}).encode()
+        )
         return sent
 
     def read_frame(self) -> tuple[int, bytes]:
-        """The next frame's opcode and data. EOFError at the end, TimeoutError after the socket's timeout."""
+        """The next frame's opcode and data. EOFError at the end, TimeoutError after the socket's
+        timeout.
+        """
         while len(self.buffer) < 2:
             self._more()
         opcode, length = self.buffer[0] & 15, self.buffer[1] & 127
@@ -134,7 +175,9 @@ class RawSocket:
         return opcode, data
 
     def read(self) -> dict[str, Any]:
-        """The next message; pings are read over and not answered. EOFError carries the close code when there was one."""
+        """The next message; pings are read over and not answered. EOFError carries the close code
+        when there was one.
+        """
         while True:
             opcode, data = self.read_frame()
             if opcode == TEXT:
@@ -150,9 +193,16 @@ class RawSocket:
 
     def ready(self, token: str) -> RawSocket:
         assert self.upgrade().status == 101
-        answer = self.read_until(self.send("auth", {"token": token, "client_version": "1.2.3", "platform": "android"}))
+        answer = self.read_until(
+            self.send("auth", {"token": token, "client_version": "1.2.3", "platform": "android"})
+        )
         assert answer["type"] == "connection_ack", answer
-        answer = self.read_until(self.send("health_check", {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]}))
+        answer = self.read_until(
+            self.send(
+                "health_check",
+                {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]},
+            )
+        )
         assert answer["type"] == "health_status", answer
         return self
 

@@ -13,7 +13,9 @@ from tests.conformance.samples import new_id
 
 
 class Reader:
-    """A joined session that works in a directory of this test alone, and what its phone reads there."""
+    """A joined session that works in a directory of this test alone, and what its phone reads
+    there.
+    """
 
     def __init__(self, bridge: Bridge, phone: Phone) -> None:
         self.place = bridge.root / f"place ü {new_id()[:8]}"
@@ -27,21 +29,37 @@ class Reader:
         return path
 
     def ask(self, type_: str, path: Any, **more: Any) -> Message:
-        fields = {"session_id": self.sid, "path": str(path)} | ({"offset": 0, "limit": 10_000_000} if type_ == "file_read" else {}) | more
-        return self.phone.request(type_, {name: value for name, value in fields.items() if value is not ...}, 30)
+        fields = (
+            {"session_id": self.sid, "path": str(path)}
+            | ({"offset": 0, "limit": 10_000_000} if type_ == "file_read" else {})
+            | more
+        )
+        return self.phone.request(
+            type_, {name: value for name, value in fields.items() if value is not ...}, 30
+        )
 
     def read(self, path: Any, **more: Any) -> dict[str, Any]:
         answer = self.ask("file_read", path, **more)
         assert answer["type"] == "file_read_response", str(answer)[:1000]
         payload = dict(answer["payload"])
-        assert set(payload) >= {"session_id", "path", "content", "size", "lines"} and payload["session_id"] == self.sid
-        assert isinstance(payload["path"], str) and type(payload["size"]) is int and type(payload["lines"]) is int
+        assert (
+            set(payload) >= {"session_id", "path", "content", "size", "lines"}
+            and payload["session_id"] == self.sid
+        )
+        assert (
+            isinstance(payload["path"], str)
+            and type(payload["size"]) is int
+            and type(payload["lines"]) is int
+        )
         return payload
 
     def list(self, path: Any) -> dict[str, dict[str, Any]]:
         answer = self.ask("file_list", path)
         assert answer["type"] == "file_list_response", answer
-        assert set(answer["payload"]) >= {"session_id", "path", "entries"} and answer["payload"]["session_id"] == self.sid
+        assert (
+            set(answer["payload"]) >= {"session_id", "path", "entries"}
+            and answer["payload"]["session_id"] == self.sid
+        )
         entries = {entry["name"]: entry for entry in answer["payload"]["entries"]}
         assert len(entries) == len(answer["payload"]["entries"])
         return entries

@@ -1,4 +1,6 @@
-"""Which test proves which row of the contract: `python -m tests.conformance.report` writes docs/conformance.md."""
+"""Which test proves which row of the contract: `python -m tests.conformance.report` writes
+docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ the tests fail when a row has no test, or when this page is not up to date.
 
 
 class Mark(NamedTuple):
-    """One `spec` marker: the test (empty: all of the module) and the ids or patterns (`git.diff.*`) it names."""
+    """One `spec` marker: the test (empty: all of the module) and the ids or patterns (`git.diff.*`)
+    it names.
+    """
 
     path: str
     test: str
@@ -36,14 +40,27 @@ def test_files() -> list[Path]:
 def marks(paths: Iterable[Path]) -> Iterator[Mark]:
     """The markers of tests that must pass: one that is expected to fail proves nothing."""
     for path in paths:
-        module, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(REPOSITORY))
+        module, name = (
+            ast.parse(path.read_text(encoding="utf-8")),
+            str(path.relative_to(REPOSITORY)),
+        )
         for statement in module.body:
-            if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == ["pytestmark"]:
+            if isinstance(statement, ast.Assign) and [
+                ast.unparse(target) for target in statement.targets
+            ] == ["pytestmark"]:
                 yield Mark(name, "", _names(statement.value))
             elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 decorators = [ast.unparse(decorator) for decorator in statement.decorator_list]
                 if not any(text.startswith("pytest.mark.xfail") for text in decorators):
-                    yield Mark(name, statement.name, tuple(found for decorator in statement.decorator_list for found in _names(decorator)))
+                    yield Mark(
+                        name,
+                        statement.name,
+                        tuple(
+                            found
+                            for decorator in statement.decorator_list
+                            for found in _names(decorator)
+                        ),
+                    )
 
 
 def _names(node: ast.expr) -> tuple[str, ...]:
@@ -60,7 +77,10 @@ def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
     found: dict[str, list[Mark]] = {id_: [] for id_ in ROWS}
     for mark in all_marks:
         for row in ROWS.values():
-            if row.id in mark.names or (not row.later and any(name.endswith("*") and fnmatchcase(row.id, name) for name in mark.names)):
+            if row.id in mark.names or (
+                not row.later
+                and any(name.endswith("*") and fnmatchcase(row.id, name) for name in mark.names)
+            ):
                 found[row.id].append(mark)
     return found
 
@@ -68,14 +88,23 @@ def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 def problems(all_marks: list[Mark]) -> list[str]:
     """What is wrong with the listing, one sentence each."""
     named = {(name, f"{mark.path}::{mark.test}") for mark in all_marks for name in mark.names}
-    wrong = [f"{where} names {name}, which is no row" for name, where in sorted(named) if not any(name == row or fnmatchcase(row, name) for row in ROWS)]
+    wrong = [
+        f"{where} names {name}, which is no row"
+        for name, where in sorted(named)
+        if not any(name == row or fnmatchcase(row, name) for row in ROWS)
+    ]
     for id_, found in proofs(all_marks).items():
         if not found and not ROWS[id_].later:
             wrong.append(f"no test proves {id_}: {ROWS[id_].says}")
         if found and ROWS[id_].later:
-            wrong.append(f"{id_} is said to have no test ({ROWS[id_].later}), but {found[0].path}::{found[0].test} names it")
+            wrong.append(
+                f"{id_} is said to have no test ({ROWS[id_].later}), but {found[0].path}::{found[0].test} names it"
+            )
     tests = [(mark.path, mark.test) for mark in all_marks if mark.test.startswith("test_")]
-    wrong += [f"{path} has two tests called {test}: the first is never run" for path, test in sorted({one for one in tests if tests.count(one) > 1})]
+    wrong += [
+        f"{path} has two tests called {test}: the first is never run"
+        for path, test in sorted({one for one in tests if tests.count(one) > 1})
+    ]
     return wrong
 
 
@@ -84,7 +113,11 @@ def page(all_marks: list[Mark]) -> str:
     by_row, lines = proofs(all_marks), [HEAD]
     for section in dict.fromkeys(row.section for row in ROWS.values()):
         lines += [f"## {section}", "", "| Row | Tests |", "|---|---|"]
-        lines += [f"| {row.says} | {_cell(row, by_row[row.id])} |" for row in ROWS.values() if row.section == section]
+        lines += [
+            f"| {row.says} | {_cell(row, by_row[row.id])} |"
+            for row in ROWS.values()
+            if row.section == section
+        ]
         lines.append("")
     return "\n".join(lines)
 

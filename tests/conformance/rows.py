@@ -1,4 +1,6 @@
-"""Every row of the contract in short words, and what is a client's own: tests say with `@pytest.mark.spec(id, ...)` which of them they prove."""
+"""Every row of the contract in short words, and what is a client's own: tests say with
+`@pytest.mark.spec(id, ...)` which of them they prove.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ class Row(NamedTuple):
 # id → why no test proves it: what a client does by itself, and nothing else
 CLIENT = "a client's own affair; docs/clients.md says how"
 LATER: dict[str, str] = dict.fromkeys(
-    ("offline.client", "wscode.CONN_WEBSOCKET_CLOSED", "wscode.SYS_INTERNAL_ERROR", "connerror.CONN_TLS_HANDSHAKE_FAILED"), CLIENT
+    (
+        "offline.client",
+        "wscode.CONN_WEBSOCKET_CLOSED",
+        "wscode.SYS_INTERNAL_ERROR",
+        "connerror.CONN_TLS_HANDSHAKE_FAILED",
+    ),
+    CLIENT,
 )
 
 

@@ -6,13 +6,33 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-EVENTS = ("SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification")
+EVENTS = (
+    "SessionStart",
+    "SessionEnd",
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "Stop",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+)
 
 PAYLOADS: dict[str, dict[str, Any]] = {
     "SessionStart": {"working_directory": "/home/dev/project"},
     "SessionEnd": {"duration_seconds": 12.5},
-    "PreToolUse": {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low", "requires_approval": False},
-    "PostToolUse": {"tool": "Bash", "params": {"command": "ls"}, "result": "README.md", "success": True},
+    "PreToolUse": {
+        "tool": "Bash",
+        "params": {"command": "ls"},
+        "risk_level": "low",
+        "requires_approval": False,
+    },
+    "PostToolUse": {
+        "tool": "Bash",
+        "params": {"command": "ls"},
+        "result": "README.md",
+        "success": True,
+    },
     "UserPromptSubmit": {"prompt": "Please add a test"},
     "Stop": {"reason": "task_completed"},
     "SubagentStop": {"result": "done"},
@@ -37,11 +57,20 @@ def new_session() -> str:
 
 def hook(event: str, session_id: str, payload: Any = None, /, **more: Any) -> dict[str, Any]:
     """A hook event; `more` adds or replaces top-level fields, a value of `...` takes one away."""
-    body = {"event": event, "timestamp": now(), "session_id": session_id, "payload": dict(PAYLOADS[event]) if payload is None else payload}
+    body = {
+        "event": event,
+        "timestamp": now(),
+        "session_id": session_id,
+        "payload": dict(PAYLOADS[event]) if payload is None else payload,
+    }
     body.update(more)
     return {name: value for name, value in body.items() if value is not ...}
 
 
 def prompt(session_id: str, number: int | str, /, **more: Any) -> dict[str, Any]:
-    """A UserPromptSubmit that carries a `number` to be recognised by: it is projected to nothing but its agent_event."""
-    return hook("UserPromptSubmit", session_id, {"prompt": f"prompt {number}", "number": number}, **more)
+    """A UserPromptSubmit that carries a `number` to be recognised by: it is projected to nothing
+    but its agent_event.
+    """
+    return hook(
+        "UserPromptSubmit", session_id, {"prompt": f"prompt {number}", "number": number}, **more
+    )

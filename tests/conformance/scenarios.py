@@ -1,4 +1,6 @@
-"""What takes long: each scenario runs in a thread of its own from the start of the run, its test looks at the outcome at the end."""
+"""What takes long: each scenario runs in a thread of its own from the start of the run, its test
+looks at the outcome at the end.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,20 @@ def silence(bridge: Bridge) -> Outcome:
 
 
 def only_pongs(bridge: Bridge) -> Outcome:
-    """A ready client that sends nothing but protocol pongs for longer than the liveness limit, then a message."""
+    """A ready client that sends nothing but protocol pongs for longer than the liveness limit, then
+    a message.
+    """
     socket = RawSocket(bridge.port, timeout=30).ready(bridge.pairing().token)
     started = time.monotonic()
     while time.monotonic() - started < LIVENESS + 8:
         socket.frame(b"", PONG)
         time.sleep(9)  # the client's own rhythm, not a wait for the server
-    answer = socket.read_until(socket.send("health_check", {"timestamp": "2026-01-01T00:00:00Z", "client_nonce": "n", "client_capabilities": []}))
+    answer = socket.read_until(
+        socket.send(
+            "health_check",
+            {"timestamp": "2026-01-01T00:00:00Z", "client_nonce": "n", "client_capabilities": []},
+        )
+    )
     socket.close()
     return Outcome(time.monotonic() - started, [answer])
 
@@ -54,9 +63,11 @@ def no_auth(bridge: Bridge) -> Outcome:
 
 
 def heartbeat_proof(bridge: Bridge) -> Outcome:
-    """Two events, no notification_ack: the first before an answered ping, the second after it; another ping ten seconds later; a reconnect.
+    """Two events, no notification_ack: the first before an answered ping, the second after it;
+    another ping ten seconds later; a reconnect.
 
-    `sent_again` is what the next connection brings. `too_early` is the same with both pings inside the pong wait.
+    `sent_again` is what the next connection brings. `too_early` is the same with both pings inside
+    the pong wait.
     """
     session_id = new_session()
     bridge.accept(prompt(session_id, 0))
@@ -91,12 +102,19 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
 
 
 def no_reader(bridge: Bridge) -> Outcome:
-    """A joined client that stops reading while 24 MB of events arrive for it; another device on the same session reads on."""
+    """A joined client that stops reading while 24 MB of events arrive for it; another device on the
+    same session reads on.
+    """
     session_id, megabyte = new_session(), "x" * 1_000_000
     bridge.accept(prompt(session_id, "first"))
     pairing = bridge.pairing()
     stuck = RawSocket(bridge.port, timeout=30, receive_buffer=65536).ready(pairing.token)
-    stuck.read_until(stuck.send("session_start", {"agent": "a", "session_id": session_id, "working_directory": "/", "resume": False}))
+    stuck.read_until(
+        stuck.send(
+            "session_start",
+            {"agent": "a", "session_id": session_id, "working_directory": "/", "resume": False},
+        )
+    )
     reader = bridge.phone().ready()
     reader.join(session_id)
     before, slowest = bridge.memory(), 0.0
@@ -107,7 +125,8 @@ def no_reader(bridge: Bridge) -> Outcome:
         slowest = max(slowest, time.monotonic() - posted)
     reader.wait_numbers(session_id, range(24), 30)
     grown = bridge.memory() - before
-    while time.monotonic() - started < 42:  # the 30 s of D30, and some; its own heartbeats keep the client alive for D25
+    # the 30 s of D30, and some; its own heartbeats keep the client alive for D25
+    while time.monotonic() - started < 42:
         try:
             stuck.frame(b"", PONG)
         except OSError:
@@ -117,12 +136,24 @@ def no_reader(bridge: Bridge) -> Outcome:
     messages, code = stuck.until_closed()
     stuck.close()
     reader.close()
-    received = [message["payload"]["payload"]["number"] for message in messages if message["type"] == "agent_event"]
+    received = [
+        message["payload"]["payload"]["number"]
+        for message in messages
+        if message["type"] == "agent_event"
+    ]
     back = bridge.phone(pairing).ready()
     back.collect(lambda: 23 in back.numbers(session_id), "the rest after the reconnect", 60)
     again = back.numbers(session_id)
     back.close()
-    return Outcome(time.monotonic() - started, messages, code, {"slowest": slowest, "received": received, "again": again, "grown": grown})
+    return Outcome(
+        time.monotonic() - started,
+        messages,
+        code,
+        {"slowest": slowest, "received": received, "again": again, "grown": grown},
+    )
 
 
-SCENARIOS = {function.__name__: function for function in (silence, only_pongs, no_auth, heartbeat_proof, no_reader)}
+SCENARIOS = {
+    function.__name__: function
+    for function in (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
+}

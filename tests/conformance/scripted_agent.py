@@ -1,6 +1,8 @@
-"""An agent of the tests' own: the Agent Client Protocol, version 1, with nothing but the standard library: `python scripted_agent.py MODE JOURNAL`.
+"""An agent of the tests' own: the Agent Client Protocol, version 1, with nothing but the standard
+library: `python scripted_agent.py MODE JOURNAL`.
 
-MODE is how it starts, the first word of a prompt what it does with it. What it was told stands in JOURNAL, a line of JSON each, which outlives it.
+MODE is how it starts, the first word of a prompt what it does with it. What it was told stands in
+JOURNAL, a line of JSON each, which outlives it.
 """
 
 from __future__ import annotations
@@ -61,8 +63,13 @@ class Scripted:
             self.cancelled.set()
         elif "id" in message:
             if message["method"] == "session/prompt":
-                self.cancelled.clear()  # here, in the order of what is heard: a cancel may be right behind it
-            threading.Thread(target=self.answer, args=(message["id"], message["method"], message.get("params") or {}), daemon=True).start()
+                # here, in the order of what is heard: a cancel may be right behind it
+                self.cancelled.clear()
+            threading.Thread(
+                target=self.answer,
+                args=(message["id"], message["method"], message.get("params") or {}),
+                daemon=True,
+            ).start()
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -81,25 +88,43 @@ class Scripted:
             self.send(id=id_, error={"code": -32601, "message": "Method not found"})
             return
         result = handler(params)
-        self.send(id=id_, error=result["error"]) if "error" in result else self.send(id=id_, result=result)
+        self.send(id=id_, error=result["error"]) if "error" in result else self.send(
+            id=id_, result=result
+        )
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         if MODE == "slow":
             time.sleep(4)
         if MODE == "nonsense":
             return {"protocolVersion": "first", "agentCapabilities": "all"}
-        return {"protocolVersion": 99 if MODE == "version" else 1, "agentCapabilities": {"loadSession": MODE != "no-load"}, "authMethods": []}
+        return {
+            "protocolVersion": 99 if MODE == "version" else 1,
+            "agentCapabilities": {"loadSession": MODE != "no-load"},
+            "authMethods": [],
+        }
 
     def new(self, params: dict[str, Any]) -> dict[str, Any]:
         if MODE == "refuses":
-            return {"error": {"code": -32000, "message": "Authentication required", "data": {"details": "log in with `scripted login` first"}}}
+            return {
+                "error": {
+                    "code": -32000,
+                    "message": "Authentication required",
+                    "data": {"details": "log in with `scripted login` first"},
+                }
+            }
         journal("new", directory=params["cwd"])
         return {"sessionId": f"scripted-{os.getpid()}"}
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:
         journal("load", session=params["sessionId"])
         if MODE == "forgets":
-            return {"error": {"code": -32602, "message": "Invalid params", "data": {"details": "that conversation was deleted"}}}
+            return {
+                "error": {
+                    "code": -32602,
+                    "message": "Invalid params",
+                    "data": {"details": "that conversation was deleted"},
+                }
+            }
         return {}
 
     # what it does with a prompt
@@ -123,7 +148,9 @@ class Scripted:
         if word in commands:
             commands[word](rest)
         else:
-            self.say(f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}: {text[-100:]}")
+            self.say(
+                f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}: {text[-100:]}"
+            )
         return {"stopReason": "cancelled" if self.cancelled.is_set() else "end_turn"}
 
     def update(self, **update: Any) -> None:
@@ -166,13 +193,25 @@ class Scripted:
             "status": "pending",
             "rawInput": {"command": command},
         }
-        outcome = self.request("session/request_permission", toolCall=call, options=OPTIONS, dies=dies).get("outcome", {})
+        outcome = self.request(
+            "session/request_permission", toolCall=call, options=OPTIONS, dies=dies
+        ).get("outcome", {})
         journal("decided", outcome=outcome)
         if outcome.get("optionId") == "allow_once":
             if runs:
-                subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+                subprocess.run(
+                    ["sh", "-c", command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    check=False,
+                )
             text = {"type": "content", "content": {"type": "text", "text": f"ran {command}"}}
-            self.update(sessionUpdate="tool_call_update", toolCallId=call["toolCallId"], status="completed", content=[text])
+            self.update(
+                sessionUpdate="tool_call_update",
+                toolCallId=call["toolCallId"],
+                status="completed",
+                content=[text],
+            )
         self.say(str(outcome.get("optionId", outcome.get("outcome"))))
 
     def ask_and_die(self, command: str) -> None:
@@ -199,7 +238,11 @@ class Scripted:
     def spawn(self, rest: str) -> None:
         """Two processes of its own, one of which leaves its group."""
         for leaves in (False, True):
-            subprocess.Popen(["sh", "-c", f"sleep 1000; : {JOURNAL}"], start_new_session=leaves, stdout=subprocess.DEVNULL)
+            subprocess.Popen(
+                ["sh", "-c", f"sleep 1000; : {JOURNAL}"],
+                start_new_session=leaves,
+                stdout=subprocess.DEVNULL,
+            )
         self.say("spawned")
 
     def deaf(self, rest: str) -> None:

@@ -51,7 +51,9 @@ def test_a_reload(shared: Bridge, config: Path) -> None:
 
 def test_the_map_under_hooks(shared: Bridge, config: Path) -> None:
     """D49: or has it under `hooks`; names that are none of the spec's are ignored."""
-    config.write_text(json.dumps({"hooks": {"SessionStart": [entry()], "SomethingElse": [entry()]}, "model": "x"}))
+    config.write_text(
+        json.dumps({"hooks": {"SessionStart": [entry()], "SomethingElse": [entry()]}, "model": "x"})
+    )
     assert reload(shared).json()["active_hooks"] == ["SessionStart"]
 
 
@@ -88,5 +90,9 @@ def test_who_may(shared: Bridge) -> None:
     https = shared.https()
     assert_error(https.post("/api/v1/admin/reload-hooks"), 401, "AUTH_INVALID_TOKEN")
     for token in (shared.hook_token, shared.device_token()):
-        assert_error(https.post("/api/v1/admin/reload-hooks", token=token), 403, "AUTH_INSUFFICIENT_SCOPE")
-    assert_error(https.get("/api/v1/admin/reload-hooks", token=shared.admin_token), 405, "METHOD_NOT_ALLOWED")
+        assert_error(
+            https.post("/api/v1/admin/reload-hooks", token=token), 403, "AUTH_INSUFFICIENT_SCOPE"
+        )
+    assert_error(
+        https.get("/api/v1/admin/reload-hooks", token=shared.admin_token), 405, "METHOD_NOT_ALLOWED"
+    )

@@ -1,4 +1,6 @@
-"""Agents that are not there, hang, talk nonsense or end, and people who ask for what cannot be (issue, Bad input; D7, D35, D36, D39, D41, D48)."""
+"""Agents that are not there, hang, talk nonsense or end, and people who ask for what cannot be
+(issue, Bad input; D7, D35, D36, D39, D41, D48).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from typing import IO, Any
 
 import pytest
 
-from tests.conformance.agent_tools import CHAT, Script, alive, http_say, restart, status, stream, tidied, wait_status
+from tests.conformance.agent_tools import (
+    CHAT,
+    Script,
+    alive,
+    http_say,
+    restart,
+    status,
+    stream,
+    tidied,
+    wait_status,
+)
 from tests.conformance.agents import ask, begin, end, log_of, say, start, words
 from tests.conformance.approvals import assert_refused, assert_stands, decide, of, pending
 from tests.conformance.bridge import Bridge, eventually
@@ -25,7 +37,8 @@ from tests.servers import Running
 
 MODES = ("plain", "exits", "flaky", "garbage", "nonsense", "refuses", "hangs")
 LIMIT = 10
-START_SECONDS = 20  # after which an agent that does not start has failed here; elsewhere it has a minute
+# after which an agent that does not start has failed here; elsewhere it has a minute
+START_SECONDS = 20
 SERVE = f"""
 import runpy, sys
 from bridge_project.kernel import limits
@@ -64,7 +77,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
     agents = f"{script.setting};broken=/bin/false;absent=no-such-program-{new_id()} --acp"
-    bridge = Impatient(tmp_path_factory.mktemp("bad-agents"), BRIDGE_ACP_AGENTS=agents, BRIDGE_MAX_WEBSOCKETS="20")
+    bridge = Impatient(
+        tmp_path_factory.mktemp("bad-agents"), BRIDGE_ACP_AGENTS=agents, BRIDGE_MAX_WEBSOCKETS="20"
+    )
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin
@@ -85,8 +100,12 @@ def hanging(bridge: Bridge) -> Iterator[tuple[str, Future[Waited]]]:
 
 
 @pytest.fixture(autouse=True)
-def begins_early(request: pytest.FixtureRequest, bridge: Bridge, hanging: tuple[str, Future[Waited]]) -> Iterator[None]:
-    """What hangs does so while the other tests run, of which one that fails leaves nothing to the next one."""
+def begins_early(
+    request: pytest.FixtureRequest, bridge: Bridge, hanging: tuple[str, Future[Waited]]
+) -> Iterator[None]:
+    """What hangs does so while the other tests run, of which one that fails leaves nothing to the
+    next one.
+    """
     with tidied(request, bridge, spared=hanging[:1]):
         yield
 
@@ -95,7 +114,15 @@ def wait_for_it(bridge: Bridge, sid: str, stop: threading.Event) -> Waited:
     """Ask for an agent that hangs, and show meanwhile that somebody is there (D25)."""
     with bridge.phones(1) as (phone,):
         began, slowest = time.monotonic(), 0.0
-        id_ = phone.send("session_start", {"agent": "hangs", "session_id": sid, "working_directory": str(bridge.root), "resume": False})
+        id_ = phone.send(
+            "session_start",
+            {
+                "agent": "hangs",
+                "session_id": sid,
+                "working_directory": str(bridge.root),
+                "resume": False,
+            },
+        )
         while not stop.is_set() and time.monotonic() - began < START_SECONDS + 45:
             asked = time.monotonic()
             phone.ping()
@@ -111,16 +138,27 @@ def wait_for_it(bridge: Bridge, sid: str, stop: threading.Event) -> Waited:
 
 
 def readable(payload: dict[str, Any], *any_of: str) -> None:
-    """Words that a person can act on: a sentence, with something of what went wrong, and nothing of the inside."""
+    """Words that a person can act on: a sentence, with something of what went wrong, and nothing of
+    the inside.
+    """
     text = payload["message"]
-    assert len(text.split()) >= 3 and "Traceback" not in text and "Error(" not in text and "object at 0x" not in text, text
-    assert not any_of or any(word.lower() in text.lower() for word in any_of), f"none of {any_of} in {text!r}"
+    assert (
+        len(text.split()) >= 3
+        and "Traceback" not in text
+        and "Error(" not in text
+        and "object at 0x" not in text
+    ), text
+    assert not any_of or any(word.lower() in text.lower() for word in any_of), (
+        f"none of {any_of} in {text!r}"
+    )
 
 
-# -- while an agent hangs: first, before it has failed ---------------------------------------------------------------------
+# -- while an agent hangs: first, before it has failed ---------------------------------------------
 
 
-def test_others_work_while_an_agent_hangs(bridge: Bridge, hanging: tuple[str, Future[Waited]], phone: Phone) -> None:
+def test_others_work_while_an_agent_hangs(
+    bridge: Bridge, hanging: tuple[str, Future[Waited]], phone: Phone
+) -> None:
     """Its session is created, and others start theirs."""
     sid, waited = hanging
     eventually(lambda: bridge.knows(sid))
@@ -130,12 +168,14 @@ def test_others_work_while_an_agent_hangs(bridge: Bridge, hanging: tuple[str, Fu
     end(phone, sid_of_another)
 
 
-# -- what cannot be started ------------------------------------------------------------------------------------------------
+# -- what cannot be started ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone, resume: bool) -> None:
-    """D41, D7: an unknown agent, a directory outside the roots or that is none: its code, in words, nothing created and nobody told."""
+    """D41, D7: an unknown agent, a directory outside the roots or that is none: its code, in words,
+    nothing created and nobody told.
+    """
     (bridge.root / "a file").write_text("x")
     (bridge.root / "out").unlink(missing_ok=True)
     (bridge.root / "out").symlink_to("/tmp", target_is_directory=True)
@@ -160,7 +200,11 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone, resume: bool) ->
             assert not bridge.knows(wanted), f"{agent} in {directory}"
         alive(phone)
         bridge.fence(other)
-        fenced = [message["payload"]["session_id"] for message in other.messages if message["type"] == "session_started"]
+        fenced = [
+            message["payload"]["session_id"]
+            for message in other.messages
+            if message["type"] == "session_started"
+        ]
         assert len(fenced) == 1, "only the fence's own"
 
 
@@ -169,28 +213,49 @@ def test_what_is_offered(bridge: Bridge, phone: Phone) -> None:
     phone.close()
     phone.connect()
     offered = phone.auth()["payload"]["supported_agents"]
-    assert "demo" in offered and "plain" in offered and "absent" not in offered and "nobody" not in offered
+    assert (
+        "demo" in offered
+        and "plain" in offered
+        and "absent" not in offered
+        and "nobody" not in offered
+    )
     assert bridge.get("/api/v1/info", bridge.admin_token).json()["supported_agents"] == offered
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"), [("exits", ["newer machine"]), ("garbage", ["no protocol", "protocol", "messages"]), ("nonsense", []), ("refuses", ["log in"])]
+    ("mode", "said"),
+    [
+        ("exits", ["newer machine"]),
+        ("garbage", ["no protocol", "protocol", "messages"]),
+        ("nonsense", []),
+        ("refuses", ["log in"]),
+    ],
 )
-def test_an_agent_that_does_not_start(bridge: Bridge, script: Script, phone: Phone, mode: str, said: list[str]) -> None:
-    """D35: error when the agent cannot start, with the reason; D51: every device is told; it is not listed as running, and can be ended."""
+def test_an_agent_that_does_not_start(
+    bridge: Bridge, script: Script, phone: Phone, mode: str, said: list[str]
+) -> None:
+    """D35: error when the agent cannot start, with the reason; D51: every device is told; it is not
+    listed as running, and can be ended.
+    """
     sid = new_session()
     with bridge.phones(1) as (other,):
         began = time.monotonic()
-        error = assert_refused(start(phone, bridge.root, sid, agent=mode, timeout=30), "AGENT_ERROR", True, sid)
+        error = assert_refused(
+            start(phone, bridge.root, sid, agent=mode, timeout=30), "AGENT_ERROR", True, sid
+        )
         readable(error, *said)
         assert time.monotonic() - began < START_SECONDS, "it is not waited for"
         assert status(bridge, sid) == "error"
         notice = other.expect("notification", session_id=sid, notification_type="error")["payload"]
         assert notice["body"] and notice["priority"] == "high"
-        eventually(lambda: not [line for line in script.processes().values() if f" {mode} " in line])
+        eventually(
+            lambda: not [line for line in script.processes().values() if f" {mode} " in line]
+        )
     alive(phone)
     phone.join(sid)
-    refused = assert_refused(phone.request("message", {"session_id": sid} | CHAT), "SESS_NOT_ACTIVE", True, sid)
+    refused = assert_refused(
+        phone.request("message", {"session_id": sid} | CHAT), "SESS_NOT_ACTIVE", True, sid
+    )
     readable(refused, "resume")
     assert_error(http_say(bridge, sid, {"type": "user_message", "content": "hi"}), 409)
     end(phone, sid)
@@ -198,21 +263,32 @@ def test_an_agent_that_does_not_start(bridge: Bridge, script: Script, phone: Pho
 
 
 def test_an_agent_that_starts_the_second_time(bridge: Bridge, phone: Phone) -> None:
-    """D35: error becomes active by resume, also for an agent that had never run; as long as it fails the session stays in error."""
+    """D35: error becomes active by resume, also for an agent that had never run; as long as it
+    fails the session stays in error.
+    """
     sid = new_session()
-    assert "not this time" in assert_refused(start(phone, bridge.root, sid, agent="flaky"), "AGENT_ERROR", True, sid)["message"]
+    assert (
+        "not this time"
+        in assert_refused(start(phone, bridge.root, sid, agent="flaky"), "AGENT_ERROR", True, sid)[
+            "message"
+        ]
+    )
     assert start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
     assert status(bridge, sid) == "active" and "2 characters" in words(ask(phone, sid, "hi"))
     end(phone, sid)
 
 
-# -- agents that end ---------------------------------------------------------------------------------------------------------
+# -- agents that end -------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_agent_that_exits_in_the_middle_of_a_turn(bridge: Bridge, phone: Phone, code: int) -> None:
-    """D35: a crash is the state error, with the reason; what was said is there, its stream is ended; a resume begins a new agent in the same session."""
+def test_an_agent_that_exits_in_the_middle_of_a_turn(
+    bridge: Bridge, phone: Phone, code: int
+) -> None:
+    """D35: a crash is the state error, with the reason; what was said is there, its stream is
+    ended; a resume begins a new agent in the same session.
+    """
     sid = begin(bridge, phone, agent="plain")
     messages = ask(phone, sid, f"/exit {code}")
     assert words(messages) == "so far " and messages[-1]["payload"]["finish_reason"] == "error"
@@ -221,7 +297,12 @@ def test_an_agent_that_exits_in_the_middle_of_a_turn(bridge: Bridge, phone: Phon
     readable(error, "it went wrong", "exit", "ended")
     phone.expect("notification", session_id=sid, notification_type="error")
     wait_status(bridge, sid, "error")
-    readable(assert_refused(phone.request("message", {"session_id": sid} | CHAT), "SESS_NOT_ACTIVE", True, sid), "resume")
+    readable(
+        assert_refused(
+            phone.request("message", {"session_id": sid} | CHAT), "SESS_NOT_ACTIVE", True, sid
+        ),
+        "resume",
+    )
     alive(phone)
     assert start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
     assert status(bridge, sid) == "active" and "4 characters" in words(ask(phone, sid, "back"))
@@ -229,30 +310,44 @@ def test_an_agent_that_exits_in_the_middle_of_a_turn(bridge: Bridge, phone: Phon
 
 
 def test_an_agent_that_dies_while_somebody_thinks(bridge: Bridge, phone: Phone) -> None:
-    """D35, D38: nothing is approved for an agent that is gone: the pending approval is rejected, and a decision that comes later changes nothing."""
+    """D35, D38: nothing is approved for an agent that is gone: the pending approval is rejected,
+    and a decision that comes later changes nothing.
+    """
     sid = begin(bridge, phone, agent="plain")
     say(phone, sid, "/ask-and-die make test")
     call_id = phone.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
     assert phone.expect("error", session_id=sid)["payload"]["code"] == "AGENT_ERROR"
     wait_status(bridge, sid, "error")
-    decided = phone.expect("notification", session_id=sid, notification_type="approval_decided")["payload"]["data"]
-    assert (decided["tool_call_id"], decided["decision"], decided["decided_by"]) == (call_id, "rejected", "bridge") and decided["reason"]
+    decided = phone.expect("notification", session_id=sid, notification_type="approval_decided")[
+        "payload"
+    ]["data"]
+    assert (decided["tool_call_id"], decided["decision"], decided["decided_by"]) == (
+        call_id,
+        "rejected",
+        "bridge",
+    ) and decided["reason"]
     assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
     assert call_id not in pending(bridge, sid)
     ends = of(phone, "stream_end", sid)
-    assert not stream(phone.messages, sid) or stream(phone.messages, sid)[-1]["type"] == "stream_end", ends
+    assert (
+        not stream(phone.messages, sid) or stream(phone.messages, sid)[-1]["type"] == "stream_end"
+    ), ends
     end(phone, sid)
 
 
-# -- too much ----------------------------------------------------------------------------------------------------------------
+# -- too much --------------------------------------------------------------------------------------
 
 
 def test_prompts_of_megabytes(bridge: Bridge, phone: Phone) -> None:
-    """Issue, bad input: 9 MB is a prompt that arrives whole, in characters of several bytes too; over max_message_size_mb the frame is refused (D9)."""
+    """Issue, bad input: 9 MB is a prompt that arrives whole, in characters of several bytes too;
+    over max_message_size_mb the frame is refused (D9).
+    """
     sid = begin(bridge, phone, agent="plain")
     for text in ("0123456789abcdef" * (9 * 2**20 // 16), "dünn\u2028\U0001f600\x00 " * 200_000):
         said = words(ask(phone, sid, text))
-        assert said.startswith(f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}"), said[:200]
+        assert said.startswith(
+            f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}"
+        ), said[:200]
     with bridge.phones(1) as (other,):
         other.join(sid)
         before = len(log_of(other, sid))
@@ -269,11 +364,15 @@ def test_prompts_of_megabytes(bridge: Bridge, phone: Phone) -> None:
     end(phone, sid)
 
 
-# -- what has begun first has ended, and nothing else runs ------------------------------------------------------------------
+# -- what has begun first has ended, and nothing else runs -----------------------------------------
 
 
-def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: tuple[str, Future[Waited]]) -> None:
-    """D35: an agent that does not start within its time has failed: AGENT_ERROR in words, the session in error, its process gone, the connection alive."""
+def test_an_agent_that_hangs_at_start(
+    bridge: Bridge, script: Script, hanging: tuple[str, Future[Waited]]
+) -> None:
+    """D35: an agent that does not start within its time has failed: AGENT_ERROR in words, the
+    session in error, its process gone, the connection alive.
+    """
     sid, waited = hanging
     seen = waited.result(START_SECONDS + 60)
     error = assert_refused(seen.answer, "AGENT_ERROR", True, sid)
@@ -286,7 +385,9 @@ def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: t
 
 @pytest.mark.spec("limit.max_sessions.enforced")
 def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> None:
-    """D36: ten that are created or active are the limit; what failed, is paused or closed does not count; a paused one cannot be resumed over it."""
+    """D36: ten that are created or active are the limit; what failed, is paused or closed does not
+    count; a paused one cannot be resumed over it.
+    """
     paused, failed = begin(bridge, phone), new_session()
     restart(bridge, "stop")
     phone.ready()
@@ -295,7 +396,11 @@ def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> No
     running = [begin(bridge, phone) for _ in range(LIMIT)]
     assert [status(bridge, sid) for sid in (paused, failed)] == ["paused", "error"]
     for session_id in (None, new_session()):
-        readable(assert_refused(start(phone, bridge.root, session_id), "SESS_LIMIT_REACHED", True), "10", "end")
+        readable(
+            assert_refused(start(phone, bridge.root, session_id), "SESS_LIMIT_REACHED", True),
+            "10",
+            "end",
+        )
         assert session_id is None or not bridge.knows(session_id)
     for sid in (paused, failed):
         assert_refused(start(phone, bridge.root, sid, resume=True), "SESS_LIMIT_REACHED", True)
@@ -311,12 +416,16 @@ def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> No
 
 @pytest.mark.spec("wscode.CIRCUIT_OPEN", "limit.circuit_breaker", "severity.critical")
 def test_an_agent_that_never_starts(bridge: Bridge, phone: Phone) -> None:
-    """D35, D48: each failure leaves a session in error with the reason; after five, CIRCUIT_OPEN, nothing created, and /health says agent_sdk."""
+    """D35, D48: each failure leaves a session in error with the reason; after five, CIRCUIT_OPEN,
+    nothing created, and /health says agent_sdk.
+    """
     assert_refused(start(phone, bridge.root, agent="absent"), "AGENT_UNAVAILABLE", True)
     ids = [new_id() for _ in range(6)]
     for sid in ids[:5]:
         assert bridge.get("/api/v1/health", bridge.admin_token).status == 200
-        error = assert_refused(start(phone, bridge.root, sid, agent="broken"), "AGENT_ERROR", True, sid)
+        error = assert_refused(
+            start(phone, bridge.root, sid, agent="broken"), "AGENT_ERROR", True, sid
+        )
         assert status(bridge, sid) == "error" and error["message"]
         phone.expect("notification", session_id=sid, notification_type="error")
     assert_refused(start(phone, bridge.root, ids[5], agent="broken"), "CIRCUIT_OPEN", True)
@@ -324,5 +433,7 @@ def test_an_agent_that_never_starts(bridge: Bridge, phone: Phone) -> None:
     health = bridge.get("/api/v1/health", bridge.admin_token)
     assert health.status == 503 and health.json()["checks"]["agent_sdk"] == "unhealthy"
     phone.join(ids[0])
-    assert_refused(phone.request("message", {"session_id": ids[0]} | CHAT), "SESS_NOT_ACTIVE", True, ids[0])
+    assert_refused(
+        phone.request("message", {"session_id": ids[0]} | CHAT), "SESS_NOT_ACTIVE", True, ids[0]
+    )
     end(phone, begin(bridge, phone))

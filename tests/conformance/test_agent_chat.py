@@ -1,4 +1,6 @@
-"""Talking with the agent of a session that the bridge runs: streams, tools, decisions, interrupts, bad input (SPEC WebSocket operations; D38 to D41, D51)."""
+"""Talking with the agent of a session that the bridge runs: streams, tools, decisions, interrupts,
+bad input (SPEC WebSocket operations; D38 to D41, D51).
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,33 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, prompt
 
-# -- the stream ------------------------------------------------------------------------------------------------------------
+# -- the stream ------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("ws.message", "ws.stream_start", "ws.stream_chunk", "ws.stream_end")
 def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec: message → stream_start, stream_chunk..., stream_end; D41: demo repeats the prompt's words, in several chunks; D6: the title is the prompt."""
+    """Spec: message → stream_start, stream_chunk..., stream_end; D41: demo repeats the prompt's
+    words, in several chunks; D6: the title is the prompt.
+    """
     messages = ask(phone, session, "Please count\nto seven")
     types = [message["type"] for message in messages]
-    assert types[0] == "stream_start" and types[-1] == "stream_end" and set(types[1:-1]) == {"stream_chunk"} and len(types) >= 4
+    assert (
+        types[0] == "stream_start"
+        and types[-1] == "stream_end"
+        and set(types[1:-1]) == {"stream_chunk"}
+        and len(types) >= 4
+    )
     assert set(messages[0]["payload"]) == {"session_id", "message_id"}
-    assert all(set(message["payload"]) == {"session_id", "message_id", "content", "is_tool_use"} for message in messages[1:-1])
-    assert messages[-1]["payload"]["finish_reason"] == "stop" and set(messages[-1]["payload"]) - {"usage"} == {"session_id", "message_id", "finish_reason"}
-    assert len({message["payload"]["message_id"] for message in messages}) == 1 and len({message["id"] for message in messages}) == len(messages)
+    assert all(
+        set(message["payload"]) == {"session_id", "message_id", "content", "is_tool_use"}
+        for message in messages[1:-1]
+    )
+    assert messages[-1]["payload"]["finish_reason"] == "stop" and set(messages[-1]["payload"]) - {
+        "usage"
+    } == {"session_id", "message_id", "finish_reason"}
+    assert len({message["payload"]["message_id"] for message in messages}) == 1 and len(
+        {message["id"] for message in messages}
+    ) == len(messages)
     assert "Please count\nto seven" in words(messages)
     assert shared.session(session)["title"] == "Please count"
 
@@ -34,17 +50,25 @@ def test_turns_queue(phone: Phone, session: str) -> None:
         say(phone, session, f"number {number}")
     phone.collect(lambda: len(of(phone, "stream_end", session)) == 4, "four answers")
     stream = [message for message in phone.messages if message["type"].startswith("stream_")]
-    assert [message["type"] for message in stream if message["type"] != "stream_chunk"] == ["stream_start", "stream_end"] * 4
+    assert [message["type"] for message in stream if message["type"] != "stream_chunk"] == [
+        "stream_start",
+        "stream_end",
+    ] * 4
     answers = [
         words(of_one)
-        for of_one in ([m for m in stream if m["payload"]["message_id"] == end_["payload"]["message_id"]] for end_ in of(phone, "stream_end", session))
+        for of_one in (
+            [m for m in stream if m["payload"]["message_id"] == end_["payload"]["message_id"]]
+            for end_ in of(phone, "stream_end", session)
+        )
     ]
     assert [answer[-1] for answer in answers] == list("0123"), answers
 
 
 @pytest.mark.spec("client.repeat", "offline.flush")
 def test_a_message_is_said_once(shared: Bridge, phone: Phone, session: str) -> None:
-    """D31: a message has no answer of its own: repeated, it does nothing; on the next connection too, with a UUID."""
+    """D31: a message has no answer of its own: repeated, it does nothing; on the next connection
+    too, with a UUID.
+    """
     body, id_ = {"session_id": session, "content": "only once", "role": "user"}, new_id()
     for _ in range(3):
         phone.send("message", body, id=id_)
@@ -54,37 +78,67 @@ def test_a_message_is_said_once(shared: Bridge, phone: Phone, session: str) -> N
     phone.join(session)
     phone.send("message", body, id=id_)
     ask(phone, session, "something else")
-    assert len([message for message in log_of(phone, session) if message["type"] == "stream_start"]) == 2
+    assert (
+        len([message for message in log_of(phone, session) if message["type"] == "stream_start"])
+        == 2
+    )
 
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
 def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec: AGENT_ERROR, recoverable; D51: also a notification, to every device; D35: the session stays active; finish_reason error."""
+    """Spec: AGENT_ERROR, recoverable; D51: also a notification, to every device; D35: the session
+    stays active; finish_reason error.
+    """
     with shared.phones(1) as (other,):
         messages = ask(phone, session, "/fail The model is on holiday.")
         assert messages[-1]["payload"]["finish_reason"] == "error"
         error = phone.expect("error", session_id=session)
-        assert (error["payload"]["code"], error["payload"]["recoverable"], error["payload"]["message"]) == ("AGENT_ERROR", True, "The model is on holiday.")
-        notice = other.expect("notification", session_id=session, notification_type="error")["payload"]
+        assert (
+            error["payload"]["code"],
+            error["payload"]["recoverable"],
+            error["payload"]["message"],
+        ) == ("AGENT_ERROR", True, "The model is on holiday.")
+        notice = other.expect("notification", session_id=session, notification_type="error")[
+            "payload"
+        ]
         assert notice["body"] == "The model is on holiday." and notice["priority"] == "high"
     assert shared.session(session)["status"] == "active"
     assert words(ask(phone, session, "again")).endswith("again")
     assert error in log_of(phone, session), "it is kept like everything that was said"
 
 
-# -- tools -----------------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("decision.forwarded", "decision.approved", "decision.rejected", "decision.modified")
+@pytest.mark.spec(
+    "decision.forwarded", "decision.approved", "decision.rejected", "decision.modified"
+)
 @pytest.mark.parametrize("decision", ["approved", "rejected", "modified"])
 def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) -> None:
-    """Spec: approval_required with source agent_sdk; D38: forwarded to the agent session, which does as it was told; the turn goes on to stop."""
+    """Spec: approval_required with source agent_sdk; D38: forwarded to the agent session, which
+    does as it was told; the turn goes on to stop.
+    """
     asked = tool(phone, session, "Bash", command="make test")
-    assert asked["source"] == "agent_sdk" and asked["description"] and asked["risk_level"] in ("low", "medium", "high", "critical")
-    assert asked["params"] == {"command": "make test"} and of(phone, "stream_end", session)[0]["payload"]["finish_reason"] == "tool_call"
-    answer = decide(phone, session, asked["tool_call_id"], decision, {"command": "make -n"} if decision == "modified" else None)
+    assert (
+        asked["source"] == "agent_sdk"
+        and asked["description"]
+        and asked["risk_level"] in ("low", "medium", "high", "critical")
+    )
+    assert (
+        asked["params"] == {"command": "make test"}
+        and of(phone, "stream_end", session)[0]["payload"]["finish_reason"] == "tool_call"
+    )
+    answer = decide(
+        phone,
+        session,
+        asked["tool_call_id"],
+        decision,
+        {"command": "make -n"} if decision == "modified" else None,
+    )
     assert answer["type"] == "approval_recorded" and answer["payload"]["forwarded"] is True, answer
-    result = phone.expect("tool_result", session_id=session, tool_call_id=asked["tool_call_id"])["payload"]["result"]
+    result = phone.expect("tool_result", session_id=session, tool_call_id=asked["tool_call_id"])[
+        "payload"
+    ]["result"]
     assert result["success"] is (decision != "rejected")
     assert ("make -n" in result["content"]) is (decision == "modified")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
@@ -106,7 +160,9 @@ def test_the_risk_of_a_call(phone: Phone, session: str) -> None:
 
 
 def test_a_decision_from_a_second_phone(shared: Bridge, session: str, phone: Phone) -> None:
-    """D28, D38; issue: the first phone has vanished, another one is asked when it connects, decides, and the agent goes on."""
+    """D28, D38; issue: the first phone has vanished, another one is asked when it connects,
+    decides, and the agent goes on.
+    """
     call_id = tool(phone, session)["tool_call_id"]
     phone.vanish()
     with shared.phones(1) as (other,):
@@ -115,18 +171,24 @@ def test_a_decision_from_a_second_phone(shared: Bridge, session: str, phone: Pho
         other.join(session)
         buffer = other.expect("replay_buffer", session_id=session)["payload"]["messages"]
         assert "approval_required" not in [message["type"] for message in buffer], "it has that"
-        eventually(lambda: [message for message in log_of(other, session) if message["type"] == "tool_result"])
+        eventually(
+            lambda: [
+                message for message in log_of(other, session) if message["type"] == "tool_result"
+            ]
+        )
     phone.ready()
     assert_stands(decide(phone, session, call_id, "rejected"), "approved", "phone")
 
 
-# -- interrupts ------------------------------------------------------------------------------------------------------------
+# -- interrupts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("ws.session_interrupt")
 @pytest.mark.parametrize("state", ["in the middle of text", "while it waits for a decision"])
 def test_an_interrupt(shared: Bridge, phone: Phone, session: str, state: str) -> None:
-    """D40: stops the running turn in any state, stream_end with finish_reason stop; its pending approvals are rejected, reason interrupted."""
+    """D40: stops the running turn in any state, stream_end with finish_reason stop; its pending
+    approvals are rejected, reason interrupted.
+    """
     if state == "in the middle of text":
         say(phone, session, "/sleep 60")
         phone.expect("stream_chunk", session_id=session)
@@ -136,9 +198,16 @@ def test_an_interrupt(shared: Bridge, phone: Phone, session: str, state: str) ->
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     if state != "in the middle of text":
         decided = notifications(phone, session, "approval_decided")[0]["data"]
-        assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (call_id, "rejected", "interrupted")
+        assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (
+            call_id,
+            "rejected",
+            "interrupted",
+        )
         assert_stands(decide(phone, session, call_id, "approved"), "rejected", "bridge")
-    assert words(ask(phone, session, "and on")).endswith("and on") and shared.session(session)["status"] == "active"
+    assert (
+        words(ask(phone, session, "and on")).endswith("and on")
+        and shared.session(session)["status"] == "active"
+    )
 
 
 def test_an_interrupt_of_nothing(phone: Phone, session: str) -> None:
@@ -148,22 +217,34 @@ def test_an_interrupt_of_nothing(phone: Phone, session: str) -> None:
     assert words(of(phone, "stream_chunk", session)).endswith("hello")
 
 
-# -- other ways in ---------------------------------------------------------------------------------------------------------
+# -- other ways in ---------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.session.events")
 def test_a_message_over_http(shared: Bridge, phone: Phone, session: str) -> None:
-    """D39: POST /sessions/:id/events: accepted true where the bridge runs the session, and the agent answers to whoever has joined."""
+    """D39: POST /sessions/:id/events: accepted true where the bridge runs the session, and the
+    agent answers to whoever has joined.
+    """
     body = {"type": "user_message", "content": "said over HTTP"}
     for token in (shared.admin_token, phone.token):
-        answer = shared.https().post(f"/api/v1/sessions/{session}/events", token=token, json_body=body)
-        assert answer.status == 202 and answer.json()["accepted"] is True and answer.json()["session_id"] == session, answer
+        answer = shared.https().post(
+            f"/api/v1/sessions/{session}/events", token=token, json_body=body
+        )
+        assert (
+            answer.status == 202
+            and answer.json()["accepted"] is True
+            and answer.json()["session_id"] == session
+        ), answer
         phone.expect("stream_end", session_id=session)
     assert words(of(phone, "stream_chunk", session)).count("said over HTTP") == 2
 
 
-def test_hook_events_of_its_agent_change_nothing(shared: Bridge, phone: Phone, session: str) -> None:
-    """D34: a hook event with a bridge-run session's id is passed on as agent_event and changes no state and no approval."""
+def test_hook_events_of_its_agent_change_nothing(
+    shared: Bridge, phone: Phone, session: str
+) -> None:
+    """D34: a hook event with a bridge-run session's id is passed on as agent_event and changes no
+    state and no approval.
+    """
     call_id = tool(phone, session)["tool_call_id"]
     before = shared.session(session)
     shared.accept(prompt(session, 1), hook("Stop", session), hook("SessionEnd", session))
@@ -174,20 +255,38 @@ def test_hook_events_of_its_agent_change_nothing(shared: Bridge, phone: Phone, s
     phone.expect("tool_result", session_id=session)
 
 
-# -- bad input -------------------------------------------------------------------------------------------------------------
+# -- bad input -------------------------------------------------------------------------------------
 
 
 def test_a_message_that_is_not_joined(shared: Bridge, phone: Phone, session: str) -> None:
     """D7, D21: unknown, then closed, then not joined."""
     with shared.phones(1) as (other,):
-        for type_, fields in {"message": {"content": "hi", "role": "user"}, "session_interrupt": {}, "session_end": {"reason": "user_request"}}.items():
-            assert_refused(other.request(type_, {"session_id": session} | fields), "PROTO_SEQUENCE_ERROR", True, session)
+        for type_, fields in {
+            "message": {"content": "hi", "role": "user"},
+            "session_interrupt": {},
+            "session_end": {"reason": "user_request"},
+        }.items():
+            assert_refused(
+                other.request(type_, {"session_id": session} | fields),
+                "PROTO_SEQUENCE_ERROR",
+                True,
+                session,
+            )
     assert shared.session(session)["status"] == "active"
 
 
 def test_odd_prompts(phone: Phone, session: str) -> None:
     """Issue, bad input: whatever is said, the turn ends and the session goes on."""
-    for content in ("", " ", "\x00", "/tool", "/tool Bash {not json", "/sleep x", "/tool Bash [1]", "\u2028 \U0001f600"):
+    for content in (
+        "",
+        " ",
+        "\x00",
+        "/tool",
+        "/tool Bash {not json",
+        "/sleep x",
+        "/tool Bash [1]",
+        "\u2028 \U0001f600",
+    ):
         assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop", content
         phone.untaken.clear()
         assert words(ask(phone, session, "still there?")).endswith("still there?"), content
@@ -195,6 +294,11 @@ def test_odd_prompts(phone: Phone, session: str) -> None:
 
 def test_a_repeated_failure_is_answered_again(shared: Bridge, phone: Phone) -> None:
     """D31: a session_start that failed for good is told so each time."""
-    body = {"agent": "demo", "session_id": None, "working_directory": f"{shared.root}/missing", "resume": False}
+    body = {
+        "agent": "demo",
+        "session_id": None,
+        "working_directory": f"{shared.root}/missing",
+        "resume": False,
+    }
     answers = [send(phone, "session_start", "create-1", body)["payload"] for _ in range(2)]
     assert answers[0] == answers[1] and answers[0]["code"] == "FILE_NOT_FOUND"

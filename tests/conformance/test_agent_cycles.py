@@ -1,4 +1,6 @@
-"""Sessions that begin and end, over and over: memory, file handles and processes are where they were (issue, Shown by)."""
+"""Sessions that begin and end, over and over: memory, file handles and processes are where they
+were (issue, Shown by).
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,20 @@ from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Running
 
-CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))  # the issue's goal is 1000, which `make soak` runs
-OF_PROCESSES = {"plain": max(10, CYCLES // 10)} | ({"demo-acp": CYCLES // 10} if CYCLES >= 1000 else {})  # cycles; a start of the latter takes a second
+# the issue's goal is 1000, which `make soak` runs
+CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))
+# cycles; a start of the latter takes a second
+OF_PROCESSES = {"plain": max(10, CYCLES // 10)} | (
+    {"demo-acp": CYCLES // 10} if CYCLES >= 1000 else {}
+)
 FIRST = max(20, CYCLES // 10)  # before the first look: what is made once has been made
 MB = 2**20
-GROWTH = 2 * MB  # of the process at most, in the second half of the cycles; measured in a thousand: 0.6 and 0.9 MB, part of it SQLite's pages at hand
+# of the process at most, in the second half of the cycles; measured in a thousand: 0.6 and 0.9 MB,
+# part of it SQLite's pages at hand
+GROWTH = 2 * MB
 TAIL_ROWS = 40
-# The newest rows are kept at hand, up to 4 MB of them: so few here that they are as many before the first look as at the last.
+# The newest rows are kept at hand, up to 4 MB of them: so few here that they are as many before the
+# first look as at the last.
 SERVE = f"""
 import runpy, sys
 from hooks_app import config
@@ -52,7 +61,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    agents = f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}"
+    agents = (
+        f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}"
+    )
     bridge = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
     try:
         bridge.start()
@@ -67,7 +78,13 @@ def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[
 def files(bridge: Bridge) -> int:
     """As the bridge counts them: nobody else but root may look."""
     metrics = bridge.get("/metrics", bridge.admin_token).body.decode()
-    return int(next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith("process_open_fds ")))
+    return int(
+        next(
+            float(line.split()[1])
+            for line in metrics.splitlines()
+            if line.startswith("process_open_fds ")
+        )
+    )
 
 
 def threads(bridge: Bridge) -> int:
@@ -76,7 +93,9 @@ def threads(bridge: Bridge) -> int:
 
 
 def one_after_another(bridge: Bridge, phone: Phone, count: int, agent: str, every: int) -> None:
-    """Sessions of the agent, each `every`th with a turn. The phone acknowledges, and comes back now and then: a connection remembers what it has joined."""
+    """Sessions of the agent, each `every`th with a turn. The phone acknowledges, and comes back now
+    and then: a connection remembers what it has joined.
+    """
     ids: list[str] = []
     for number in range(count):
         sid = begin(bridge, phone, agent=agent)
@@ -103,12 +122,16 @@ def in_halves(bridge: Bridge, half: Callable[[], None]) -> tuple[int, int]:
 
 
 def said(what: str, grown: tuple[int, int]) -> None:
-    figure(f"{what}: {grown[0] / 1024:.0f} KB more in the first half, {grown[1] / 1024:.0f} KB in the second")
+    figure(
+        f"{what}: {grown[0] / 1024:.0f} KB more in the first half, {grown[1] / 1024:.0f} KB in the second"
+    )
 
 
 @pytest.mark.timeout(900)
 def test_sessions_of_demo(quick: Bridge) -> None:
-    """Issue, Shown by: start and end cycles of `demo`, every tenth with a turn: memory, file handles, threads and processes are where they were."""
+    """Issue, Shown by: start and end cycles of `demo`, every tenth with a turn: memory, file
+    handles, threads and processes are where they were.
+    """
     with quick.phones(1) as (phone,):
         assert quick.process is not None
         one_after_another(quick, phone, FIRST, "demo", 10)
@@ -116,7 +139,9 @@ def test_sessions_of_demo(quick: Bridge) -> None:
         grown = in_halves(quick, lambda: one_after_another(quick, phone, CYCLES // 2, "demo", 10))
         eventually(lambda: files(quick) <= before[0])
         said(f"{CYCLES} cycles of demo", grown)
-        figure(f"{files(quick)} file handles ({before[0]} before), {threads(quick)} threads ({before[1]} before)")
+        figure(
+            f"{files(quick)} file handles ({before[0]} before), {threads(quick)} threads ({before[1]} before)"
+        )
         assert threads(quick) <= before[1] and children(quick.process.pid) == []
         assert grown[1] < GROWTH, grown
         assert quick.get("/api/v1/health", quick.admin_token).json()["active_sessions"] == 0
@@ -132,7 +157,9 @@ def test_sessions_with_processes(quick: Bridge, script: Script, agent: str) -> N
         one_after_another(quick, phone, 2, agent, 1)
         eventually(lambda: not children(pid))
         before = files(quick)
-        grown = in_halves(quick, lambda: one_after_another(quick, phone, OF_PROCESSES[agent] // 2, agent, 1))
+        grown = in_halves(
+            quick, lambda: one_after_another(quick, phone, OF_PROCESSES[agent] // 2, agent, 1)
+        )
         script.assert_gone()
         eventually(lambda: files(quick) <= before and not children(pid))
         said(f"{OF_PROCESSES[agent]} cycles of {agent}", grown)

@@ -1,4 +1,6 @@
-"""A bridge that is stopped or killed under its agents: paused, nothing lost, nothing left, resumed, nothing said twice (D35, D38; issue, Shown by)."""
+"""A bridge that is stopped or killed under its agents: paused, nothing lost, nothing left, resumed,
+nothing said twice (D35, D38; issue, Shown by).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import Script, http_say, quick_bridge, status, stream, tidied, wait_for, wait_status
+from tests.conformance.agent_tools import (
+    Script,
+    http_say,
+    quick_bridge,
+    status,
+    stream,
+    tidied,
+    wait_for,
+    wait_status,
+)
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
 from tests.conformance.approvals import assert_refused, assert_stands, decide, of, pending
 from tests.conformance.bridge import Bridge
@@ -21,18 +32,22 @@ from tests.conformance.samples import new_id
 from tests.servers import Postgres
 
 GRACE = 2
-AGENTS = ("plain", "asks", "twice", "no-load", "forgets", "fails")  # all but two are the same, each for the session of one test, with a journal of its own
+# all but two are the same, each for the session of one test, with a journal of its own
+AGENTS = ("plain", "asks", "twice", "no-load", "forgets", "fails")
 
 
 @dataclass
 class Under:
-    """What ran when the bridge ended, which runs again: a session for each test. ``phone`` is of the device that began them, not connected."""
+    """What ran when the bridge ended, which runs again: a session for each test. ``phone`` is of
+    the device that began them, not connected.
+    """
 
     how: str
     phone: Phone
     sessions: dict[str, str]  # what it is for → its id
     calls: dict[str, str]  # agent → the id of the call that waited for a decision
-    prompt: tuple[str, dict[str, Any]]  # the id and the payload of the message that was being answered
+    # the id and the payload of the message that was being answered
+    prompt: tuple[str, dict[str, Any]]
     said: dict[str, str]  # what the phone had seen of the answers that were cut
     restarted: float
 
@@ -51,11 +66,15 @@ def quick(tmp_path_factory: pytest.TempPathFactory, scripts: dict[str, Script]) 
 
 @pytest.fixture(scope="module", params=["stop", "kill"])
 def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Script]) -> Under:
-    """One end of the bridge for all tests, under everything that they look into: a start takes a second of the processor."""
+    """One end of the bridge for all tests, under everything that they look into: a start takes a
+    second of the processor.
+    """
     how, phone = request.param, quick.phone().ready()
     (quick.root / "gone").mkdir()
     removed = start(phone, quick.root / "gone")["payload"]["session_id"]
-    sessions = {agent: begin(quick, phone, agent=agent) for agent in AGENTS} | {name: begin(quick, phone) for name in ("thinks", "sleeps", "left")}
+    sessions = {agent: begin(quick, phone, agent=agent) for agent in AGENTS} | {
+        name: begin(quick, phone) for name in ("thinks", "sleeps", "left")
+    }
     sessions["removed"] = removed
     for name in ("twice", "no-load", "forgets", "removed"):
         ask(phone, sessions[name], "remember me")
@@ -63,7 +82,10 @@ def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Scri
     wait_status(quick, sessions["fails"], "error")
     say(phone, sessions["asks"], "/ask make test")
     asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
-    calls = {"demo": tool(phone, sessions["thinks"])["tool_call_id"], "scripted": asked["tool_call_id"]}
+    calls = {
+        "demo": tool(phone, sessions["thinks"])["tool_call_id"],
+        "scripted": asked["tool_call_id"],
+    }
     say(phone, sessions["sleeps"], "/sleep 30")
     phone.expect("stream_chunk", session_id=sessions["sleeps"])
 
@@ -74,8 +96,13 @@ def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Scri
     payload = {"session_id": sid, "content": f"/rate {how} 6000 100", "role": "user"}
     prompt = (phone.send("message", payload), payload)
     say(phone, sid, f"queued behind it {how}")
-    phone.collect(lambda: len(words(stream(phone.messages[before:], sid))) > 300, "something to lose")
-    said = {"plain": words(stream(phone.messages[before:], sid)), "sleeps": words(of(phone, "stream_chunk", sessions["sleeps"]))}
+    phone.collect(
+        lambda: len(words(stream(phone.messages[before:], sid))) > 300, "something to lose"
+    )
+    said = {
+        "plain": words(stream(phone.messages[before:], sid)),
+        "sleeps": words(of(phone, "stream_chunk", sessions["sleeps"])),
+    }
     if how == "kill":
         quick.kill()
     else:
@@ -101,38 +128,60 @@ def phone(under: Under) -> Iterator[Phone]:
 
 def turns(messages: list[Message], session_id: str) -> list[Message]:
     """Where streams begin and end."""
-    return [message for message in stream(messages, session_id) if message["type"] != "stream_chunk"]
+    return [
+        message for message in stream(messages, session_id) if message["type"] != "stream_chunk"
+    ]
 
 
-# -- in the middle of a turn -----------------------------------------------------------------------------------------------
+# -- in the middle of a turn -----------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.resume", "state.order")
-def test_a_bridge_that_ends_in_the_middle_of_a_turn(quick: Bridge, scripts: dict[str, Script], under: Under) -> None:
-    """Issue, Shown by: the session is paused, the phone sees all that had been said, resume continues from the agent's own id, no process is left; D35."""
+def test_a_bridge_that_ends_in_the_middle_of_a_turn(
+    quick: Bridge, scripts: dict[str, Script], under: Under
+) -> None:
+    """Issue, Shown by: the session is paused, the phone sees all that had been said, resume
+    continues from the agent's own id, no process is left; D35.
+    """
     sid, script, how, phone = under.sessions["plain"], scripts["plain"], under.how, under.phone
     assert status(quick, sid) == "paused", "D35: at once, without waiting for a lease"
     script.assert_gone()
     phone.ready()
-    acknowledged = next(message for message in phone.messages if message["type"] == "connection_ack")
+    acknowledged = next(
+        message for message in phone.messages if message["type"] == "connection_ack"
+    )
     assert sid in [session["session_id"] for session in acknowledged["payload"]["active_sessions"]]
     phone.join(sid)
     kept = log_of(phone, sid)
-    assert [message["type"] for message in turns(kept, sid)][-2:] == ["stream_start", "stream_end"], "an open stream is ended"
+    assert [message["type"] for message in turns(kept, sid)][-2:] == [
+        "stream_start",
+        "stream_end",
+    ], "an open stream is ended"
     last = turns(kept, sid)[-1]["payload"]
     assert last["finish_reason"] == "error"
-    cut = words([message for message in kept if message["payload"].get("message_id") == last["message_id"]])
+    cut = words(
+        [message for message in kept if message["payload"].get("message_id") == last["message_id"]]
+    )
     assert cut.startswith(under.said["plain"]), "all that the phone had seen is there"
-    assert cut == "".join(f"{how}-{number} " for number in range(cut.count(" "))), "and nothing else"
+    assert cut == "".join(f"{how}-{number} " for number in range(cut.count(" "))), (
+        "and nothing else"
+    )
     id_, asked = under.prompt
     assert script.prompts()[-2:] == ["/spawn", asked["content"]]
     assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
-    assert script.lines("load")[-1]["session"] == f"scripted-{script.lines('new')[-1]['pid']}", "its own id is the checkpoint"
-    phone.send("message", asked, id=id_)  # as a phone does that does not know whether it has arrived (D31)
+    assert script.lines("load")[-1]["session"] == f"scripted-{script.lines('new')[-1]['pid']}", (
+        "its own id is the checkpoint"
+    )
+    # as a phone does that does not know whether it has arrived (D31)
+    phone.send("message", asked, id=id_)
     say(phone, sid, "onward")
     phone.collect(lambda: "onward" in words(stream(phone.messages, sid)), "its answer")
     prompts = script.prompts()
-    assert prompts[-1] == "onward" and prompts.count(asked["content"]) == 1 and prompts.count(f"queued behind it {how}") <= 1, "none is sent twice"
+    assert (
+        prompts[-1] == "onward"
+        and prompts.count(asked["content"]) == 1
+        and prompts.count(f"queued behind it {how}") <= 1
+    ), "none is sent twice"
     end(phone, sid)
     script.assert_gone()
     phone.close()
@@ -140,36 +189,73 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(quick: Bridge, scripts: dict
 
 @pytest.mark.spec("state.resume", "state.order")
 def test_a_restart_pauses_and_resume_goes_on(quick: Bridge, under: Under, phone: Phone) -> None:
-    """D35: paused at once, all that was said is there, its stream ended; resume goes on; the prompt is not sent twice."""
+    """D35: paused at once, all that was said is there, its stream ended; resume goes on; the prompt
+    is not sent twice.
+    """
     sid = under.sessions["sleeps"]
     assert status(quick, sid) == "paused"
     phone.join(sid)
     buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
-    assert words(buffer["messages"]).startswith(under.said["sleeps"]) and buffer["messages"][-1]["payload"]["finish_reason"] == "error"
+    assert (
+        words(buffer["messages"]).startswith(under.said["sleeps"])
+        and buffer["messages"][-1]["payload"]["finish_reason"] == "error"
+    )
     assert buffer["complete"] is True
     assert status(quick, sid) == "paused", "joined with resume false, it stays so"
-    error = assert_refused(phone.request("message", {"session_id": sid, "content": "hi", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    error = assert_refused(
+        phone.request("message", {"session_id": sid, "content": "hi", "role": "user"}),
+        "SESS_NOT_ACTIVE",
+        True,
+        sid,
+    )
     assert "resume" in error["message"]
-    assert_refused(phone.request("session_interrupt", {"session_id": sid}), "SESS_NOT_ACTIVE", True, sid)
+    assert_refused(
+        phone.request("session_interrupt", {"session_id": sid}), "SESS_NOT_ACTIVE", True, sid
+    )
     answer = http_say(quick, sid, {"type": "user_message", "content": "hi"})
     assert (answer.status, answer.json()["code"]) == (409, "SESS_NOT_ACTIVE")
     queued = new_id()
-    assert_refused(send(phone, "message", queued, {"session_id": sid, "content": "from the queue", "role": "user"}), "SESS_NOT_ACTIVE", True, sid)
+    assert_refused(
+        send(
+            phone,
+            "message",
+            queued,
+            {"session_id": sid, "content": "from the queue", "role": "user"},
+        ),
+        "SESS_NOT_ACTIVE",
+        True,
+        sid,
+    )
     assert start(phone, "/ignored", sid, resume=True)["type"] == "session_ready"
     assert status(quick, sid) == "active"
-    phone.send("message", {"session_id": sid, "content": "from the queue", "role": "user"}, id=queued)
+    phone.send(
+        "message", {"session_id": sid, "content": "from the queue", "role": "user"}, id=queued
+    )
     phone.expect("stream_end", session_id=sid, finish_reason="stop")
     assert words(ask(phone, sid, "on we go")).endswith("on we go")
-    assert len([message for message in log_of(phone, sid) if message["type"] == "stream_start"]) == 3, "the turn that was cut, and the two new ones"
+    assert (
+        len([message for message in log_of(phone, sid) if message["type"] == "stream_start"]) == 3
+    ), "the turn that was cut, and the two new ones"
     end(phone, sid)
 
 
 @pytest.mark.parametrize("agent", ["demo", "scripted"])
-def test_a_bridge_that_ends_while_somebody_thinks(quick: Bridge, under: Under, phone: Phone, agent: str) -> None:
-    """D35, D38: what was pending is rejected, reason session_paused, every phone is told, and nobody is asked any more."""
+def test_a_bridge_that_ends_while_somebody_thinks(
+    quick: Bridge, under: Under, phone: Phone, agent: str
+) -> None:
+    """D35, D38: what was pending is rejected, reason session_paused, every phone is told, and
+    nobody is asked any more.
+    """
     sid, call_id = under.sessions["thinks" if agent == "demo" else "asks"], under.calls[agent]
-    notice = phone.expect("notification", session_id=sid, notification_type="approval_decided")["payload"]["data"]
-    assert (notice["tool_call_id"], notice["decision"], notice["reason"], notice["decided_by"]) == (call_id, "rejected", "session_paused", "bridge")
+    notice = phone.expect("notification", session_id=sid, notification_type="approval_decided")[
+        "payload"
+    ]["data"]
+    assert (notice["tool_call_id"], notice["decision"], notice["reason"], notice["decided_by"]) == (
+        call_id,
+        "rejected",
+        "session_paused",
+        "bridge",
+    )
     assert call_id not in pending(quick, sid)
     assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
     assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
@@ -179,7 +265,7 @@ def test_a_bridge_that_ends_while_somebody_thinks(quick: Bridge, under: Under, p
     end(phone, sid)
 
 
-# -- between turns ---------------------------------------------------------------------------------------------------------
+# -- between turns ---------------------------------------------------------------------------------
 
 
 def test_two_phones_resume_at_once(quick: Bridge, scripts: dict[str, Script], under: Under) -> None:
@@ -196,12 +282,25 @@ def test_two_phones_resume_at_once(quick: Bridge, scripts: dict[str, Script], un
 
 
 @pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")
-@pytest.mark.parametrize(("name", "reason"), [("no-load", ""), ("forgets", "that conversation was deleted"), ("removed", "no such working directory")])
-def test_a_session_that_cannot_be_resumed(quick: Bridge, scripts: dict[str, Script], under: Under, phone: Phone, name: str, reason: str) -> None:
-    """Spec: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason; again and again, and no process is left. It can still be ended."""
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no-load", ""),
+        ("forgets", "that conversation was deleted"),
+        ("removed", "no such working directory"),
+    ],
+)
+def test_a_session_that_cannot_be_resumed(
+    quick: Bridge, scripts: dict[str, Script], under: Under, phone: Phone, name: str, reason: str
+) -> None:
+    """Spec: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason; again and
+    again, and no process is left. It can still be ended.
+    """
     sid = under.sessions[name]
     for _ in range(2):
-        error = assert_refused(start(phone, quick.root, sid, resume=True), "SESS_NOT_RESUMABLE", False, sid)
+        error = assert_refused(
+            start(phone, quick.root, sid, resume=True), "SESS_NOT_RESUMABLE", False, sid
+        )
         assert reason in error["message"] and len(error["message"].split()) > 3, error
         assert status(quick, sid) == "paused"
     if name in scripts:
@@ -213,7 +312,9 @@ def test_a_session_that_cannot_be_resumed(quick: Bridge, scripts: dict[str, Scri
 
 
 def test_a_session_that_failed_is_left(quick: Bridge, under: Under, phone: Phone) -> None:
-    """D35: error is a state of its own: listed with its reason told to whoever comes, resumed from there; the bridge's restart does not change it."""
+    """D35: error is a state of its own: listed with its reason told to whoever comes, resumed from
+    there; the bridge's restart does not change it.
+    """
     sid = under.sessions["fails"]
     assert status(quick, sid) == "error"
     phone.join(sid)
@@ -225,7 +326,9 @@ def test_a_session_that_failed_is_left(quick: Bridge, under: Under, phone: Phone
 
 
 def test_a_restart_closes_nothing(quick: Bridge, under: Under, phone: Phone) -> None:
-    """D35: restarting the bridge never closes a session, however long nobody comes: the grace time is for those that are active."""
+    """D35: restarting the bridge never closes a session, however long nobody comes: the grace time
+    is for those that are active.
+    """
     sid = under.sessions["left"]
     wait_for(max(0.1, under.restarted + GRACE + 1.5 - time.monotonic()), phone)
     assert status(quick, sid) == "paused"
@@ -233,14 +336,26 @@ def test_a_restart_closes_nothing(quick: Bridge, under: Under, phone: Phone) -> 
     end(phone, sid)
 
 
-# -- on the other database -------------------------------------------------------------------------------------------------
+# -- on the other database -------------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.resume", "state.order")
-def test_a_kill_on_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres) -> None:
-    """D35: kill -9 in the middle of a turn and of a decision: paused, all that was said is kept, what was asked is rejected, resume goes on."""
-    talks, asks = Script(tmp_path_factory.mktemp("talks"), "plain"), Script(tmp_path_factory.mktemp("asks"), "asks")
-    with quick_bridge(tmp_path_factory.mktemp("postgresql"), talks, asks, database_url=postgres_server.create_database()) as bridge:
+def test_a_kill_on_postgresql(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres
+) -> None:
+    """D35: kill -9 in the middle of a turn and of a decision: paused, all that was said is kept,
+    what was asked is rejected, resume goes on.
+    """
+    talks, asks = (
+        Script(tmp_path_factory.mktemp("talks"), "plain"),
+        Script(tmp_path_factory.mktemp("asks"), "asks"),
+    )
+    with quick_bridge(
+        tmp_path_factory.mktemp("postgresql"),
+        talks,
+        asks,
+        database_url=postgres_server.create_database(),
+    ) as bridge:
         phone = bridge.phone().ready()
         cut, asked = begin(bridge, phone, agent="plain"), begin(bridge, phone, agent="asks")
         say(phone, asked, "/ask make test")
@@ -254,8 +369,14 @@ def test_a_kill_on_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres
             script.assert_gone()
         phone.ready()
         assert [status(bridge, session) for session in (cut, asked)] == ["paused"] * 2
-        notice = phone.expect("notification", session_id=asked, notification_type="approval_decided")["payload"]["data"]
-        assert (notice["tool_call_id"], notice["decision"], notice["reason"]) == (call_id, "rejected", "session_paused")
+        notice = phone.expect(
+            "notification", session_id=asked, notification_type="approval_decided"
+        )["payload"]["data"]
+        assert (notice["tool_call_id"], notice["decision"], notice["reason"]) == (
+            call_id,
+            "rejected",
+            "session_paused",
+        )
         phone.join(cut)
         kept = log_of(phone, cut)
         assert words(kept).startswith(seen) and kept[-1]["payload"]["finish_reason"] == "error"

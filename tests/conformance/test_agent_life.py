@@ -1,4 +1,6 @@
-"""What becomes of a session and of its agent's processes: started slowly, left, come back to, killed, resumed (D28, D34 to D38; issue, The session's life)."""
+"""What becomes of a session and of its agent's processes: started slowly, left, come back to,
+killed, resumed (D28, D34 to D38; issue, The session's life).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import Script, begun, http_say, quick_bridge, restart, status, stream, tidied, wait_for, wait_status
+from tests.conformance.agent_tools import (
+    Script,
+    begun,
+    http_say,
+    quick_bridge,
+    restart,
+    status,
+    stream,
+    tidied,
+    wait_for,
+    wait_status,
+)
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
@@ -29,7 +42,12 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
     """A bridge that every test here may kill, and starts again before it ends."""
-    with quick_bridge(tmp_path_factory.mktemp("life"), script, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50") as bridge:
+    with quick_bridge(
+        tmp_path_factory.mktemp("life"),
+        script,
+        BRIDGE_SESSION_GRACE_SECONDS=str(GRACE),
+        BRIDGE_MAX_SESSIONS="50",
+    ) as bridge:
         yield bridge
 
 
@@ -46,18 +64,25 @@ def phone(quick: Bridge) -> Iterator[Phone]:
         yield phone
 
 
-# -- states ----------------------------------------------------------------------------------------------------------------
+# -- states ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.order")
 def test_created_until_the_agent_is_ready(quick: Bridge, phone: Phone) -> None:
-    """D35: created → active when the agent is ready; GET /sessions says so, and a phone that comes meanwhile gets the same session."""
+    """D35: created → active when the agent is ready; GET /sessions says so, and a phone that comes
+    meanwhile gets the same session.
+    """
     sid = new_session()
-    phone.send("session_start", {"agent": "slow", "session_id": sid, "working_directory": str(quick.root), "resume": False})
+    phone.send(
+        "session_start",
+        {"agent": "slow", "session_id": sid, "working_directory": str(quick.root), "resume": False},
+    )
     eventually(lambda: quick.knows(sid))
     assert status(quick, sid) == "created"
     listed = quick.get("/api/v1/sessions", quick.admin_token).json()["sessions"]
-    assert [(one["status"], one["agent_type"]) for one in listed if one["id"] == sid] == [("created", "slow")]
+    assert [(one["status"], one["agent_type"]) for one in listed if one["id"] == sid] == [
+        ("created", "slow")
+    ]
     with quick.phones(1) as (other,):
         assert start(other, quick.root, sid, agent="slow")["type"] == "session_ready"
         assert phone.expect("session_ready", session_id=sid)["payload"]["status"] == "ready"
@@ -67,13 +92,28 @@ def test_created_until_the_agent_is_ready(quick: Bridge, phone: Phone) -> None:
 
 
 def test_agents_that_are_not_waited_for(quick: Bridge, script: Script, phone: Phone) -> None:
-    """A bridge that is killed while agents start leaves no session in created for ever, and no process; D39: what was accepted meanwhile is said when it runs."""
+    """A bridge that is killed while agents start leaves no session in created for ever, and no
+    process; D39: what was accepted meanwhile is said when it runs.
+    """
     early: dict[str, list[str]] = {new_session(): [], new_session(): ["early"]}
     for sid, said in early.items():
-        phone.send("session_start", {"agent": "slow", "session_id": sid, "working_directory": str(quick.root), "resume": False})
+        phone.send(
+            "session_start",
+            {
+                "agent": "slow",
+                "session_id": sid,
+                "working_directory": str(quick.root),
+                "resume": False,
+            },
+        )
         eventually(lambda sid=sid: quick.knows(sid) and script.processes())
         for content in said:
-            assert http_say(quick, sid, {"type": "user_message", "content": content}).json()["accepted"] is True
+            assert (
+                http_say(quick, sid, {"type": "user_message", "content": content}).json()[
+                    "accepted"
+                ]
+                is True
+            )
     assert [status(quick, sid) for sid in early] == ["created", "created"]
     restart(quick, "kill")
     script.assert_gone()
@@ -91,7 +131,9 @@ def test_agents_that_are_not_waited_for(quick: Bridge, script: Script, phone: Ph
 
 @pytest.mark.spec("wscode.AGENT_ERROR")
 def test_an_agent_that_dies_in_its_sleep(quick: Bridge, script: Script, phone: Phone) -> None:
-    """D35: a crash between two turns is the state error too, at once and with the reason, and a resume goes on from its own id."""
+    """D35: a crash between two turns is the state error too, at once and with the reason, and a
+    resume goes on from its own id.
+    """
     script.assert_gone()
     sid = begin(quick, phone, agent="plain")
     ask(phone, sid, "hello")
@@ -108,7 +150,9 @@ def test_an_agent_that_dies_in_its_sleep(quick: Bridge, script: Script, phone: P
 
 @pytest.mark.spec("ws.session_interrupt")
 def test_an_agent_that_does_not_yield(quick: Bridge, script: Script, phone: Phone) -> None:
-    """D40: stream_end with finish_reason stop; what does not yield in five seconds is killed and the session paused, which a resume ends."""
+    """D40: stream_end with finish_reason stop; what does not yield in five seconds is killed and
+    the session paused, which a resume ends.
+    """
     sid = begun(quick, phone, "/deaf", "plain")
     began = time.monotonic()
     phone.send("session_interrupt", {"session_id": sid})
@@ -122,31 +166,52 @@ def test_an_agent_that_does_not_yield(quick: Bridge, script: Script, phone: Phon
 
 
 def test_what_an_agent_is_given(quick: Bridge, script: Script, phone: Phone) -> None:
-    """Issue, Build: the session's directory, a process group of its own, and an environment without a secret or a setting of the bridge."""
+    """Issue, Build: the session's directory, a process group of its own, and an environment without
+    a secret or a setting of the bridge.
+    """
     (quick.root / "work").mkdir(exist_ok=True)
     script.assert_gone()
     sid = start(phone, quick.root / "work", agent="plain")["payload"]["session_id"]
     (pid,) = script.processes()
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    assert os.readlink(f"/proc/{pid}/cwd") == str(quick.root / "work") == script.lines("new")[-1]["directory"]
+    assert (
+        os.readlink(f"/proc/{pid}/cwd")
+        == str(quick.root / "work")
+        == script.lines("new")[-1]["directory"]
+    )
     assert os.getpgid(pid) == pid
     secrets = [
         quick.hook_token,
         quick.admin_token,
         phone.token,
-        *(path.read_text().strip() for path in (quick.data / "secrets").iterdir() if path.suffix == ""),
+        *(
+            path.read_text().strip()
+            for path in (quick.data / "secrets").iterdir()
+            if path.suffix == ""
+        ),
     ]
-    assert not [entry for entry in environment if any(secret and secret.encode() in entry for secret in secrets)]
-    assert not {entry.partition(b"=")[0].decode() for entry in environment} & {*quick.settings, "DJANGO_SETTINGS_MODULE", "DATABASE_URL", "REDIS_URL"}
+    assert not [
+        entry
+        for entry in environment
+        if any(secret and secret.encode() in entry for secret in secrets)
+    ]
+    assert not {entry.partition(b"=")[0].decode() for entry in environment} & {
+        *quick.settings,
+        "DJANGO_SETTINGS_MODULE",
+        "DATABASE_URL",
+        "REDIS_URL",
+    }
     end(phone, sid)
 
 
-# -- left, and come back to ------------------------------------------------------------------------------------------------
+# -- left, and come back to ------------------------------------------------------------------------
 
 
 @pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
 def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
-    """Spec: closed when the grace time is over; its process has gone then, its approvals are rejected with session_closed (D38)."""
+    """Spec: closed when the grace time is over; its process has gone then, its approvals are
+    rejected with session_closed (D38).
+    """
     with quick.phones(2) as (leaves, stays):
         sid = begin(quick, leaves, agent="plain")
         pids = set(script.processes())
@@ -162,7 +227,9 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
 
 @pytest.mark.spec("state.grace", "state.reconnect")
 def test_what_keeps_a_session(quick: Bridge) -> None:
-    """Spec: coming back clears the timer; D35: a turn in progress, here one that waits for a decision, is waited for; who watches keeps it too."""
+    """Spec: coming back clears the timer; D35: a turn in progress, here one that waits for a
+    decision, is waited for; who watches keeps it too.
+    """
     with quick.phones(3) as (phone, watcher, other):
         back, watched, deciding, left = (begin(quick, phone) for _ in range(4))
         watcher.join(watched)
@@ -174,7 +241,12 @@ def test_what_keeps_a_session(quick: Bridge) -> None:
         phone.join(back)
         other.expect("session_end", session_id=left, reason="timeout")
         wait_for(max(0.1, gone + 2 * GRACE + 1 - time.monotonic()), other)
-        assert [status(quick, sid) for sid in (back, watched, deciding, left)] == ["active", "active", "active", "closed"]
+        assert [status(quick, sid) for sid in (back, watched, deciding, left)] == [
+            "active",
+            "active",
+            "active",
+            "closed",
+        ]
         assert decide(other, deciding, call_id, "approved")["payload"]["forwarded"] is True
         other.expect("session_end", session_id=deciding, reason="timeout")
         phone.vanish()
@@ -185,34 +257,59 @@ def test_what_keeps_a_session(quick: Bridge) -> None:
 
 @pytest.mark.spec("state.reconnect", "ws.replay_buffer.reconnect")
 def test_a_tunnel_in_the_middle_of_a_stream(quick: Bridge, phone: Phone) -> None:
-    """D27, D28: what was acknowledged, the replay_buffer and what is live then make the whole text, each row once and in order."""
+    """D27, D28: what was acknowledged, the replay_buffer and what is live then make the whole text,
+    each row once and in order.
+    """
     sid = begun(quick, phone, "/rate t 6000 100", "plain")  # a minute, unless it is interrupted
     watcher = quick.phone().ready()
     watcher.join(sid)
     seen: list[Message] = []
     for _ in range(3):
         before = len(phone.messages)
-        phone.collect(lambda before=before: len(stream(phone.messages[before:], sid)) >= 3, "some of it")  # type: ignore[misc]
-        seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+        phone.collect(
+            lambda before=before: len(stream(phone.messages[before:], sid)) >= 3,  # type: ignore[misc]
+            "some of it",
+        )
+        seen += [
+            message
+            for message in stream(phone.messages, sid)
+            if message["id"] not in {one["id"] for one in seen}
+        ]
         phone.ack(*seen)
-        seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+        seen += [
+            message
+            for message in stream(phone.messages, sid)
+            if message["id"] not in {one["id"] for one in seen}
+        ]
         phone.vanish()
-        watcher.collect(lambda last=seen[-1]["id"]: len(after(watcher, sid, last)) > 2, "what is said meanwhile")  # type: ignore[misc]
+        watcher.collect(
+            lambda last=seen[-1]["id"]: len(after(watcher, sid, last)) > 2,  # type: ignore[misc]
+            "what is said meanwhile",
+        )
         phone.ready()
         phone.join(sid)
         buffer = phone.expect("replay_buffer", session_id=sid)["payload"]
         assert buffer["complete"] is True
         replayed = stream(buffer["messages"], sid)
         again = [message for message in replayed if message["id"] in {one["id"] for one in seen}]
-        assert again == seen[len(seen) - len(again) :], "D27: at least once, the newest of what was not acknowledged"
+        assert again == seen[len(seen) - len(again) :], (
+            "D27: at least once, the newest of what was not acknowledged"
+        )
         assert len(replayed) > len(again), "and what was said in the tunnel"
         seen += replayed[len(again) :]
         phone.untaken.clear()
     phone.send("session_interrupt", {"session_id": sid})
     phone.collect(lambda: bool(of(phone, "stream_end", sid)), "its end")
-    seen += [message for message in stream(phone.messages, sid) if message["id"] not in {one["id"] for one in seen}]
+    seen += [
+        message
+        for message in stream(phone.messages, sid)
+        if message["id"] not in {one["id"] for one in seen}
+    ]
     said = words(seen)
-    assert said == "".join(f"t-{number} " for number in range(said.count(" "))) and seen[-1]["type"] == "stream_end"
+    assert (
+        said == "".join(f"t-{number} " for number in range(said.count(" ")))
+        and seen[-1]["type"] == "stream_end"
+    )
     assert stream(log_of(phone, sid), sid) == seen
     end(phone, sid)
     watcher.close()
@@ -226,7 +323,9 @@ def after(phone: Phone, session_id: str, id_: str) -> list[str]:
 
 @pytest.mark.spec("limit.replay_buffer")
 def test_phones_that_come_and_go_see_the_same(quick: Bridge, phone: Phone) -> None:
-    """D28: the same rows with the same ids for who was there, who came in the middle of a turn, and who comes when it is over."""
+    """D28: the same rows with the same ids for who was there, who came in the middle of a turn, and
+    who comes when it is over.
+    """
     with quick.phones(2) as (midway, late):
         sid = begun(quick, phone, f"/rate m {CHUNKS} 100", "plain")
         midway.join(sid)

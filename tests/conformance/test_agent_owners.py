@@ -1,5 +1,5 @@
-"""Sessions that the bridge runs, on several processes: a socket anywhere reaches the agent, and what becomes of it when its process dies or Redis does
-(D31, D35, D36, D38 to D40, D46)."""
+"""Sessions that the bridge runs, on several processes: a socket anywhere reaches the agent, and
+what becomes of it when its process dies or Redis does (D31, D35, D36, D38 to D40, D46)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ Pair = tuple[Bridge, Bridge]
 
 @dataclass
 class Processes:
-    """Two that the tests use, and one that is killed while they do; data directories of their own, the same tokens, roots, agents, database and Redis."""
+    """Two that the tests use, and one that is killed while they do; data directories of their own,
+    the same tokens, roots, agents, database and Redis.
+    """
 
     pair: Pair
     killed: Bridge
@@ -48,7 +50,9 @@ class Seen:
 
 @dataclass
 class Orphaned:
-    """The sessions of the process that was killed: one in the middle of a turn, one in which somebody thinks about a call."""
+    """The sessions of the process that was killed: one in the middle of a turn, one in which
+    somebody thinks about a call.
+    """
 
     speaking: str
     asking: str
@@ -77,12 +81,29 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres, redis: Redis, script: Script, mortal: Script) -> Iterator[Processes]:
-    more = {"database_url": postgres_server.create_database(), "redis_url": redis.url, "BRIDGE_ACP_AGENTS": f"{script.setting};{mortal.setting}"}
+def processes(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres_server: Postgres,
+    redis: Redis,
+    script: Script,
+    mortal: Script,
+) -> Iterator[Processes]:
+    more = {
+        "database_url": postgres_server.create_database(),
+        "redis_url": redis.url,
+        "BRIDGE_ACP_AGENTS": f"{script.setting};{mortal.setting}",
+    }
     more |= {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
     first = QuickBridge(tmp_path_factory.mktemp("first"), **more)
-    tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token, "BRIDGE_ALLOWED_ROOTS": str(first.root)}
-    others = [QuickBridge(tmp_path_factory.mktemp(name), **tokens, **more) for name in ("second", "killed")]
+    tokens = {
+        "BRIDGE_HOOK_TOKEN": first.hook_token,
+        "BRIDGE_ADMIN_TOKEN": first.admin_token,
+        "BRIDGE_ALLOWED_ROOTS": str(first.root),
+    }
+    others = [
+        QuickBridge(tmp_path_factory.mktemp(name), **tokens, **more)
+        for name in ("second", "killed")
+    ]
     first.start()
     for bridge in others:
         bridge.root = first.root
@@ -91,7 +112,8 @@ def processes(tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgre
         bridge.wait_ready()
     yield Processes((first, others[0]), others[1])
     if others[1].process is not None and others[1].process.poll() is not None:
-        others[1].start()  # a test has failed before it did so; what its agents had started is ended now
+        # a test has failed before it did so; what its agents had started is ended now
+        others[1].start()
     for bridge in (first, *others):
         if bridge.process is not None and bridge.process.poll() is None:
             bridge.stop()
@@ -107,8 +129,13 @@ def pair(processes: Processes) -> Pair:
 
 @pytest.fixture(scope="module")
 def orphaned(processes: Processes, mortal: Script) -> Iterator[Orphaned]:
-    """Sessions whose process is killed as early as can be, and what becomes of them while the other tests run: its lease has to pass."""
-    near, far = (Phone(bridge.port, processes.pair[0].pairing().token, None).ready() for bridge in (processes.killed, processes.pair[1]))
+    """Sessions whose process is killed as early as can be, and what becomes of them while the other
+    tests run: its lease has to pass.
+    """
+    near, far = (
+        Phone(bridge.port, processes.pair[0].pairing().token, None).ready()
+        for bridge in (processes.killed, processes.pair[1])
+    )
     asking, speaking = begin(processes.killed, near), begin(processes.killed, near, agent="mortal")
     ask(near, asking, "remember this")
     call_id = tool(near, asking)["tool_call_id"]
@@ -124,7 +151,9 @@ def orphaned(processes: Processes, mortal: Script) -> Iterator[Orphaned]:
 
     def see() -> Seen:
         ended = far.expect("stream_end", 3 * LEASE, session_id=speaking, finish_reason="error")
-        decided = far.expect("notification", 3 * LEASE, session_id=asking, notification_type="approval_decided")
+        decided = far.expect(
+            "notification", 3 * LEASE, session_id=asking, notification_type="approval_decided"
+        )
         seconds = time.monotonic() - died
         statuses = [status(processes.pair[1], sid) for sid in (asking, speaking)]
         left = [command for pid, command in mortal.processes().items() if pid in agents]
@@ -137,7 +166,9 @@ def orphaned(processes: Processes, mortal: Script) -> Iterator[Orphaned]:
 
 @pytest.fixture(autouse=True)
 def tidy(request: pytest.FixtureRequest, pair: Pair, orphaned: Orphaned) -> Iterator[None]:
-    """A test that fails leaves nothing to the next one. The killed process's lease runs out while the tests run."""
+    """A test that fails leaves nothing to the next one. The killed process's lease runs out while
+    the tests run.
+    """
     with tidied(request, *pair, spared=(orphaned.speaking, orphaned.asking)):
         yield
 
@@ -159,11 +190,13 @@ def _phone(bridge: Bridge, mints: Bridge) -> Iterator[Phone]:
     phone.vanish()
 
 
-# -- from the other process ------------------------------------------------------------------------------------------------
+# -- from the other process ------------------------------------------------------------------------
 
 
 def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> None:
-    """Issue: commands from a socket on another process reach the agent: joined, talked to, interrupted, ended from there."""
+    """Issue: commands from a socket on another process reach the agent: joined, talked to,
+    interrupted, ended from there.
+    """
     sid = begin(pair[0], near)
     seen = ask(near, sid, "from the owner's process")
     far.join(sid)
@@ -175,7 +208,11 @@ def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> No
     far.expect("stream_chunk", session_id=sid)
     far.send("session_interrupt", {"session_id": sid})
     far.collect(
-        lambda: [m["payload"]["finish_reason"] for m in of(far, "stream_end", sid)][-1:] == ["stop"] and len(of(far, "stream_end", sid)) == 2, "the end"
+        lambda: (
+            [m["payload"]["finish_reason"] for m in of(far, "stream_end", sid)][-1:] == ["stop"]
+            and len(of(far, "stream_end", sid)) == 2
+        ),
+        "the end",
     )
     end(far, sid)
     near.expect("session_end", session_id=sid)
@@ -201,7 +238,9 @@ def test_an_end_from_the_other_process(
 
 
 def test_http_at_the_other_process(pair: Pair, near: Phone) -> None:
-    """D39, D46: POST /sessions/:id/events wherever it arrives: accepted true, and the agent answers once."""
+    """D39, D46: POST /sessions/:id/events wherever it arrives: accepted true, and the agent answers
+    once.
+    """
     sid = begin(pair[0], near, agent="plain")
     answer = http_say(pair[1], sid, {"type": "user_message", "content": "from elsewhere"})
     assert answer.status == 202 and answer.json()["accepted"] is True
@@ -211,10 +250,14 @@ def test_http_at_the_other_process(pair: Pair, near: Phone) -> None:
 
 
 def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
-    """D22: a session with an id of the clients' own is created once, whoever was first; both are in it."""
+    """D22: a session with an id of the clients' own is created once, whoever was first; both are in
+    it.
+    """
     sid, agents = new_session(), len(script.lines("new"))
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda phone: start(phone, pair[0].root, sid, agent="slow"), (near, far)))
+        answers = list(
+            pool.map(lambda phone: start(phone, pair[0].root, sid, agent="slow"), (near, far))
+        )
     assert [answer["type"] for answer in answers] == ["session_ready"] * 2, answers
     assert len(script.lines("new")) == agents + 1
     say(far, sid, "who is there")
@@ -225,8 +268,15 @@ def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Ph
 
 
 def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, near: Phone) -> None:
-    """D31: the same session_start with session_id null, sent again by the same device to the other process, is that session, joined there."""
-    body = {"agent": "plain", "session_id": None, "working_directory": str(pair[0].root), "resume": False}
+    """D31: the same session_start with session_id null, sent again by the same device to the other
+    process, is that session, joined there.
+    """
+    body = {
+        "agent": "plain",
+        "session_id": None,
+        "working_directory": str(pair[0].root),
+        "resume": False,
+    }
     id_, agents = new_id(), len(script.lines("new"))
     near.send("session_start", body, id=id_)
     first = near.expect("session_ready")
@@ -234,15 +284,22 @@ def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, ne
     elsewhere = Phone(pair[1].port, near.token, None).ready()
     elsewhere.send("session_start", body, id=id_)
     again = elsewhere.expect("session_ready")
-    assert again["payload"]["session_id"] == first["payload"]["session_id"] and len(script.lines("new")) == agents + 1
+    assert (
+        again["payload"]["session_id"] == first["payload"]["session_id"]
+        and len(script.lines("new")) == agents + 1
+    )
     assert "5 characters" in words(ask(elsewhere, again["payload"]["session_id"], "hello"))
     end(elsewhere, again["payload"]["session_id"])
     elsewhere.close()
 
 
 @pytest.mark.parametrize("command", ["/rate x 1200 20", "/ask make test"])
-def test_an_interrupt_from_the_other_process(pair: Pair, near: Phone, far: Phone, command: str) -> None:
-    """D40: text, or a call that waits, is stopped from there, at once; both phones see it end with stop, and the next turn is the agent's."""
+def test_an_interrupt_from_the_other_process(
+    pair: Pair, near: Phone, far: Phone, command: str
+) -> None:
+    """D40: text, or a call that waits, is stopped from there, at once; both phones see it end with
+    stop, and the next turn is the agent's.
+    """
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
     say(near, sid, command)
@@ -250,13 +307,17 @@ def test_an_interrupt_from_the_other_process(pair: Pair, near: Phone, far: Phone
     far.send("session_interrupt", {"session_id": sid})
     for phone in (near, far):
         phone.expect("stream_end", session_id=sid, finish_reason="stop")
-    assert "6 characters" in words(ask(far, sid, "onward")) and status(pair[1], sid) == "active", "it yielded, it was not killed"
+    assert "6 characters" in words(ask(far, sid, "onward")) and status(pair[1], sid) == "active", (
+        "it yielded, it was not killed"
+    )
     end(far, sid)
 
 
 @pytest.mark.spec("decision.forwarded")
 def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, near: Phone) -> None:
-    """Issue, Shown by: an approval answered from a second phone, on another process, after the first phone has vanished: a real process is told."""
+    """Issue, Shown by: an approval answered from a second phone, on another process, after the
+    first phone has vanished: a real process is told.
+    """
     sid, before = begin(pair[0], near, agent="plain"), len(script.lines("decided"))
     say(near, sid, "/ask make test")
     call_id = near.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
@@ -267,13 +328,17 @@ def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, nea
     assert decide(far, sid, call_id, "approved")["payload"]["forwarded"] is True
     eventually(lambda: len(script.lines("decided")) > before)
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
-    eventually(lambda: [message for message in log_of(far, sid) if message["type"] == "tool_result"])
+    eventually(
+        lambda: [message for message in log_of(far, sid) if message["type"] == "tool_result"]
+    )
     end(far, sid)
     far.close()
 
 
 def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> None:
-    """D46: Redis down: what is said at one process still reaches the agent at the other, and its answer comes back, from the database."""
+    """D46: Redis down: what is said at one process still reaches the agent at the other, and its
+    answer comes back, from the database.
+    """
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
     redis.stop()
@@ -283,8 +348,23 @@ def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> Non
         say(far, sid, "/ask make test")
         call_id = near.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
         assert decide(far, sid, call_id, "rejected")["payload"]["forwarded"] is True
-        far.collect(lambda: len([m for m in of(far, "stream_end", sid) if m["payload"]["finish_reason"] == "stop"]) == 2, "the end of the turn")
-        near.collect(lambda: len(of(near, "stream_end", sid)) == len(of(far, "stream_end", sid)), "the same at the other")
+        far.collect(
+            lambda: (
+                len(
+                    [
+                        m
+                        for m in of(far, "stream_end", sid)
+                        if m["payload"]["finish_reason"] == "stop"
+                    ]
+                )
+                == 2
+            ),
+            "the end of the turn",
+        )
+        near.collect(
+            lambda: len(of(near, "stream_end", sid)) == len(of(far, "stream_end", sid)),
+            "the same at the other",
+        )
         assert stream(near.messages, sid) == stream(far.messages, sid)
     finally:
         redis.start()
@@ -293,11 +373,13 @@ def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> Non
     end(near, sid)
 
 
-# -- processes that end ----------------------------------------------------------------------------------------------------
+# -- processes that end ----------------------------------------------------------------------------
 
 
 def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
-    """D35: a process that ends in order hands over at once: paused, the turn ended, and resumed at the other by whoever watches there."""
+    """D35: a process that ends in order hands over at once: paused, the turn ended, and resumed at
+    the other by whoever watches there.
+    """
     first, second = pair
     sid = begun(first, near, "/rate y 1200 20", "plain")
     far.join(sid)
@@ -316,18 +398,29 @@ def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: 
     end(far, sid)
 
 
-def test_an_owner_that_is_killed(processes: Processes, mortal: Script, far: Phone, orphaned: Orphaned) -> None:
-    """D35, D38, D46: kill -9 in the middle of a turn, and while somebody thinks: within its lease another process ends the stream, rejects what was
-    pending and pauses the sessions; resumed there, no prompt is sent twice; the agent itself ends with its bridge, and what it started is ended at the
-    latest when that bridge comes back, which takes nothing that is not its own."""
+def test_an_owner_that_is_killed(
+    processes: Processes, mortal: Script, far: Phone, orphaned: Orphaned
+) -> None:
+    """D35, D38, D46: kill -9 in the middle of a turn, and while somebody thinks: within its lease
+    another process ends the stream, rejects what was pending and pauses the sessions; resumed
+    there, no prompt is sent twice; the agent itself ends with its bridge, and what it started is
+    ended at the latest when that bridge comes back, which takes nothing that is not its own."""
     root, killed, seen = processes.killed.root, processes.killed, orphaned.seen.result(5 * LEASE)
     assert seen.seconds < 3 * LEASE and seen.statuses == ["paused", "paused"]
     assert seen.left == [], "the agent has ended with its bridge"
     decided = seen.decided["payload"]["data"]
-    assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (orphaned.call_id, "rejected", "session_paused")
+    assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (
+        orphaned.call_id,
+        "rejected",
+        "session_paused",
+    )
     sids = (orphaned.speaking, orphaned.asking)
     assert [start(far, root, sid, resume=True)["type"] for sid in sids] == ["session_ready"] * 2
-    told = [m["payload"]["message_id"] for m in stream(log_of(far, orphaned.speaking), orphaned.speaking) if m["type"] == "stream_end"]
+    told = [
+        m["payload"]["message_id"]
+        for m in stream(log_of(far, orphaned.speaking), orphaned.speaking)
+        if m["type"] == "stream_end"
+    ]
     assert told.count(seen.ended["payload"]["message_id"]) == 1
     assert "6 characters" in words(ask(far, orphaned.speaking, "onward"))
     assert mortal.prompts().count("/rate z 1200 20") == 1
@@ -336,16 +429,20 @@ def test_an_owner_that_is_killed(processes: Processes, mortal: Script, far: Phon
     killed.start()
     eventually(lambda: len(mortal.processes()) == 1, 20)
     assert "10 characters" in words(ask(far, orphaned.speaking, "still here"))
-    assert [status(killed, sid) for sid in sids] == ["active"] * 2, "D35: whoever comes back takes only what is still its own"
+    assert [status(killed, sid) for sid in sids] == ["active"] * 2, (
+        "D35: whoever comes back takes only what is still its own"
+    )
     for sid in sids:
         end(far, sid)
 
 
-# -- all together: last, when the killed one's sessions are no more ---------------------------------------------------------
+# -- all together: last, when the killed one's sessions are no more --------------------------------
 
 
 def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> None:
-    """D36, D46: sessions count on all processes; somebody who watches on another process keeps a session alive."""
+    """D36, D46: sessions count on all processes; somebody who watches on another process keeps a
+    session alive.
+    """
     first, second = pair
     kept = [begin(first, near), begin(first, near), begin(second, far)]
     assert_refused(start(far, first.root), "SESS_LIMIT_REACHED", True)

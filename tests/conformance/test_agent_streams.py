@@ -1,4 +1,6 @@
-"""How soon, how whole and in which order an agent's words reach the phones (SPEC stream_chunk; D26, D30; issue, Shown by)."""
+"""How soon, how whole and in which order an agent's words reach the phones (SPEC stream_chunk; D26,
+D30; issue, Shown by).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.conformance.phone import Message, Phone
 
 SESSIONS, PER_SECOND, SECONDS = 10, 100, int(os.environ.get("TEST_STREAM_SECONDS", "4"))
 FIRST_CHUNK = 0.15  # seconds at the median
-ROUND_TRIP = 1.0  # seconds at most for a heartbeat at p99 here; the loop's own lag is what `make bench ARGS=streams` holds to its goal
+# seconds at most for a heartbeat at p99 here; the loop's own lag is what `make bench ARGS=streams`
+# holds to its goal
+ROUND_TRIP = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,9 @@ def percentile(times: list[float], part: float) -> float:
 
 @pytest.mark.spec("ws.stream_chunk")
 def test_the_first_chunk_is_soon_there(bridge: Bridge, phone: Phone) -> None:
-    """Issue, Shown by: at the phone within 150 ms of the agent's own first chunk, whose time it carries."""
+    """Issue, Shown by: at the phone within 150 ms of the agent's own first chunk, whose time it
+    carries.
+    """
     sid, late = begin(bridge, phone, agent="plain"), []
     for _ in range(20):
         say(phone, sid, "/stamp")
@@ -47,7 +53,9 @@ def test_the_first_chunk_is_soon_there(bridge: Bridge, phone: Phone) -> None:
         late.append(time.time() - float(chunk["payload"]["content"].split()[0]))
         phone.expect("stream_end", session_id=sid)
         phone.untaken.clear()  # the rest of what was said
-    figure(f"first chunk at the phone after: median {statistics.median(late) * 1000:.0f} ms, worst {max(late) * 1000:.0f} ms of {len(late)}")
+    figure(
+        f"first chunk at the phone after: median {statistics.median(late) * 1000:.0f} ms, worst {max(late) * 1000:.0f} ms of {len(late)}"
+    )
     assert statistics.median(late) < FIRST_CHUNK
     end(phone, sid)
 
@@ -64,9 +72,15 @@ def listen(phone: Phone, sessions: list[str], stop: threading.Event) -> list[Mes
 
 
 def round_trips(phone: Phone, until: list[Future[list[Message]]] | float) -> list[float]:
-    """Seconds that heartbeats took, one after another, until the others are done or for so many seconds."""
+    """Seconds that heartbeats took, one after another, until the others are done or for so many
+    seconds.
+    """
     times: list[float] = []
-    futures, deadline = (until, time.monotonic() + SECONDS + 90) if isinstance(until, list) else ([], time.monotonic() + until)
+    futures, deadline = (
+        (until, time.monotonic() + SECONDS + 90)
+        if isinstance(until, list)
+        else ([], time.monotonic() + until)
+    )
     while time.monotonic() < deadline and (not futures or wait(futures, timeout=0.03).not_done):
         began = time.monotonic()
         phone.ping()
@@ -76,8 +90,9 @@ def round_trips(phone: Phone, until: list[Future[list[Message]]] | float) -> lis
 
 @pytest.mark.spec("ws.stream_start", "ws.stream_chunk", "ws.stream_end")
 def test_ten_sessions_to_two_phones(bridge: Bridge, script: Script) -> None:
-    """Issue, Shown by: ten sessions at once, 100 chunks a second each, two phones: nothing lost, in order, the same rows for both; heartbeats are answered
-    meanwhile, whose round trip, the clients' own work included, bounds the event loop's lag."""
+    """Issue, Shown by: ten sessions at once, 100 chunks a second each, two phones: nothing lost, in
+    order, the same rows for both; heartbeats are answered meanwhile, whose round trip, the clients'
+    own work included, bounds the event loop's lag."""
     count = SECONDS * PER_SECOND
     with bridge.phones(3) as (first, second, pulse):
         sessions = [begin(bridge, first, agent="plain") for _ in range(SESSIONS)]
@@ -98,7 +113,11 @@ def test_ten_sessions_to_two_phones(bridge: Bridge, script: Script) -> None:
             of_both = [stream(messages, sid) for messages in heard]
             assert of_both[0] == of_both[1], f"the phones saw different rows of session {number}"
             kinds = [message["type"] for message in of_both[0]]
-            assert kinds[0] == "stream_start" and kinds[-1] == "stream_end" and set(kinds[1:-1]) == {"stream_chunk"}, kinds
+            assert (
+                kinds[0] == "stream_start"
+                and kinds[-1] == "stream_end"
+                and set(kinds[1:-1]) == {"stream_chunk"}
+            ), kinds
             assert words(of_both[0]) == "".join(f"s{number}-{chunk} " for chunk in range(count))
             assert of_both[0][-1]["payload"]["finish_reason"] == "stop"
         for sid in sessions:
@@ -109,12 +128,16 @@ def test_ten_sessions_to_two_phones(bridge: Bridge, script: Script) -> None:
         for name, some in zip(("quiet", "busy"), (quiet, lag), strict=True)
     )
     rows = sum(len(stream(heard[0], sid)) for sid in sessions)
-    figure(f"heartbeats: {figures} (of {len(lag)}); {SESSIONS * count} chunks in {rows} messages; the slowest agent took {slowest:.1f} s for {SECONDS} s")
+    figure(
+        f"heartbeats: {figures} (of {len(lag)}); {SESSIONS * count} chunks in {rows} messages; the slowest agent took {slowest:.1f} s for {SECONDS} s"
+    )
     assert percentile(lag, 0.99) < ROUND_TRIP
 
 
 def test_a_phone_that_does_not_read_slows_nobody(bridge: Bridge, script: Script) -> None:
-    """D30; issue: a slow phone never slows the agent: 4 MB said at full speed are with the other phone at once, and the slow one gets all of it later."""
+    """D30; issue: a slow phone never slows the agent: 4 MB said at full speed are with the other
+    phone at once, and the slow one gets all of it later.
+    """
     with bridge.phones(2) as (quick, slow):
         sid = begin(bridge, quick, agent="plain")
         slow.join(sid)
@@ -124,7 +147,10 @@ def test_a_phone_that_does_not_read_slows_nobody(bridge: Bridge, script: Script)
         assert len(script.lines("said")) == said + 1, "the agent has said it all"
         expected = "".join(f"{label}-{number} " for number in range(count))
         assert words(messages) == expected
-        slow.collect(lambda: bool([m for m in slow.messages[-1:] if m["type"] == "stream_end"]), "the end, at last")
+        slow.collect(
+            lambda: bool([m for m in slow.messages[-1:] if m["type"] == "stream_end"]),
+            "the end, at last",
+        )
         assert stream(slow.messages, sid) == stream(quick.messages, sid)
         end(quick, sid)
     eventually(lambda: not script.processes())

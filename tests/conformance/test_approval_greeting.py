@@ -1,10 +1,22 @@
-"""What is pending greets every device that connects (D21, D27, D28): whatever its cursor, once per connection, with the same ids."""
+"""What is pending greets every device that connects (D21, D27, D28): whatever its cursor, once per
+connection, with the same ids.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.conformance.approvals import ask, assert_recorded, call_ids, decide, greeted, of, pending, post, pre
+from tests.conformance.approvals import (
+    ask,
+    assert_recorded,
+    call_ids,
+    decide,
+    greeted,
+    of,
+    pending,
+    post,
+    pre,
+)
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away
 from tests.conformance.phone import Phone
@@ -19,14 +31,21 @@ def asked(phone: Phone, session_id: str) -> list[str]:
 
 
 def test_a_new_device_is_asked(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D28: also one that starts at the present: the whole question, with the id that the others know, before it has joined anything."""
+    """D28: also one that starts at the present: the whole question, with the id that the others
+    know, before it has joined anything.
+    """
     ask(bridge, joined, sid, {"command": "rm x"}, risk="critical")
     (question,) = of(joined, "approval_required", sid)
     with bridge.phones(1) as (fresh,):
         greeted(bridge, fresh)
         (greeting,) = of(fresh, "approval_required", sid)
         assert greeting["id"] == question["id"] and greeting["payload"] == question["payload"]
-        assert_recorded(decide(fresh, sid, greeting["payload"]["tool_call_id"], "approved"), sid, greeting["payload"]["tool_call_id"], "approved")
+        assert_recorded(
+            decide(fresh, sid, greeting["payload"]["tool_call_id"], "approved"),
+            sid,
+            greeting["payload"]["tool_call_id"],
+            "approved",
+        )
 
 
 def test_before_ready(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
@@ -35,14 +54,21 @@ def test_before_ready(bridge: Bridge, sid: str, joined: Phone, device: Phone) ->
     device.connect()
     device.auth()
     device.expect("approval_required", session_id=sid)
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "approved",
+        "modifications": None,
+    }
     assert device.request("approval_response", body)["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
     assert device.health_check()["payload"]["ready"] is True
     assert_recorded(decide(device, sid, call_id, "rejected"), sid, call_id, "rejected")
 
 
 def test_again_on_each_connection(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: whatever its cursor: a question that was acknowledged and not answered is asked again, with the same id, until it is decided."""
+    """D28: whatever its cursor: a question that was acknowledged and not answered is asked again,
+    with the same id, until it is decided.
+    """
     bridge.accept(prompt(sid, 0))
     device.ready()
     device.join(sid)
@@ -63,10 +89,14 @@ def test_again_on_each_connection(bridge: Bridge, sid: str, device: Phone) -> No
 
 
 def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: the backlog has the row, the greeting too, the join brings what waits: still one question."""
+    """D28: the backlog has the row, the greeting too, the join brings what waits: still one
+    question.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
-    bridge.accept(prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid))
+    bridge.accept(
+        prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid)
+    )
     device.ready()
     device.join(sid)
     device.join(sid)
@@ -76,7 +106,9 @@ def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
 
 
 def test_once_when_it_comes_live(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D28: a device that is connected and joins later gets the question with the join, once; the next connection has its own."""
+    """D28: a device that is connected and joins later gets the question with the join, once; the
+    next connection has its own.
+    """
     bridge.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
     greeted(bridge, phone)
     assert asked(phone, sid) == []
@@ -95,7 +127,10 @@ def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     other = new_session()
     bridge.watch(joined, other)
     kept = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
-    by_device, by_machine = ask(bridge, joined, sid, {"command": "a"}), ask(bridge, joined, sid, {"command": "b"})
+    by_device, by_machine = (
+        ask(bridge, joined, sid, {"command": "a"}),
+        ask(bridge, joined, sid, {"command": "b"}),
+    )
     elsewhere = ask(bridge, joined, other)
     decide(joined, sid, by_device, "modified")
     bridge.accept(post(sid, {"command": "b"}))
@@ -104,8 +139,12 @@ def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     bridge.accept(hook("SessionEnd", other))
 
 
-def test_decided_between_two_connections(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
-    """D26, D28: a device that was away gets what happened, in order: the question as history, then the decision; it is not pending any more."""
+def test_decided_between_two_connections(
+    bridge: Bridge, sid: str, joined: Phone, device: Phone
+) -> None:
+    """D26, D28: a device that was away gets what happened, in order: the question as history, then
+    the decision; it is not pending any more.
+    """
     away(device)
     call_id = ask(bridge, joined, sid)
     decide(joined, sid, call_id, "approved")
@@ -114,25 +153,42 @@ def test_decided_between_two_connections(bridge: Bridge, sid: str, joined: Phone
     greeted(bridge, device)
     assert len(asked(device, sid)) <= 1
     assert (
-        device.request("approval_response", {"session_id": sid, "tool_call_id": call_id, "decision": "rejected"})["payload"]["code"] == "TOOL_ALREADY_DECIDED"
+        device.request(
+            "approval_response",
+            {"session_id": sid, "tool_call_id": call_id, "decision": "rejected"},
+        )["payload"]["code"]
+        == "TOOL_ALREADY_DECIDED"
     )
 
 
 def test_many_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D28, D30: a hundred large questions greet a device, each once; a heartbeat is answered meanwhile."""
+    """D28, D30: a hundred large questions greet a device, each once; a heartbeat is answered
+    meanwhile.
+    """
     padding = "x" * 20_000
-    answer = bridge.post_batch([pre(sid, {"command": padding, "n": number}, approval=True, tool_call_id=f"call-{number}") for number in range(100)])
+    answer = bridge.post_batch(
+        [
+            pre(
+                sid, {"command": padding, "n": number}, approval=True, tool_call_id=f"call-{number}"
+            )
+            for number in range(100)
+        ]
+    )
     assert answer.json()["accepted"] == 100
     with bridge.phones(1) as (fresh,):
         fresh.ping()
         fresh.collect(lambda: len(asked(fresh, sid)) == 100, "all questions", 30)
         greeted(bridge, fresh)
-        assert sorted(call_ids(fresh, "approval_required", sid)) == sorted(f"call-{number}" for number in range(100))
+        assert sorted(call_ids(fresh, "approval_required", sid)) == sorted(
+            f"call-{number}" for number in range(100)
+        )
     joined.collect(lambda: len(asked(joined, sid)) == 100, "all questions, live", 30)
 
 
 def test_direct_public(public: Bridge) -> None:
-    """D28: in mode direct_public once ready: before the warning is acknowledged nothing is shown."""
+    """D28: in mode direct_public once ready: before the warning is acknowledged nothing is
+    shown.
+    """
     sid = new_session()
     public.accept(pre(sid, approval=True, tool_call_id="x"))
     phone = public.phone(client_version="1.5.0")
@@ -141,7 +197,14 @@ def test_direct_public(public: Bridge) -> None:
     phone.health_check()
     phone.ping()
     assert asked(phone, sid) == []
-    answer = phone.request("acknowledge_warning", {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": "2026-01-01T00:00:00Z"})
+    answer = phone.request(
+        "acknowledge_warning",
+        {
+            "warning_code": "DIRECT_PUBLIC_CONNECTION",
+            "acknowledged": True,
+            "acknowledged_at": "2026-01-01T00:00:00Z",
+        },
+    )
     assert answer["payload"]["ready"] is True
     phone.expect("approval_required", session_id=sid, tool_call_id="x")
     public.accept(hook("SessionEnd", sid))

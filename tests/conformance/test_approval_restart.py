@@ -1,4 +1,6 @@
-"""Approvals and time (D26, D31, D34, D35, D38): they survive kill -9, before and after the decision, and no passing of time approves anything."""
+"""Approvals and time (D26, D31, D34, D35, D38): they survive kill -9, before and after the
+decision, and no passing of time approves anything.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.approvals import ask, assert_recorded, assert_stands, call_ids, decide, greeted, notifications, of, post
+from tests.conformance.approvals import (
+    ask,
+    assert_recorded,
+    assert_stands,
+    call_ids,
+    decide,
+    greeted,
+    notifications,
+    of,
+    post,
+)
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_id, new_session, now
@@ -22,27 +34,42 @@ time_machine.travel(datetime.now(timezone.utc) + timedelta(seconds=float(os.envi
 
 
 class Killed:
-    """Three approvals of one session, one decided, one about to be, one left; then kill -9 right behind the decision's answer."""
+    """Three approvals of one session, one decided, one about to be, one left; then kill -9 right
+    behind the decision's answer.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge, self.sid, self.pairing = bridge, new_session(), bridge.pairing()
         self.phone = bridge.phone(self.pairing).ready()
         bridge.watch(self.phone, self.sid)
-        self.left, self.decided, self.granted = (ask(bridge, self.phone, self.sid, {"command": command}) for command in "abc")
+        self.left, self.decided, self.granted = (
+            ask(bridge, self.phone, self.sid, {"command": command}) for command in "abc"
+        )
         bridge.accept(post(self.sid, {"command": "c"}))
         self.asked = of(self.phone, "approval_required", self.sid)[0]["id"]
-        self.body = {"session_id": self.sid, "tool_call_id": self.decided, "decision": "approved", "modifications": None}
+        self.body = {
+            "session_id": self.sid,
+            "tool_call_id": self.decided,
+            "decision": "approved",
+            "modifications": None,
+        }
         self.message_id = new_id()
         self.phone.send("approval_response", self.body, id=self.message_id)
-        self.answer: Message = self.phone.until(lambda message: message.get("id") == self.message_id, "approval_recorded")
+        self.answer: Message = self.phone.until(
+            lambda message: message.get("id") == self.message_id, "approval_recorded"
+        )
         bridge.kill()
         assert self.phone.wait_closed() == 1006
         bridge.start()
 
 
 @pytest.fixture(scope="module")
-def killed(database: str, make_bridge: Callable[..., Bridge], request: pytest.FixtureRequest) -> Iterator[Killed]:
-    """On a database of its own: the processes of other tests would take over what the killed one held."""
+def killed(
+    database: str, make_bridge: Callable[..., Bridge], request: pytest.FixtureRequest
+) -> Iterator[Killed]:
+    """On a database of its own: the processes of other tests would take over what the killed one
+    held.
+    """
     url = None
     if database != "sqlite":
         postgres: Postgres = request.getfixturevalue("postgres_server")
@@ -55,30 +82,42 @@ def killed(database: str, make_bridge: Callable[..., Bridge], request: pytest.Fi
 def test_a_decision_survives(killed: Killed) -> None:
     """D38: what was answered stands, and names the device that made it."""
     with killed.bridge.phones(1) as (phone,):
-        assert_stands(decide(phone, killed.sid, killed.decided, "rejected"), "approved", killed.pairing.name)
+        assert_stands(
+            decide(phone, killed.sid, killed.decided, "rejected"), "approved", killed.pairing.name
+        )
         assert_stands(decide(phone, killed.sid, killed.granted, "rejected"), "approved", "agent")
 
 
 @pytest.mark.spec("client.repeat")
 def test_its_repetition_is_answered_again(killed: Killed) -> None:
-    """D31: a client that has not seen the answer sends the same message again, on another connection, to another process: the same answer."""
+    """D31: a client that has not seen the answer sends the same message again, on another
+    connection, to another process: the same answer.
+    """
     phone = killed.bridge.phone(killed.pairing).ready()
     phone.send("approval_response", killed.body, id=killed.message_id)
     again = phone.until(lambda message: message.get("id") == killed.message_id, "approval_recorded")
     assert again["type"] == "approval_recorded" and again["payload"] == killed.answer["payload"]
     killed.bridge.fence(phone)
-    told = [payload for payload in notifications(phone, killed.sid, "approval_decided") if payload["data"]["tool_call_id"] == killed.decided]
+    told = [
+        payload
+        for payload in notifications(phone, killed.sid, "approval_decided")
+        if payload["data"]["tool_call_id"] == killed.decided
+    ]
     assert len(told) <= 1, "not decided again"
     phone.close()
 
 
 def test_what_is_pending_survives(killed: Killed) -> None:
-    """D28, D35: it greets with the same id after the start, and can be decided; a start approves nothing."""
+    """D28, D35: it greets with the same id after the start, and can be decided; a start approves
+    nothing.
+    """
     with killed.bridge.phones(1) as (phone,):
         greeted(killed.bridge, phone)
         (greeting,) = of(phone, "approval_required", killed.sid)
         assert (greeting["id"], greeting["payload"]["tool_call_id"]) == (killed.asked, killed.left)
-        assert_recorded(decide(phone, killed.sid, killed.left, "rejected"), killed.sid, killed.left, "rejected")
+        assert_recorded(
+            decide(phone, killed.sid, killed.left, "rejected"), killed.sid, killed.left, "rejected"
+        )
 
 
 class Ageing:
@@ -90,26 +129,42 @@ class Ageing:
 
     def later(self, seconds: float) -> None:
         self.bridge.stop()
-        self.bridge.settings |= {"PYTHONPATH": str(self.directory), "TESTS_SECONDS_LATER": str(seconds)}
+        self.bridge.settings |= {
+            "PYTHONPATH": str(self.directory),
+            "TESTS_SECONDS_LATER": str(seconds),
+        }
         self.bridge.start()
 
     def connected(self, pairing: Pairing) -> Phone:
-        """That device's phone, ready, with all that waited for it; a clock that is hours off is a warning and nothing else (D25)."""
+        """That device's phone, ready, with all that waited for it; a clock that is hours off is a
+        warning and nothing else (D25).
+        """
         phone = self.bridge.phone(pairing).ready()
         for session_id in (new_session(), new_session()):  # as `greeted`, by the server's clock
-            self.bridge.accept(hook("SessionStart", session_id, timestamp=now(float(self.bridge.settings["TESTS_SECONDS_LATER"]))))
+            self.bridge.accept(
+                hook(
+                    "SessionStart",
+                    session_id,
+                    timestamp=now(float(self.bridge.settings["TESTS_SECONDS_LATER"])),
+                )
+            )
             phone.expect("session_started", session_id=session_id)
         return phone
 
 
 @pytest.mark.spec("decision.pending")
 def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_path: Path) -> None:
-    """D38: nothing is ever approved by a timeout, nor by an orderly stop (D35): after twenty hours it is still pending and can be decided; D34: the session closes by age: rejected."""
+    """D38: nothing is ever approved by a timeout, nor by an orderly stop (D35): after twenty hours
+    it is still pending and can be decided; D34: the session closes by age: rejected.
+    """
     bridge = make_bridge("ageing", quick=False)
     ageing, sid, pairing = Ageing(bridge, tmp_path), new_session(), bridge.pairing()
     phone = bridge.phone(pairing).ready()
     bridge.watch(phone, sid)
-    calls = [ask(bridge, phone, sid, {"command": command}, risk=risk) for command, risk in (("a", "low"), ("b", "low"), ("c", "critical"))]
+    calls = [
+        ask(bridge, phone, sid, {"command": command}, risk=risk)
+        for command, risk in (("a", "low"), ("b", "low"), ("c", "critical"))
+    ]
     asked = [message["id"] for message in of(phone, "approval_required", sid)]
     phone.close()
 
@@ -124,10 +179,16 @@ def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_pat
     ageing.later(72 * HOUR)
     eventually(lambda: bridge.session(sid)["status"] == "closed")
     phone = ageing.connected(pairing)
-    decided = {payload["data"]["tool_call_id"]: payload["data"]["decision"] for payload in notifications(phone, sid, "approval_decided")}
+    decided = {
+        payload["data"]["tool_call_id"]: payload["data"]["decision"]
+        for payload in notifications(phone, sid, "approval_decided")
+    }
     assert "approved" not in [decided.get(call_id) for call_id in calls[1:]]
     for call_id in calls[1:]:
         answer = decide(phone, sid, call_id, "modified")
-        assert answer["type"] == "error" and answer["payload"].get("details", {}).get("decision", "rejected") == "rejected", answer
+        assert (
+            answer["type"] == "error"
+            and answer["payload"].get("details", {}).get("decision", "rejected") == "rejected"
+        ), answer
     phone.close()
     bridge.stop()

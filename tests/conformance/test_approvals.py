@@ -1,4 +1,6 @@
-"""Deciding (spec, Approval decision; D7, D21, D37, D38): the record, the answer, who is told, and what is refused."""
+"""Deciding (spec, Approval decision; D7, D21, D37, D38): the record, the answer, who is told, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,30 @@ from tests.conformance.samples import hook, new_session
 pytestmark = pytest.mark.usefixtures("database")
 
 
-@pytest.mark.spec("ws.approval_required", "record.session_id", "record.tool", "record.description", "record.params", "record.risk_level", "event.PreToolUse")
+@pytest.mark.spec(
+    "ws.approval_required",
+    "record.session_id",
+    "record.tool",
+    "record.description",
+    "record.params",
+    "record.risk_level",
+    "event.PreToolUse",
+)
 def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Spec, approval_required; D37: source hooks, what the agent wants to do as it said it, a description that is never empty."""
+    """Spec, approval_required; D37: source hooks, what the agent wants to do as it said it, a
+    description that is never empty.
+    """
     for risk in ("low", "medium", "high", "critical"):
         params = {"command": "rm -r build", "timeout": None, "env": {"ä": [1, 2.5, True, risk]}}
         bridge.accept(pre(sid, params, approval=True, risk=risk, tool_call_id=risk))
         message = joined.expect("approval_required", session_id=sid)
         payload = message["payload"]
         assert is_uuid(message["id"]) and set(payload) >= APPROVAL_FIELDS
-        assert (payload["tool_call_id"], payload["tool"], payload["params"]) == (risk, "Bash", params)
+        assert (payload["tool_call_id"], payload["tool"], payload["params"]) == (
+            risk,
+            "Bash",
+            params,
+        )
         assert (payload["risk_level"], payload["source"]) == (risk, "hooks")
         assert isinstance(payload["description"], str) and payload["description"].strip()
     bridge.fence(joined)
@@ -47,7 +63,12 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 def test_the_description_is_never_empty(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37, with little or much to tell."""
-    calls: list[tuple[str, Any]] = [("Bash", {}), ("x", {"": ""}), ("Bash", {"command": " \n"}), ("Edit", {"a": "b" * 200_000})]
+    calls: list[tuple[str, Any]] = [
+        ("Bash", {}),
+        ("x", {"": ""}),
+        ("Bash", {"command": " \n"}),
+        ("Edit", {"a": "b" * 200_000}),
+    ]
     for tool, params in calls:
         bridge.accept(pre(sid, params, tool=tool, approval=True))
         payload = joined.expect("approval_required", session_id=sid)["payload"]
@@ -56,10 +77,14 @@ def test_the_description_is_never_empty(bridge: Bridge, sid: str, joined: Phone)
 
 @pytest.mark.spec("record.reasoning")
 def test_the_reasoning_is_passed_on(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Spec, approval record: reasoning, the agent's explanation, optional (D3: it is in the event in any case)."""
+    """Spec, approval record: reasoning, the agent's explanation, optional (D3: it is in the event
+    in any case).
+    """
     bridge.accept(pre(sid, approval=True, reasoning="The build directory is stale."))
     payload = joined.expect("approval_required", session_id=sid)["payload"]
-    assert payload.get("reasoning", "The build directory is stale.") == "The build directory is stale."
+    assert (
+        payload.get("reasoning", "The build directory is stale.") == "The build directory is stale."
+    )
     (event,) = [event for event in joined.events(sid) if event["payload"]["event"] == "PreToolUse"]
     assert event["payload"]["payload"]["reasoning"] == "The build directory is stale."
 
@@ -76,7 +101,9 @@ def test_the_reasoning_is_passed_on(bridge: Bridge, sid: str, joined: Phone) -> 
     "record.decided_at",
 )
 def test_a_decision(bridge: Bridge, sid: str, joined: Phone, decision: str) -> None:
-    """Spec, Approval decision; D38: approval_recorded with the request's id, forwarded false: no agent session took it."""
+    """Spec, Approval decision; D38: approval_recorded with the request's id, forwarded false: no
+    agent session took it.
+    """
     call_id = ask(bridge, joined, sid)
     payload = assert_recorded(decide(joined, sid, call_id, decision), sid, call_id, decision)
     assert_now(payload["decided_at"])
@@ -85,13 +112,26 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, decision: str) -> N
 
 @pytest.mark.parametrize("modifications", [..., None], ids=["absent", "null"])
 @pytest.mark.spec("record.modifications")
-def test_modified_without_modifications(bridge: Bridge, sid: str, joined: Phone, modifications: Any) -> None:
-    """D38: PROTO_INVALID_MESSAGE with violations; nothing is decided by it, and it can still be decided."""
+def test_modified_without_modifications(
+    bridge: Bridge, sid: str, joined: Phone, modifications: Any
+) -> None:
+    """D38: PROTO_INVALID_MESSAGE with violations; nothing is decided by it, and it can still be
+    decided.
+    """
     call_id = ask(bridge, joined, sid)
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "modified", "modifications": modifications}
-    answer = joined.request("approval_response", {name: value for name, value in body.items() if value is not ...})
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "modified",
+        "modifications": modifications,
+    }
+    answer = joined.request(
+        "approval_response", {name: value for name, value in body.items() if value is not ...}
+    )
     violations = assert_refused(answer, "PROTO_INVALID_MESSAGE", True)["violations"]
-    assert [violation["field"].removeprefix("payload.") for violation in violations] == ["modifications"]
+    assert [violation["field"].removeprefix("payload.") for violation in violations] == [
+        "modifications"
+    ]
     assert pending(bridge, sid) == [call_id]
     assert_recorded(decide(joined, sid, call_id, "rejected"), sid, call_id, "rejected")
 
@@ -101,11 +141,21 @@ def test_what_is_no_decision(bridge: Bridge, sid: str, joined: Phone) -> None:
     call_id = ask(bridge, joined, sid)
     nonsense: list[Any] = ["pending", "APPROVED", "yes", "", None, True]
     for decision in nonsense:
-        assert assert_refused(decide(joined, sid, call_id, decision), "PROTO_INVALID_MESSAGE", True)["violations"], decision
+        assert assert_refused(
+            decide(joined, sid, call_id, decision), "PROTO_INVALID_MESSAGE", True
+        )["violations"], decision
     assert pending(bridge, sid) == [call_id]
 
 
-@pytest.mark.parametrize(("first", "second"), [("approved", "rejected"), ("rejected", "approved"), ("modified", "approved"), ("rejected", "modified")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("approved", "rejected"),
+        ("rejected", "approved"),
+        ("modified", "approved"),
+        ("rejected", "modified"),
+    ],
+)
 @pytest.mark.spec("wscode.TOOL_ALREADY_DECIDED")
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
     """D38: whichever device sent it; a different one later is told which stands and who made it."""
@@ -120,27 +170,42 @@ def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: s
     if same["type"] == "error":
         assert_stands(same, first, one.name)
     else:
-        assert assert_recorded(same, sid, call_id, first)["decided_at"] == recorded["decided_at"], "no second decision"
+        assert assert_recorded(same, sid, call_id, first)["decided_at"] == recorded["decided_at"], (
+            "no second decision"
+        )
     bridge.fence(loser)
-    assert [payload["data"]["decision"] for payload in notifications(loser, sid, "approval_decided")] == [first], "said once"
+    assert [
+        payload["data"]["decision"] for payload in notifications(loser, sid, "approval_decided")
+    ] == [first], "said once"
     winner.close()
     loser.close()
 
 
-def test_other_modifications_are_a_different_decision(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: what the tool would run with is the decision: nobody is told that theirs stands when it does not."""
+def test_other_modifications_are_a_different_decision(
+    bridge: Bridge, sid: str, joined: Phone
+) -> None:
+    """D38: what the tool would run with is the decision: nobody is told that theirs stands when it
+    does not.
+    """
     call_id = ask(bridge, joined, sid)
-    assert_recorded(decide(joined, sid, call_id, "modified", {"command": "ls a"}), sid, call_id, "modified")
+    assert_recorded(
+        decide(joined, sid, call_id, "modified", {"command": "ls a"}), sid, call_id, "modified"
+    )
     assert_stands(decide(joined, sid, call_id, "modified", {"command": "ls b"}), "modified", "")
 
 
 @pytest.mark.spec("notification.type.approval_decided")
 def test_every_ready_device_is_told(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: a notification approval_decided (D13: data has tool_call_id and decision), joined or not, the one that decided too."""
+    """D38: a notification approval_decided (D13: data has tool_call_id and decision), joined or
+    not, the one that decided too.
+    """
     with bridge.phones(2) as others:
         call_id = ask(bridge, joined, sid)
         decide(others[0], sid, call_id, "approved")
-        seen = [phone.expect("notification", session_id=sid, notification_type="approval_decided") for phone in (joined, *others)]
+        seen = [
+            phone.expect("notification", session_id=sid, notification_type="approval_decided")
+            for phone in (joined, *others)
+        ]
     assert len({message["id"] for message in seen}) == 1, "one notification"
     payload = seen[0]["payload"]
     assert payload["notification_id"] == seen[0]["id"]
@@ -148,48 +213,76 @@ def test_every_ready_device_is_told(bridge: Bridge, sid: str, joined: Phone) -> 
 
 
 def test_no_join_is_needed(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D21: an approval may have come by greeting; here the notification alone says what to decide."""
+    """D21: an approval may have come by greeting; here the notification alone says what to
+    decide.
+    """
     bridge.accept(pre(sid, approval=True))
-    data = phone.expect("notification", session_id=sid, notification_type="approval_required")["payload"]["data"]
+    data = phone.expect("notification", session_id=sid, notification_type="approval_required")[
+        "payload"
+    ]["data"]
     assert not of(phone, "approval_required", sid), "D28: live rows of joined sessions only"
-    assert_recorded(decide(phone, sid, data["tool_call_id"], "approved"), sid, data["tool_call_id"], "approved")
+    assert_recorded(
+        decide(phone, sid, data["tool_call_id"], "approved"), sid, data["tool_call_id"], "approved"
+    )
 
 
 @pytest.mark.spec("wscode.TOOL_CALL_NOT_FOUND", "wscode.SESSION_NOT_FOUND")
 def test_unknown_calls(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Issue, bad input: unknown calls and sessions; D7: the session is looked at first. Another session's call is unknown here."""
+    """Issue, bad input: unknown calls and sessions; D7: the session is looked at first. Another
+    session's call is unknown here.
+    """
     other = new_session()
     bridge.watch(joined, other)
     call_id = ask(bridge, joined, other)
     for unknown in (call_id, "", "x" * 1000, "../x", "%s"):
         answer = decide(joined, sid, unknown, "approved")
-        assert answer["type"] == "error" and answer["payload"]["code"] in ("TOOL_CALL_NOT_FOUND", "PROTO_INVALID_MESSAGE"), answer
+        assert answer["type"] == "error" and answer["payload"]["code"] in (
+            "TOOL_CALL_NOT_FOUND",
+            "PROTO_INVALID_MESSAGE",
+        ), answer
     assert_refused(decide(joined, sid, call_id, "approved"), "TOOL_CALL_NOT_FOUND", False, sid)
     nowhere = new_session()
-    assert_refused(decide(joined, nowhere, call_id, "approved"), "SESSION_NOT_FOUND", False, nowhere)
+    assert_refused(
+        decide(joined, nowhere, call_id, "approved"), "SESSION_NOT_FOUND", False, nowhere
+    )
     assert pending(bridge, other) == [call_id]
     bridge.accept(hook("SessionEnd", other))
 
 
 def test_what_needs_no_approval_cannot_be_approved(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Spec, Approval decision: from pending only; what nobody was asked about has no decision. A later question is not answered by it."""
+    """Spec, Approval decision: from pending only; what nobody was asked about has no decision. A
+    later question is not answered by it.
+    """
     bridge.accept(pre(sid, tool_call_id="x"))
     answer = decide(joined, sid, "x", "approved")
-    assert answer["type"] == "error" and answer["payload"]["code"] in ("TOOL_CALL_NOT_FOUND", "TOOL_ALREADY_DECIDED"), answer
+    assert answer["type"] == "error" and answer["payload"]["code"] in (
+        "TOOL_CALL_NOT_FOUND",
+        "TOOL_ALREADY_DECIDED",
+    ), answer
     bridge.accept(pre(sid, approval=True, permission_request=True))
     assert pending(bridge, sid) == ["x"]
 
 
 @pytest.mark.spec("wscode.SESS_CLOSED")
 def test_a_session_that_closes(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: pending approvals of a session that closes are rejected; a decision that comes later approves nothing."""
+    """D38: pending approvals of a session that closes are rejected; a decision that comes later
+    approves nothing.
+    """
     calls = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
     bridge.accept(hook("SessionEnd", sid))
-    joined.collect(lambda: len(notifications(joined, sid, "approval_decided")) == 3, "three rejections")
-    decided = {payload["data"]["tool_call_id"]: payload["data"]["decision"] for payload in notifications(joined, sid, "approval_decided")}
+    joined.collect(
+        lambda: len(notifications(joined, sid, "approval_decided")) == 3, "three rejections"
+    )
+    decided = {
+        payload["data"]["tool_call_id"]: payload["data"]["decision"]
+        for payload in notifications(joined, sid, "approval_decided")
+    }
     assert decided == dict.fromkeys(calls, "rejected")
     answer = decide(joined, sid, calls[0], "approved")
-    assert answer["type"] == "error" and answer["payload"]["code"] in ("SESS_CLOSED", "TOOL_ALREADY_DECIDED"), answer
+    assert answer["type"] == "error" and answer["payload"]["code"] in (
+        "SESS_CLOSED",
+        "TOOL_ALREADY_DECIDED",
+    ), answer
     assert answer["payload"]["recoverable"] is False
     bridge.accept(hook("SessionStart", sid))
     assert pending(bridge, sid) == [], "nor does the session's return bring them back"
@@ -197,8 +290,12 @@ def test_a_session_that_closes(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 @pytest.mark.parametrize("decision", ["approved", "rejected"])
 @pytest.mark.parametrize("params", [None, {"command": "rm -r /"}], ids=["equal", "other"])
-def test_nothing_is_decided_by_a_reused_id(bridge: Bridge, sid: str, joined: Phone, decision: str, params: Any) -> None:
-    """Issue: nothing is ever approved by a reused id: after the call has run, its id brings a new question, which the old answer does not answer."""
+def test_nothing_is_decided_by_a_reused_id(
+    bridge: Bridge, sid: str, joined: Phone, decision: str, params: Any
+) -> None:
+    """Issue: nothing is ever approved by a reused id: after the call has run, its id brings a new
+    question, which the old answer does not answer.
+    """
     call_id = ask(bridge, joined, sid, tool_call_id="x")
     decide(joined, sid, call_id, decision)
     bridge.accept(post(sid, tool_call_id="x"))
@@ -208,7 +305,9 @@ def test_nothing_is_decided_by_a_reused_id(bridge: Bridge, sid: str, joined: Pho
 
 
 def test_a_decided_call_seen_again_while_open(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37, D38: another call under a decided call's id is asked about, whatever was decided; the equal open one is the decided one."""
+    """D37, D38: another call under a decided call's id is asked about, whatever was decided; the
+    equal open one is the decided one.
+    """
     call_id = ask(bridge, joined, sid, tool_call_id="x")
     decide(joined, sid, call_id, "approved")
     second = ask(bridge, joined, sid, {"command": "rm -r /"}, tool_call_id="x")
@@ -220,15 +319,25 @@ def test_a_decided_call_seen_again_while_open(bridge: Bridge, sid: str, joined: 
 
 
 def test_many_at_once(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: each call is a record of its own: fifty pending, decided in another order than they came."""
+    """D37: each call is a record of its own: fifty pending, decided in another order than they
+    came.
+    """
     bridge.accept(*[pre(sid, {"command": f"ls {number}"}, approval=True) for number in range(50)])
     joined.collect(lambda: len(call_ids(joined, "approval_required", sid)) == 50, "fifty questions")
-    asked = {message["payload"]["tool_call_id"]: message["payload"]["params"]["command"] for message in of(joined, "approval_required", sid)}
+    asked = {
+        message["payload"]["tool_call_id"]: message["payload"]["params"]["command"]
+        for message in of(joined, "approval_required", sid)
+    }
     assert len(asked) == 50
     for number, call_id in enumerate(reversed(asked)):
         decision = DECISIONS[number % 3]
         assert_recorded(decide(joined, sid, call_id, decision), sid, call_id, decision)
     bridge.fence(joined)
-    decided = {payload["data"]["tool_call_id"]: payload["data"]["decision"] for payload in notifications(joined, sid, "approval_decided")}
-    assert decided == {call_id: DECISIONS[number % 3] for number, call_id in enumerate(reversed(asked))}
+    decided = {
+        payload["data"]["tool_call_id"]: payload["data"]["decision"]
+        for payload in notifications(joined, sid, "approval_decided")
+    }
+    assert decided == {
+        call_id: DECISIONS[number % 3] for number, call_id in enumerate(reversed(asked))
+    }
     assert pending(bridge, sid) == []

@@ -1,4 +1,6 @@
-"""The admin site (issue, Build 1; D15, D38): approvals by state with who decided, when and from which device; an audit trail that nobody changes."""
+"""The admin site (issue, Build 1; D15, D38): approvals by state with who decided, when and from
+which device; an audit trail that nobody changes.
+"""
 
 from __future__ import annotations
 
@@ -47,20 +49,37 @@ def find(admin: Admin) -> Callable[..., list[str]]:
     """The rows of a list that have all these words."""
 
     def find(path: str, *words: str) -> list[str]:
-        return [row for row in rows_of(admin.page(path)) if all(word.lower() in row.lower() for word in words)]
+        return [
+            row
+            for row in rows_of(admin.page(path))
+            if all(word.lower() in row.lower() for word in words)
+        ]
 
     return find
 
 
 def filtered(admin: Admin, path: str, state: str) -> str:
     """The list under the filter that the page itself offers for that state."""
-    link = next(link for link in links_of(admin.page(path)) if link.startswith("?") and link.endswith(f"={state}"))
+    link = next(
+        link
+        for link in links_of(admin.page(path))
+        if link.startswith("?") and link.endswith(f"={state}")
+    )
     return f"{path}{link}"
 
 
 @pytest.mark.spec("record.decision", "record.decided_at")
-def test_approvals_by_state(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
-    """Issue: kept for manual handling, filtered by state, with who decided, when and from which device."""
+def test_approvals_by_state(
+    shared: Bridge,
+    admin: Admin,
+    approvals: str,
+    find: Callable[..., list[str]],
+    sid: str,
+    joined: Phone,
+) -> None:
+    """Issue: kept for manual handling, filtered by state, with who decided, when and from which
+    device.
+    """
     pairing, mark = shared.pairing(), new_id()[:13]
     with_name = shared.phone(pairing).ready()
     for state in STATES:
@@ -78,34 +97,72 @@ def test_approvals_by_state(shared: Bridge, admin: Admin, approvals: str, find: 
     with_name.close()
 
 
-def test_decided_at_the_machine(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+def test_decided_at_the_machine(
+    shared: Bridge,
+    admin: Admin,
+    approvals: str,
+    find: Callable[..., list[str]],
+    sid: str,
+    joined: Phone,
+) -> None:
     """D37, D38: decided_by agent, or by the session's close, and no device."""
     mark = new_id()[:13]
     for word in ("granted", "refused"):
         ask(shared, joined, sid, {"command": f"ls {mark} {word}"})
     shared.accept(post(sid, {"command": f"ls {mark} granted"}), hook("Stop", sid))
-    (granted,), (refused,) = find(filtered(admin, approvals, "approved"), mark), find(filtered(admin, approvals, "rejected"), mark)
+    (granted,), (refused,) = (
+        find(filtered(admin, approvals, "approved"), mark),
+        find(filtered(admin, approvals, "rejected"), mark),
+    )
     assert "agent" in granted.lower() and "agent" in refused.lower()
 
 
 @pytest.mark.spec("record.*")
-def test_the_whole_record(shared: Bridge, admin: Admin, approvals: str, sid: str, joined: Phone) -> None:
+def test_the_whole_record(
+    shared: Bridge, admin: Admin, approvals: str, sid: str, joined: Phone
+) -> None:
     """Spec, Tool call / approval record: all its fields are kept and can be looked at."""
     mark = new_id()[:13]
-    call_id = ask(shared, joined, sid, {"command": f"ls {mark}"}, tool_call_id=f"call-{mark}", risk="critical", reasoning=f"because {mark}")
+    call_id = ask(
+        shared,
+        joined,
+        sid,
+        {"command": f"ls {mark}"},
+        tool_call_id=f"call-{mark}",
+        risk="critical",
+        reasoning=f"because {mark}",
+    )
     decide(joined, sid, call_id, "modified", {"command": f"ls -l {mark}"})
-    shared.accept(post(sid, {"command": f"ls -l {mark}"}, tool_call_id=call_id, result=f"total {mark}"))
+    shared.accept(
+        post(sid, {"command": f"ls -l {mark}"}, tool_call_id=call_id, result=f"total {mark}")
+    )
     joined.expect("tool_result", session_id=sid)
     page = admin.page(approvals)
     row = next(row for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL) if mark in row)
     link = next(link for link in links_of(row) if link.startswith(approvals))
     text = text_of(admin.page(link))
-    for part in (f"call-{mark}", "Bash", f"ls {mark}", f"ls -l {mark}", f"because {mark}", f"total {mark}"):
+    for part in (
+        f"call-{mark}",
+        "Bash",
+        f"ls {mark}",
+        f"ls -l {mark}",
+        f"because {mark}",
+        f"total {mark}",
+    ):
         assert part in text, part
-    assert "critical" in text.lower() and "modified" in text.lower() and "prompt before" in text, "the session, by its title"
+    assert "critical" in text.lower() and "modified" in text.lower() and "prompt before" in text, (
+        "the session, by its title"
+    )
 
 
-def test_a_record_cannot_be_made_or_changed(shared: Bridge, admin: Admin, approvals: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+def test_a_record_cannot_be_made_or_changed(
+    shared: Bridge,
+    admin: Admin,
+    approvals: str,
+    find: Callable[..., list[str]],
+    sid: str,
+    joined: Phone,
+) -> None:
     """D38: what a device did not decide, nobody writes down as decided."""
     mark = new_id()[:13]
     ask(shared, joined, sid, {"command": f"ls {mark}"})
@@ -115,21 +172,30 @@ def test_a_record_cannot_be_made_or_changed(shared: Bridge, admin: Admin, approv
 
 def assert_unchangeable(admin: Admin, path: str, mark: str, fields: dict[str, str]) -> None:
     """Neither added, nor changed, nor deleted, singly or many at once."""
-    row = next(row for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL) if mark in row)
+    row = next(
+        row for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL) if mark in row
+    )
     before = text_of(row)
     own = next(link for link in links_of(row) if link.startswith(path))
     key = own.removeprefix(path).split("/")[0]
     assert admin.get(f"{path}add/").status == 403
     admin.page(own)
     assert admin.post(own, fields).status == 403
-    assert admin.get(f"{path}{key}/delete/").status == 403 and admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
+    assert (
+        admin.get(f"{path}{key}/delete/").status == 403
+        and admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
+    )
     admin.page(path)
     answer = admin.post(path, {"action": "delete_selected", "_selected_action": key, "post": "yes"})
     assert answer.status in (200, 302, 403), answer
-    assert before in [text_of(row) for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL)]
+    assert before in [
+        text_of(row) for row in re.findall(r"<tr.*?</tr>", admin.page(path), re.DOTALL)
+    ]
 
 
-def test_the_trail_of_decisions(shared: Bridge, trail: str, find: Callable[..., list[str]], sid: str, joined: Phone) -> None:
+def test_the_trail_of_decisions(
+    shared: Bridge, trail: str, find: Callable[..., list[str]], sid: str, joined: Phone
+) -> None:
     """Issue: every decision, by a device and at the machine, once."""
     pairing, mark = shared.pairing(), new_id()[:13]
     phone = shared.phone(pairing).ready()
@@ -141,12 +207,20 @@ def test_the_trail_of_decisions(shared: Bridge, trail: str, find: Callable[..., 
     (row,) = find(trail, f"device-{mark}")
     assert "decision" in row and pairing.name in row and "rejected" in row and sid in row
     (row,) = find(trail, f"agent-{mark}")
-    assert "decision" in row and "agent" in row.lower().replace(f"agent-{mark}", "") and "rejected" in row
+    assert (
+        "decision" in row
+        and "agent" in row.lower().replace(f"agent-{mark}", "")
+        and "rejected" in row
+    )
     phone.close()
 
 
-def test_the_trail_of_commits(shared: Bridge, trail: str, find: Callable[..., list[str]], repository: Repository) -> None:
-    """Issue: every client action that changes something: a commit; one that is refused changes nothing, one that is repeated is one."""
+def test_the_trail_of_commits(
+    shared: Bridge, trail: str, find: Callable[..., list[str]], repository: Repository
+) -> None:
+    """Issue: every client action that changes something: a commit; one that is refused changes
+    nothing, one that is repeated is one.
+    """
     pairing = shared.pairing()
     phone = shared.phone(pairing).ready()
     repository.commit_files({"a": "1\n"})
@@ -155,15 +229,21 @@ def test_the_trail_of_commits(shared: Bridge, trail: str, find: Callable[..., li
     repository.write("a", "2\n")
     summary, id_ = {}, new_id()
     for _ in range(2):
-        phone.send("git_commit", {"session_id": sid, "message": "Something", "files": ["a"]}, id=id_)
-        summary = committed(phone.until(lambda message: message.get("id") == id_, "the commit"), sid)
+        phone.send(
+            "git_commit", {"session_id": sid, "message": "Something", "files": ["a"]}, id=id_
+        )
+        summary = committed(
+            phone.until(lambda message: message.get("id") == id_, "the commit"), sid
+        )
     (row,) = find(trail, sid)
     assert "commit" in row and pairing.name in row and summary["hash"][:7] in row, row
     phone.close()
 
 
 def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
-    """Issue: every client action that changes something, with the device that did it: what is said to an agent counts by its length, not by its words."""
+    """Issue: every client action that changes something, with the device that did it: what is said
+    to an agent counts by its length, not by its words.
+    """
     bridge = make_bridge("trail")
     pairing = bridge.pairing()
     phone = bridge.phone(pairing).ready()
@@ -175,18 +255,31 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
     assert bridge.stop() == 0
     bridge.start()
     phone.ready()
-    assert agents.start(phone, bridge.root)["type"] == "session_ready", "another session, which has entries of its own"
+    assert agents.start(phone, bridge.root)["type"] == "session_ready", (
+        "another session, which has entries of its own"
+    )
     assert agents.start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
-    assert agents.start(phone, bridge.root, sid, resume=True)["type"] == "session_ready", "it runs: it is only joined"
+    assert agents.start(phone, bridge.root, sid, resume=True)["type"] == "session_ready", (
+        "it runs: it is only joined"
+    )
     agents.end(phone, sid)
-    for type_, payload in (("message", {"content": "too late", "role": "user"}), ("session_interrupt", {}), ("session_end", {"reason": "user_request"})):
-        assert phone.request(type_, {"session_id": sid, **payload})["type"] == "error", "what is refused changes nothing"
+    for type_, payload in (
+        ("message", {"content": "too late", "role": "user"}),
+        ("session_interrupt", {}),
+        ("session_end", {"reason": "user_request"}),
+    ):
+        assert phone.request(type_, {"session_id": sid, **payload})["type"] == "error", (
+            "what is refused changes nothing"
+        )
     phone.close()
 
     admin = Admin(bridge, "ada")
     (path,) = {path for words, path in admin.lists().items() if "audit" in words}
     rows = [row for row in rows_of(admin.page(path)) if sid in row]
-    found = [re.search(rf"(\w+) Device {re.escape(pairing.name)} (.*){sid} (.*)", row) for row in reversed(rows)]
+    found = [
+        re.search(rf"(\w+) Device {re.escape(pairing.name)} (.*){sid} (.*)", row)
+        for row in reversed(rows)
+    ]
     assert all(found), rows
     assert [(one[1], one[2].strip()) for one in found if one] == [
         ("session_start", "demo"),
@@ -210,7 +303,9 @@ def test_the_trail_of_devices(shared: Bridge, trail: str, find: Callable[..., li
     assert [row for row in find(trail, pairing.name) if "revo" in row.lower()]
 
 
-def test_the_trail_cannot_be_changed(shared: Bridge, admin: Admin, trail: str, sid: str, joined: Phone) -> None:
+def test_the_trail_cannot_be_changed(
+    shared: Bridge, admin: Admin, trail: str, sid: str, joined: Phone
+) -> None:
     """Issue: append-only."""
     mark = new_id()[:13]
     decide(joined, sid, ask(shared, joined, sid, tool_call_id=f"call-{mark}"), "rejected")

@@ -1,4 +1,6 @@
-"""Bodies that nobody should send (spec, Errors; D8, D9): a clear error, nothing half stored, the server lives on."""
+"""Bodies that nobody should send (spec, Errors; D8, D9): a clear error, nothing half stored, the
+server lives on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def nested(depth: int) -> str:
 
 
 def post_raw(bridge: Bridge, body: str | bytes, path: str = "/api/v1/hooks/event") -> Response:
-    return bridge.https().post(path, token=bridge.hook_token, body=body.encode() if isinstance(body, str) else body)
+    return bridge.https().post(
+        path, token=bridge.hook_token, body=body.encode() if isinstance(body, str) else body
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -72,14 +76,20 @@ def lives_on(shared: Bridge) -> Iterator[None]:
 )
 @pytest.mark.spec("code.HOOK_INVALID_PAYLOAD")
 def test_what_is_no_json_object(shared: Bridge, path: str, body: bytes) -> None:
-    """D8: a body that is not JSON (NaN and Infinity are not, nor nesting over 100) or not an object: 400 HOOK_INVALID_PAYLOAD."""
+    """D8: a body that is not JSON (NaN and Infinity are not, nor nesting over 100) or not an
+    object: 400 HOOK_INVALID_PAYLOAD.
+    """
     assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_constants_inside(shared: Bridge, sid: str, constant: str) -> None:
     """D8: also deep inside an otherwise valid event."""
-    assert_error(post_raw(shared, valid_text(sid, f'{{"x": [{{"y": {constant}}}]}}')), 400, "HOOK_INVALID_PAYLOAD")
+    assert_error(
+        post_raw(shared, valid_text(sid, f'{{"x": [{{"y": {constant}}}]}}')),
+        400,
+        "HOOK_INVALID_PAYLOAD",
+    )
     assert not shared.knows(sid)
 
 
@@ -118,7 +128,9 @@ ODD_VALUES = [
 
 
 def refused_or_delivered(bridge: Bridge, device: Phone, body: str, session_id: str) -> None:
-    """Either a clear 400 and nothing stored, or 200 and the event arrives as it was sent, in valid JSON."""
+    """Either a clear 400 and nothing stored, or 200 and the event arrives as it was sent, in valid
+    JSON.
+    """
     device.ready()
     device.close()
     answer = post_raw(bridge, body)
@@ -146,7 +158,9 @@ def test_odd_values(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
 @pytest.mark.parametrize("text", ODD_STRINGS, ids=lambda text: text[:18])
 def test_odd_session_ids(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
     """Issue, bad input: NULs, lone surrogates, a length of 100,000, in a session id."""
-    refused_or_delivered(bridge, device, valid_text(sid, "{}").replace(json.dumps(sid), f'"{sid}{text[1:]}'), sid)
+    refused_or_delivered(
+        bridge, device, valid_text(sid, "{}").replace(json.dumps(sid), f'"{sid}{text[1:]}'), sid
+    )
 
 
 def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
@@ -157,13 +171,21 @@ def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
     assert shared.knows(sid) is (answer.status == 200)
 
 
-@pytest.mark.parametrize("character", ["x", "ä", "\u4f1a", "\U0001f600", '"', "\n"], ids=["ascii", "umlaut", "cjk", "emoji", "quote", "newline"])
+@pytest.mark.parametrize(
+    "character",
+    ["x", "ä", "\u4f1a", "\U0001f600", '"', "\n"],
+    ids=["ascii", "umlaut", "cjk", "emoji", "quote", "newline"],
+)
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, character: str) -> None:
-    """Spec: max_message_size_mb 10; D26: an event of 9 MB is taken and arrives whole, in whatever characters."""
+    """Spec: max_message_size_mb 10; D26: an event of 9 MB is taken and arrives whole, in whatever
+    characters.
+    """
     shared.watch(phone, sid)
     text = character * (9 * MIB // len(json.dumps(character, ensure_ascii=False).encode()[1:-1]))
-    body = json.dumps(hook("UserPromptSubmit", sid, {"prompt": text, "number": 9}), ensure_ascii=False).encode()
+    body = json.dumps(
+        hook("UserPromptSubmit", sid, {"prompt": text, "number": 9}), ensure_ascii=False
+    ).encode()
     answer = post_raw(shared, body)
     assert answer.status == 200, answer
     (event,) = phone.wait_numbers(sid, [9], 30)
@@ -171,10 +193,15 @@ def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, charac
 
 
 def test_what_just_fits_arrives_too(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D26: a body right under the limit, which its envelope makes longer, is refused or delivered, and what follows it comes in any case."""
+    """D26: a body right under the limit, which its envelope makes longer, is refused or delivered,
+    and what follows it comes in any case.
+    """
     shared.watch(phone, sid)
     body = json.dumps(prompt(sid, 1, padding="")).encode()
-    answer = post_raw(shared, body.replace(b'"padding": ""', b'"padding": "' + b"x" * (10 * MIB - len(body) - 1) + b'"'))
+    answer = post_raw(
+        shared,
+        body.replace(b'"padding": ""', b'"padding": "' + b"x" * (10 * MIB - len(body) - 1) + b'"'),
+    )
     shared.accept(prompt(sid, 2))
     if answer.status == 200:
         phone.wait_numbers(sid, [1, 2], 30)
@@ -192,7 +219,9 @@ def test_eleven_megabytes_are_not(shared: Bridge, sid: str, path: str) -> None:
     assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/admin/reload-hooks", "/api/v1/nope", "/pair"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/health", "/api/v1/admin/reload-hooks", "/api/v1/nope", "/pair"]
+)
 def test_large_bodies_elsewhere(shared: Bridge, path: str) -> None:
     """D9: the cap stands before any view: other paths, without a token, do not buffer it either."""
     answer = shared.https().post(path, body=b"x" * (11 * MIB))
@@ -205,7 +234,12 @@ class Flood:
     def __init__(self, bridge: Bridge, *, chunked: bool, total: int) -> None:
         connection = bridge.https().open()
         assert isinstance(connection.sock, ssl.SSLSocket)
-        self.socket, self.connection, self.chunked, self.total = connection.sock, connection, chunked, total
+        self.socket, self.connection, self.chunked, self.total = (
+            connection.sock,
+            connection,
+            chunked,
+            total,
+        )
         length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
         self.socket.sendall(
             (
@@ -240,7 +274,10 @@ class Flood:
             answer += more
         head, body = answer.split(b"\r\n\r\n", 1)
         lines = head.decode().split("\r\n")
-        headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
+        headers = {
+            name.lower(): value.strip()
+            for name, value in (line.split(":", 1) for line in lines[1:])
+        }
         return sent, Response(int(lines[0].split()[1]), headers, body)
 
     def close(self) -> None:
@@ -256,7 +293,9 @@ def _length(answer: bytes) -> int:
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_300_megabytes(public: Bridge, chunked: bool) -> None:
-    """Issue, bad input; D9: the 413 reaches a client that is still sending, long before the end, and the body is never held in memory."""
+    """Issue, bad input; D9: the 413 reaches a client that is still sending, long before the end,
+    and the body is never held in memory.
+    """
     before = public.memory()
     flood = Flood(public, chunked=chunked, total=300 * MIB)
     try:

@@ -13,33 +13,62 @@ from tests.conformance.samples import hook, new_id, new_session, now, prompt
 
 SESSION = "some-session"
 SESSION_MESSAGES: dict[str, dict[str, Any]] = {
-    "session_start": {"agent": "a", "session_id": SESSION, "working_directory": "/", "resume": False},
+    "session_start": {
+        "agent": "a",
+        "session_id": SESSION,
+        "working_directory": "/",
+        "resume": False,
+    },
     "session_end": {"session_id": SESSION, "reason": "user_request"},
     "message": {"session_id": SESSION, "content": "hi", "role": "user"},
     "replay_request": {"session_id": SESSION, "since": "2026-01-01T00:00:00Z"},
     "git_status_request": {"session_id": SESSION},
     "file_list": {"session_id": SESSION, "path": "."},
     "file_read": {"session_id": SESSION, "path": "a", "offset": 0, "limit": 10},
-    "approval_response": {"session_id": SESSION, "tool_call_id": "t", "decision": "approved", "modifications": None},
+    "approval_response": {
+        "session_id": SESSION,
+        "tool_call_id": "t",
+        "decision": "approved",
+        "modifications": None,
+    },
 }
-HEALTH = {"timestamp": "2026-01-01T00:00:00Z", "client_nonce": "n", "client_capabilities": ["health_v1"]}
-ACKNOWLEDGE = {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": "2026-01-01T00:00:00Z"}
+HEALTH = {
+    "timestamp": "2026-01-01T00:00:00Z",
+    "client_nonce": "n",
+    "client_capabilities": ["health_v1"],
+}
+ACKNOWLEDGE = {
+    "warning_code": "DIRECT_PUBLIC_CONNECTION",
+    "acknowledged": True,
+    "acknowledged_at": "2026-01-01T00:00:00Z",
+}
 
 
 def assert_sequence_error(answer: Message, received: str) -> None:
-    """D21: PROTO_SEQUENCE_ERROR with details {expected, received, currentPhase}, as an error message (spec, WebSocket errors)."""
+    """D21: PROTO_SEQUENCE_ERROR with details {expected, received, currentPhase}, as an error
+    message (spec, WebSocket errors).
+    """
     assert answer["type"] == "error", answer
     payload = answer["payload"]
-    assert payload["code"] == "PROTO_SEQUENCE_ERROR" and isinstance(payload["message"], str) and isinstance(payload["recoverable"], bool), payload
+    assert (
+        payload["code"] == "PROTO_SEQUENCE_ERROR"
+        and isinstance(payload["message"], str)
+        and isinstance(payload["recoverable"], bool)
+    ), payload
     assert "session_id" in payload
-    assert set(payload["details"]) >= {"expected", "received", "currentPhase"} and payload["details"]["received"] == received, payload
+    assert (
+        set(payload["details"]) >= {"expected", "received", "currentPhase"}
+        and payload["details"]["received"] == received
+    ), payload
 
 
 def assert_refused(phone: Phone, answer: Message, code: str, close: int) -> dict[str, Any]:
     """A connection_error and then the close (D21)."""
     assert answer["type"] == "connection_error", answer
     payload = dict(answer["payload"])
-    assert payload["code"] == code and isinstance(payload["message"], str) and payload["message"], payload
+    assert payload["code"] == code and isinstance(payload["message"], str) and payload["message"], (
+        payload
+    )
     assert phone.wait_closed() == close
     return payload
 
@@ -64,19 +93,39 @@ def test_connection_ack(shared: Bridge, sid: str, device: Phone) -> None:
         "requires_health_verification",
         "active_sessions",
     }
-    assert payload["requires_health_verification"] is True and payload["connection_mode"] == "local_only"
-    assert payload["bridge_url"].startswith("wss://") or payload["bridge_url"].startswith("https://")
+    assert (
+        payload["requires_health_verification"] is True
+        and payload["connection_mode"] == "local_only"
+    )
+    assert payload["bridge_url"].startswith("wss://") or payload["bridge_url"].startswith(
+        "https://"
+    )
     assert str(shared.port) in payload["bridge_url"] and payload["connection_mode_description"]
     sessions = {session["session_id"]: session for session in payload["active_sessions"]}
-    assert sessions[sid]["agent"] == "primary-agent" and sessions[sid]["working_directory"] == "/srv/app" and sessions[sid]["title"] == "app"
+    assert (
+        sessions[sid]["agent"] == "primary-agent"
+        and sessions[sid]["working_directory"] == "/srv/app"
+        and sessions[sid]["title"] == "app"
+    )
     assert closed not in sessions, "D25: active_sessions lists no closed session"
 
 
-@pytest.mark.parametrize("type_", ["health_check", "acknowledge_warning", "notification_ack", *SESSION_MESSAGES])
+@pytest.mark.parametrize(
+    "type_", ["health_check", "acknowledge_warning", "notification_ack", *SESSION_MESSAGES]
+)
 @pytest.mark.spec("auth.first", "wscode.PROTO_SEQUENCE_ERROR")
 def test_auth_comes_first(device: Phone, type_: str) -> None:
-    """D21: before connection_ack only auth is allowed; the connection stays open and auth still works."""
-    payload = SESSION_MESSAGES.get(type_) or {"health_check": HEALTH, "acknowledge_warning": ACKNOWLEDGE, "notification_ack": {"notification_ids": []}}[type_]
+    """D21: before connection_ack only auth is allowed; the connection stays open and auth still
+    works.
+    """
+    payload = (
+        SESSION_MESSAGES.get(type_)
+        or {
+            "health_check": HEALTH,
+            "acknowledge_warning": ACKNOWLEDGE,
+            "notification_ack": {"notification_ids": []},
+        }[type_]
+    )
     device.connect()
     assert_sequence_error(device.request(type_, payload), type_)
     assert device.auth()["type"] == "connection_ack"
@@ -102,7 +151,9 @@ def test_health_check_comes_second(shared: Bridge, device: Phone, type_: str) ->
 
 
 def test_auth_twice(device: Phone) -> None:
-    """D21: auth is for a connection that has none; anything else is a sequence error, and the first stays in force."""
+    """D21: auth is for a connection that has none; anything else is a sequence error, and the first
+    stays in force.
+    """
     device.connect()
     assert device.auth()["type"] == "connection_ack"
     assert_sequence_error(device.auth(), "auth")
@@ -119,8 +170,18 @@ def test_health_status(device: Phone) -> None:
     answer = device.health_check()
     payload = answer["payload"]
     assert answer["type"] == "health_status"
-    assert payload["status"] == "healthy" and payload["connection_mode"] == "local_only" and payload["warnings"] == [] and payload["warning_details"] == {}
-    assert payload["checks"] == {"tls_valid": True, "clock_sync": True, "version_compatible": True, "token_permissions": True}
+    assert (
+        payload["status"] == "healthy"
+        and payload["connection_mode"] == "local_only"
+        and payload["warnings"] == []
+        and payload["warning_details"] == {}
+    )
+    assert payload["checks"] == {
+        "tls_valid": True,
+        "clock_sync": True,
+        "version_compatible": True,
+        "token_permissions": True,
+    }
     assert payload["ready"] is True and payload["requires_acknowledgment"] is False
     assert isinstance(payload["latency_ms"], int | float) and payload["latency_ms"] >= 0
     assert_now(payload["server_timestamp"])
@@ -138,8 +199,16 @@ def test_a_wrong_clock_is_a_warning(device: Phone, seconds: int) -> None:
     device.connect()
     device.auth()
     payload = device.health_check(timestamp=now(seconds))["payload"]
-    assert payload["warnings"] == ["CLOCK_SKEW"] and "CLOCK_SKEW" in payload["warning_details"] and payload["status"] == "warning"
-    assert payload["ready"] is True and payload["requires_acknowledgment"] is False and payload["checks"]["clock_sync"] is False
+    assert (
+        payload["warnings"] == ["CLOCK_SKEW"]
+        and "CLOCK_SKEW" in payload["warning_details"]
+        and payload["status"] == "warning"
+    )
+    assert (
+        payload["ready"] is True
+        and payload["requires_acknowledgment"] is False
+        and payload["checks"]["clock_sync"] is False
+    )
     assert device.health_check(timestamp=now(seconds / 3))["payload"]["warnings"] == []
 
 
@@ -174,12 +243,18 @@ def test_other_tokens_are_no_device_tokens(shared: Bridge, device: Phone) -> Non
 )
 @pytest.mark.spec("ws.auth")
 def test_a_malformed_auth(device: Phone, change: dict[str, Any], field: str) -> None:
-    """Spec: auth's fields; PROTO_INVALID_MESSAGE with violations {field, constraint, received}; a right one may follow."""
+    """Spec: auth's fields; PROTO_INVALID_MESSAGE with violations {field, constraint, received}; a
+    right one may follow.
+    """
     device.connect()
     answer = device.auth(**change)
-    assert answer["type"] == "error" and answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", answer
+    assert answer["type"] == "error" and answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", (
+        answer
+    )
     violations = answer["payload"]["violations"]
-    assert [violation["field"] for violation in violations] == [f"payload.{field}"] or [violation["field"] for violation in violations] == [field]
+    assert [violation["field"] for violation in violations] == [f"payload.{field}"] or [
+        violation["field"] for violation in violations
+    ] == [field]
     assert all(set(violation) == {"field", "constraint", "received"} for violation in violations)
     assert device.auth()["type"] == "connection_ack"
 
@@ -187,15 +262,30 @@ def test_a_malformed_auth(device: Phone, change: dict[str, Any], field: str) -> 
 def test_auth_may_carry_more(device: Phone) -> None:
     """D3: unknown fields of a payload are never an error."""
     device.connect()
-    assert device.auth(device_model="Phone 9", push={"a": 1}, platform="web")["type"] == "connection_ack"
+    assert (
+        device.auth(device_model="Phone 9", push={"a": 1}, platform="web")["type"]
+        == "connection_ack"
+    )
 
 
-@pytest.mark.parametrize("id_", ["auth-001", "auth-6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50", "x", "y" * 128, "ü 会", "6F1C2A90-1D2E-4C3B-9A8F-0B1C2D3E4F50"])
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "auth-001",
+        "auth-6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50",
+        "x",
+        "y" * 128,
+        "ü 会",
+        "6F1C2A90-1D2E-4C3B-9A8F-0B1C2D3E4F50",
+    ],
+)
 @pytest.mark.spec("envelope.id")
 def test_ids_of_any_form(device: Phone, id_: str) -> None:
     """D4: id is any string of 1 to 128 characters, and the reply carries it."""
     device.connect()
-    device.send("auth", {"token": device.token, "client_version": "1.2.3", "platform": "ios"}, id=id_)
+    device.send(
+        "auth", {"token": device.token, "client_version": "1.2.3", "platform": "ios"}, id=id_
+    )
     assert device.receive()["id"] == id_
 
 
@@ -203,7 +293,9 @@ def test_ids_of_any_form(device: Phone, id_: str) -> None:
 def test_no_id(device: Phone) -> None:
     """D4: absent id: answered with a fresh UUID."""
     device.connect()
-    device.send_raw(f'{{"type": "auth", "timestamp": "{now()}", "payload": {{"token": "{device.token}", "client_version": "1.2.3", "platform": "ios"}}}}')
+    device.send_raw(
+        f'{{"type": "auth", "timestamp": "{now()}", "payload": {{"token": "{device.token}", "client_version": "1.2.3", "platform": "ios"}}}}'
+    )
     answer = device.receive()
     assert answer["type"] == "connection_ack" and is_uuid(answer["id"])
 
@@ -211,7 +303,9 @@ def test_no_id(device: Phone) -> None:
 @pytest.mark.parametrize("id_", ["", "y" * 129, 5, {}, ["x"], True], ids=repr)
 @pytest.mark.spec("envelope.id")
 def test_ids_that_are_none(phone: Phone, id_: Any) -> None:
-    """D4: PROTO_INVALID_MESSAGE for anything but a string of 1 to 128 characters; the answer has a good id."""
+    """D4: PROTO_INVALID_MESSAGE for anything but a string of 1 to 128 characters; the answer has a
+    good id.
+    """
     phone.send("health_check", HEALTH, id=id_)
     answer = phone.expect("error", code="PROTO_INVALID_MESSAGE")
     assert is_uuid(answer["id"])
@@ -233,13 +327,23 @@ def test_strict_ids(narrow: Bridge) -> None:
 
 @pytest.mark.spec("wscode.SESSION_NOT_FOUND", "ws.error", "error.recoverable")
 def test_unknown_closed_not_joined(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D7: the checks come in the order unknown, closed, not joined; D21: a session message needs its session joined."""
+    """D7: the checks come in the order unknown, closed, not joined; D21: a session message needs
+    its session joined.
+    """
     answer = phone.request("replay_request", {"session_id": "never-heard-of", "since": now(-60)})
-    assert answer["type"] == "error" and answer["payload"]["code"] == "SESSION_NOT_FOUND" and answer["payload"]["recoverable"] is False
+    assert (
+        answer["type"] == "error"
+        and answer["payload"]["code"] == "SESSION_NOT_FOUND"
+        and answer["payload"]["recoverable"] is False
+    )
     assert answer["payload"]["session_id"] == "never-heard-of"
     shared.accept(prompt(sid, 1))
-    assert_sequence_error(phone.request("session_end", {"session_id": sid, "reason": "user_request"}), "session_end")
-    assert_sequence_error(phone.request("replay_request", {"session_id": sid, "since": now(-60)}), "replay_request")
+    assert_sequence_error(
+        phone.request("session_end", {"session_id": sid, "reason": "user_request"}), "session_end"
+    )
+    assert_sequence_error(
+        phone.request("replay_request", {"session_id": sid, "since": now(-60)}), "replay_request"
+    )
 
 
 @pytest.mark.parametrize("type_", ["session_end", "replay_request"])
@@ -260,12 +364,17 @@ def test_resuming_an_unknown_session(phone: Phone) -> None:
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.spec("ws.session_start", "ws.session_ready")
 def test_joining_an_observed_session(shared: Bridge, sid: str, phone: Phone, resume: bool) -> None:
-    """D22: a known id joins it, agent and working_directory are ignored; session_ready reports status ready."""
+    """D22: a known id joins it, agent and working_directory are ignored; session_ready reports
+    status ready.
+    """
     shared.accept(hook("SessionStart", sid, {"working_directory": "/srv/app"}))
     ready = phone.join(sid, resume=resume)
     assert set(ready["payload"]) >= {"session_id", "agent", "working_directory", "branch", "status"}
     assert ready["payload"]["session_id"] == sid and ready["payload"]["status"] == "ready"
-    assert ready["payload"]["working_directory"] == "/srv/app" and ready["payload"]["agent"] == "primary-agent"
+    assert (
+        ready["payload"]["working_directory"] == "/srv/app"
+        and ready["payload"]["agent"] == "primary-agent"
+    )
     assert phone.join(sid)["payload"]["session_id"] == sid, "joining is always done (D31)"
 
 
@@ -280,9 +389,16 @@ def test_a_closed_observed_session_can_be_joined(shared: Bridge, sid: str, phone
 CHAT = {"content": "hi", "role": "user"}
 
 
-def test_a_message_to_unknown_closed_and_not_joined_sessions(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D7: SESSION_NOT_FOUND, then SESS_CLOSED (also where not joined), then PROTO_SEQUENCE_ERROR."""
-    assert phone.request("message", CHAT | {"session_id": new_session()})["payload"]["code"] == "SESSION_NOT_FOUND"
+def test_a_message_to_unknown_closed_and_not_joined_sessions(
+    shared: Bridge, sid: str, phone: Phone
+) -> None:
+    """D7: SESSION_NOT_FOUND, then SESS_CLOSED (also where not joined), then
+    PROTO_SEQUENCE_ERROR.
+    """
+    assert (
+        phone.request("message", CHAT | {"session_id": new_session()})["payload"]["code"]
+        == "SESSION_NOT_FOUND"
+    )
     shared.accept(prompt(sid, 1))
     assert_sequence_error(phone.request("message", CHAT | {"session_id": sid}), "message")
     shared.accept(hook("SessionEnd", sid))
@@ -292,16 +408,22 @@ def test_a_message_to_unknown_closed_and_not_joined_sessions(shared: Bridge, sid
 
 
 def test_a_message_to_an_observed_session(shared: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: hooks are observation only: a joined observed session takes no chat message; the client is told."""
+    """Spec: hooks are observation only: a joined observed session takes no chat message; the client
+    is told.
+    """
     shared.accept(prompt(sid, 1))
     phone.join(sid)
     answer = phone.request("message", {"session_id": sid, "content": "x", "role": "user"})
     assert answer["type"] == "error" and answer["payload"]["session_id"] == sid
 
 
-@pytest.mark.spec("phase.misconfigured", "mode.misconfigured", "connerror.MISCONFIGURED", "health.connection_mode")
+@pytest.mark.spec(
+    "phase.misconfigured", "mode.misconfigured", "connerror.MISCONFIGURED", "health.connection_mode"
+)
 def test_mode_misconfigured(misconfigured: Bridge) -> None:
-    """Spec: a connection in mode misconfigured is rejected; D20: HTTP is served and /health says so; D21: close 4403."""
+    """Spec: a connection in mode misconfigured is rejected; D20: HTTP is served and /health says
+    so; D21: close 4403.
+    """
     health = misconfigured.get("/api/v1/health", misconfigured.hook_token)
     assert health.status == 200 and health.json()["connection_mode"] == "misconfigured"
     phone = misconfigured.phone()
@@ -312,39 +434,63 @@ def test_mode_misconfigured(misconfigured: Bridge) -> None:
         pass
     assert phone.wait_closed() == 4403
     (error,) = phone.messages
-    assert error["type"] == "connection_error" and error["payload"]["code"] == "MISCONFIGURED" and error["payload"]["remediation"]
+    assert (
+        error["type"] == "connection_error"
+        and error["payload"]["code"] == "MISCONFIGURED"
+        and error["payload"]["remediation"]
+    )
 
 
-@pytest.mark.spec("phase.acknowledge", "mode.direct_public", "ws.acknowledge_warning", "ws.acknowledgment_accepted", "limit.acknowledged")
+@pytest.mark.spec(
+    "phase.acknowledge",
+    "mode.direct_public",
+    "ws.acknowledge_warning",
+    "ws.acknowledgment_accepted",
+    "limit.acknowledged",
+)
 def test_direct_public(public: Bridge) -> None:
-    """Spec: requires user acknowledgment before ready becomes true; D24, D28: no event before, everything after; holds across reconnects."""
+    """Spec: requires user acknowledgment before ready becomes true; D24, D28: no event before,
+    everything after; holds across reconnects.
+    """
     sid = new_session()
     public.accept(prompt(sid, 0))
     with_events = public.phone(client_version="1.5.0")
     with_events.connect()
     assert with_events.auth()["payload"]["connection_mode"] == "direct_public"
     status = with_events.health_check()["payload"]
-    assert status["connection_mode"] == "direct_public" and status["status"] == "warning" and status["warnings"] == ["DIRECT_PUBLIC_CONNECTION"]
+    assert (
+        status["connection_mode"] == "direct_public"
+        and status["status"] == "warning"
+        and status["warnings"] == ["DIRECT_PUBLIC_CONNECTION"]
+    )
     assert "DIRECT_PUBLIC_CONNECTION" in status["warning_details"]
     assert status["requires_acknowledgment"] is True and status["ready"] is False
     public.accept(prompt(sid, 1))
     assert_sequence_error(with_events.start(sid), "session_start")
     answer = with_events.request("acknowledge_warning", ACKNOWLEDGE | {"acknowledged": False})
     assert answer["payload"].get("ready") is not True
-    answer = with_events.request("acknowledge_warning", ACKNOWLEDGE | {"warning_code": "SOMETHING_ELSE"})
+    answer = with_events.request(
+        "acknowledge_warning", ACKNOWLEDGE | {"warning_code": "SOMETHING_ELSE"}
+    )
     assert answer["payload"].get("ready") is not True
     assert with_events.health_check()["payload"]["ready"] is False
     assert with_events.events(sid) == [], "D28: in mode direct_public once ready"
     answer = with_events.request("acknowledge_warning", ACKNOWLEDGE | {"acknowledged_at": now()})
     assert answer["type"] == "acknowledgment_accepted"
-    assert answer["payload"] == {"warning_code": "DIRECT_PUBLIC_CONNECTION", "ready": True, "session_timeout": "8h"}
+    assert answer["payload"] == {
+        "warning_code": "DIRECT_PUBLIC_CONNECTION",
+        "ready": True,
+        "session_timeout": "8h",
+    }
     with_events.wait_numbers(sid, [1])
     assert with_events.join(sid)["type"] == "session_ready"
     with_events.close()
     with_events.connect()
     with_events.auth()
     status = with_events.health_check()["payload"]
-    assert status["ready"] is True and status["requires_acknowledgment"] is False, "D24: 8 hours, across reconnects"
+    assert status["ready"] is True and status["requires_acknowledgment"] is False, (
+        "D24: 8 hours, across reconnects"
+    )
     with_events.close()
 
 
@@ -357,5 +503,7 @@ def test_forwarding_headers_from_a_stranger(shared: Bridge, device: Phone) -> No
 
 def test_a_host_header_changes_no_mode(device: Phone) -> None:
     """D20: the mode never comes from a Host header (localhost is one of the bridge's names)."""
-    device.connect(headers={"X-Forwarded-Host": "192.168.1.5", "Origin": f"https://localhost:{device.port}"})
+    device.connect(
+        headers={"X-Forwarded-Host": "192.168.1.5", "Origin": f"https://localhost:{device.port}"}
+    )
     assert device.auth()["payload"]["connection_mode"] in ("local_only", "direct_public")

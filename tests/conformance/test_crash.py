@@ -1,4 +1,6 @@
-"""Stopping and dying (D25, D26, D31, D35): an acknowledged event survives kill -9, a client is told of an orderly stop, everything stands after a start."""
+"""Stopping and dying (D25, D26, D31, D35): an acknowledged event survives kill -9, a client is told
+of an orderly stop, everything stands after a start.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def mortal(database_url: str | None, make_bridge: Callable[..., Bridge]) -> Iter
 
 
 class Poster(threading.Thread):
-    """Posts numbered events one after the other, each with an event_id of its own; an event without an answer is sent again (D31)."""
+    """Posts numbered events one after the other, each with an event_id of its own; an event without
+    an answer is sent again (D31).
+    """
 
     def __init__(self, bridge: Bridge, session_id: str, number: int, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -44,7 +48,12 @@ class Poster(threading.Thread):
                 try:
                     connection = connection or https.open()
                     body = prompt(self.session_id, name, event_id=event_id)
-                    answer = https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body, connection=connection)
+                    answer = https.post(
+                        "/api/v1/hooks/event",
+                        token=self.bridge.hook_token,
+                        json_body=body,
+                        connection=connection,
+                    )
                 except (OSError, http.client.HTTPException):
                     if connection is not None:
                         connection.close()
@@ -58,8 +67,12 @@ class Poster(threading.Thread):
                 self.stop.wait(0.2)
 
 
-def receive_while(phone: Phone, session_id: str, done: Callable[[], bool], seen: list[list[Message]]) -> None:
-    """A client that reconnects until `done`, acknowledging now and then; every connection's events are appended."""
+def receive_while(
+    phone: Phone, session_id: str, done: Callable[[], bool], seen: list[list[Message]]
+) -> None:
+    """A client that reconnects until `done`, acknowledging now and then; every connection's events
+    are appended.
+    """
     while not done():
         try:
             phone.ready()
@@ -72,12 +85,15 @@ def receive_while(phone: Phone, session_id: str, done: Callable[[], bool], seen:
                 if len(phone.messages) % 40 == 0:
                     phone.ack(*phone.events(session_id))
         except (OSError, Closed, AssertionError, EOFError, WebSocketException):
-            time.sleep(0.05)  # the server is dead or dying: connect again, as a client does after a moment
+            # the server is dead or dying: connect again, as a client does after a moment
+            time.sleep(0.05)
         seen.append(phone.events(session_id))
 
 
 def crash_under_load(bridge: Bridge, session_id: str) -> list[Poster]:
-    """Sixteen posters, kill -9 in the middle, a start; each has acknowledged more when all have ended."""
+    """Sixteen posters, kill -9 in the middle, a start; each has acknowledged more when all have
+    ended.
+    """
     stop = threading.Event()
     posters = [Poster(bridge, session_id, number, stop) for number in range(POSTERS)]
     for poster in posters:
@@ -86,18 +102,28 @@ def crash_under_load(bridge: Bridge, session_id: str) -> list[Poster]:
     bridge.kill()
     at_death = [len(poster.acknowledged) for poster in posters]
     bridge.start()
-    eventually(lambda: all(len(poster.acknowledged) >= count + AFTER for poster, count in zip(posters, at_death, strict=True)), 60)
+    eventually(
+        lambda: all(
+            len(poster.acknowledged) >= count + AFTER
+            for poster, count in zip(posters, at_death, strict=True)
+        ),
+        60,
+    )
     stop.set()
     for poster in posters:
         poster.join(30)
-    assert not [wrong for poster in posters for wrong in poster.wrong if not wrong.startswith("503")]
+    assert not [
+        wrong for poster in posters for wrong in poster.wrong if not wrong.startswith("503")
+    ]
     return posters
 
 
 @pytest.mark.parametrize("_round", [1, 2])
 @pytest.mark.spec("delivery.crash")
 def test_kill_9_under_sixteen_posters(mortal: Bridge, _round: int) -> None:
-    """Issue, done when; D26, D31: no acknowledged event is lost, none is doubled, each poster's order holds, for a phone that was there and one that was away."""
+    """Issue, done when; D26, D31: no acknowledged event is lost, none is doubled, each poster's
+    order holds, for a phone that was there and one that was away.
+    """
     sid, finished = new_session(), threading.Event()
     mortal.accept(prompt(sid, "before"))
     watching, away = mortal.phone(), mortal.phone()
@@ -105,7 +131,9 @@ def test_kill_9_under_sixteen_posters(mortal: Bridge, _round: int) -> None:
         phone.ready()
         phone.close()
     connections: list[list[Message]] = []
-    watcher = threading.Thread(target=receive_while, args=(watching, sid, finished.is_set, connections), daemon=True)
+    watcher = threading.Thread(
+        target=receive_while, args=(watching, sid, finished.is_set, connections), daemon=True
+    )
     watcher.start()
     posters = crash_under_load(mortal, sid)
     mortal.accept(prompt(sid, "after"))
@@ -131,7 +159,9 @@ def test_kill_9_under_sixteen_posters(mortal: Bridge, _round: int) -> None:
 
 
 def check_connections(connections: list[list[Message]], posters: list[Poster]) -> None:
-    """Never twice on one connection, always under one id, and in order where they are first seen."""
+    """Never twice on one connection, always under one id, and in order where they are first
+    seen.
+    """
     for events in connections:
         assert len({event["id"] for event in events}) == len(events), "twice on one connection"
     seen = [event for events in connections for event in events]
@@ -142,16 +172,22 @@ def check_connections(connections: list[list[Message]], posters: list[Poster]) -
 
 
 def check(numbers: list[str], posters: list[Poster]) -> None:
-    """Exactly the acknowledged events, at most one unacknowledged a poster (its last try), each poster's in order; `after` is last."""
+    """Exactly the acknowledged events, at most one unacknowledged a poster (its last try), each
+    poster's in order; `after` is last.
+    """
     assert numbers[-1] == "after" and len(numbers) == len(set(numbers)), "doubled"
     for poster in posters:
         own = [number for number in numbers if number.startswith(f"{poster.number}-")]
-        assert own[: len(poster.acknowledged)] == poster.acknowledged, f"poster {poster.number}: acknowledged {poster.acknowledged}, delivered {own}"
+        assert own[: len(poster.acknowledged)] == poster.acknowledged, (
+            f"poster {poster.number}: acknowledged {poster.acknowledged}, delivered {own}"
+        )
         assert len(own) <= len(poster.acknowledged) + 1
 
 
 def test_an_orderly_stop(mortal: Bridge) -> None:
-    """Issue, point 3: SIGTERM: sockets get a close frame, the process ends with 0 in time; after the start what was due is delivered (D27), joins are gone."""
+    """Issue, point 3: SIGTERM: sockets get a close frame, the process ends with 0 in time; after
+    the start what was due is delivered (D27), joins are gone.
+    """
     sid = new_session()
     mortal.accept(prompt(sid, 0))
     phone = mortal.phone().ready()
@@ -172,7 +208,9 @@ def test_an_orderly_stop(mortal: Bridge) -> None:
 
 
 def test_a_stop_during_handshakes(mortal: Bridge) -> None:
-    """STOP comes while sockets are being opened: still an orderly end (exit code 0, no traceback)."""
+    """STOP comes while sockets are being opened: still an orderly end (exit code 0, no
+    traceback).
+    """
     mark = mortal.log.stat().st_size
     pairing = mortal.pairing()
     ended = threading.Event()
@@ -220,9 +258,13 @@ class Before:
 
 @pytest.fixture(scope="module")
 def before(mortal: Bridge) -> Before:
-    """Killed with a joined phone, a closed session, a device just revoked, an event just answered, and started again."""
+    """Killed with a joined phone, a closed session, a device just revoked, an event just answered,
+    and started again.
+    """
     sid, closed = new_session(), new_session()
-    mortal.accept(hook("SessionStart", sid), hook("SessionStart", closed), hook("SessionEnd", closed))
+    mortal.accept(
+        hook("SessionStart", sid), hook("SessionStart", closed), hook("SessionEnd", closed)
+    )
     pairing, revoked = mortal.pairing(), mortal.pairing()
     mortal.phone(revoked).ready().close()
     phone = mortal.phone(pairing, device_id="bound").ready()
@@ -230,7 +272,9 @@ def before(mortal: Bridge) -> Before:
     mortal.accept(prompt(sid, 1), prompt(sid, 2), prompt(sid, 3))
     events = phone.wait_numbers(sid, [1, 2, 3])
     phone.ack(events[0], events[1])
-    phone.close()  # a kill right after an ack may cost the ack: at least once. What a connection has begun with stands
+    # a kill right after an ack may cost the ack: at least once. What a connection has begun with
+    # stands
+    phone.close()
     phone.ready()
     phone.wait_numbers(sid, [3])
     phone.join(sid)
@@ -244,8 +288,13 @@ def before(mortal: Bridge) -> Before:
 
 
 def test_sessions_stand(mortal: Bridge, before: Before) -> None:
-    """D35: restarting the bridge never closes a session, nor opens a closed one; the dead process's joins are gone at once."""
-    assert mortal.session(before.session_id)["status"] == "active" and mortal.session(before.session_id)["hook_count"] == 4
+    """D35: restarting the bridge never closes a session, nor opens a closed one; the dead process's
+    joins are gone at once.
+    """
+    assert (
+        mortal.session(before.session_id)["status"] == "active"
+        and mortal.session(before.session_id)["hook_count"] == 4
+    )
     assert mortal.session(before.session_id)["websocket_connected"] is False
     assert mortal.session(before.closed)["status"] == "closed"
 

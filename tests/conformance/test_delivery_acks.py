@@ -1,4 +1,6 @@
-"""Cursors (D21, D27): what notification_ack moves, in whatever order it comes, and what it does not."""
+"""Cursors (D21, D27): what notification_ack moves, in whatever order it comes, and what it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from tests.conformance.delivery import away, back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, prompt
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.notification_ack", "delivery.cursor")]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.spec("ws.notification_ack", "delivery.cursor"),
+]
 
 
 def test_unacknowledged_is_sent_again(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -42,7 +47,9 @@ def test_live_events_are_sent_again_too(bridge: Bridge, sid: str, device: Phone)
 
 
 def test_only_the_third_of_three(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27: the cursor moves over a row when it and all earlier rows of that feed sent to this device are acknowledged."""
+    """D27: the cursor moves over a row when it and all earlier rows of that feed sent to this
+    device are acknowledged.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
@@ -63,7 +70,9 @@ def test_only_the_third_of_three(bridge: Bridge, sid: str, device: Phone) -> Non
 
 @pytest.mark.parametrize("order", [(2, 1, 0), (1, 0, 2), (2, 0, 1), (0, 2, 1)])
 def test_acks_in_any_order(bridge: Bridge, sid: str, device: Phone, order: tuple[int, ...]) -> None:
-    """D27: when all three are acknowledged on one connection, whatever the order, none comes again."""
+    """D27: when all three are acknowledged on one connection, whatever the order, none comes
+    again.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
@@ -76,7 +85,9 @@ def test_acks_in_any_order(bridge: Bridge, sid: str, device: Phone, order: tuple
 
 
 def test_acks_in_one_message_backwards(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27: notification_ids is a set: order and repetition inside it do not matter, unknown ids are ignored."""
+    """D27: notification_ids is a set: order and repetition inside it do not matter, unknown ids are
+    ignored.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in range(1, 21)])
@@ -98,7 +109,11 @@ def test_a_partial_ack(bridge: Bridge, sid: str, device: Phone) -> None:
     events = back(device, sid, list(range(1, 7)))
     device.ack(*events[:3], events[4])
     device.close()
-    assert [event["payload"]["payload"]["number"] for event in back(device, sid, [4, 5, 6])] == [4, 5, 6]
+    assert [event["payload"]["payload"]["number"] for event in back(device, sid, [4, 5, 6])] == [
+        4,
+        5,
+        6,
+    ]
 
 
 def test_acks_before_ready(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -121,7 +136,9 @@ def test_acks_of_one_session_move_no_other(bridge: Bridge, sid: str, device: Pho
     away(device)
     bridge.accept(prompt(sid, 1), prompt(other, 1), prompt(sid, 2), prompt(other, 2))
     device.ready()
-    device.collect(lambda: len(device.events(sid)) == len(device.events(other)) == 2, "both sessions' events")
+    device.collect(
+        lambda: len(device.events(sid)) == len(device.events(other)) == 2, "both sessions' events"
+    )
     device.ack(*device.events(other))
     device.close()
     device.ready()
@@ -130,7 +147,9 @@ def test_acks_of_one_session_move_no_other(bridge: Bridge, sid: str, device: Pho
 
 
 def test_acks_of_one_device_move_no_other(bridge: Bridge, sid: str) -> None:
-    """D27: the rows have the same ids on both devices; one's receipt says nothing of the other's."""
+    """D27: the rows have the same ids on both devices; one's receipt says nothing of the
+    other's.
+    """
     bridge.accept(prompt(sid, 0))
     first, second = bridge.phone(), bridge.phone()
     away(first)

@@ -15,16 +15,28 @@ from tests.conformance.samples import EVENTS, hook, new_session, prompt
 pytestmark = pytest.mark.usefixtures("database")
 
 
-@pytest.mark.spec("ws.agent_event", "envelope.type", "envelope.id", "envelope.timestamp", "envelope.payload", "event_post.broadcast")
+@pytest.mark.spec(
+    "ws.agent_event",
+    "envelope.type",
+    "envelope.id",
+    "envelope.timestamp",
+    "envelope.payload",
+    "event_post.broadcast",
+)
 def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: agent_event whose payload is the hook event; D1: with event, event_type, event_id; D4: a fresh UUID each."""
+    """Spec: agent_event whose payload is the hook event; D1: with event, event_type, event_id; D4:
+    a fresh UUID each.
+    """
     bridge.watch(phone, sid)
     bodies = [prompt(sid, number) for number in range(1, 6)]
     answers = bridge.accept(*bodies)
     events = phone.wait_numbers(sid, range(1, 6))
     for event, body, answer in zip(events, bodies, answers, strict=True):
         payload = event["payload"]
-        assert payload["event"] == payload["event_type"] == "UserPromptSubmit" and payload["event_id"] == answer["event_id"]
+        assert (
+            payload["event"] == payload["event_type"] == "UserPromptSubmit"
+            and payload["event_id"] == answer["event_id"]
+        )
         assert payload["session_id"] == sid and payload["payload"] == body["payload"]
         assert parse_time(payload["timestamp"]) == parse_time(body["timestamp"])
         assert is_uuid(event["id"])
@@ -32,13 +44,25 @@ def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone
     assert len({event["id"] for event in events}) == 5
 
 
-@pytest.mark.spec("ws.agent_event", "event.UserPromptSubmit", "event.SubagentStop", "event.PreCompact", "event.Notification", "event.Stop")
+@pytest.mark.spec(
+    "ws.agent_event",
+    "event.UserPromptSubmit",
+    "event.SubagentStop",
+    "event.PreCompact",
+    "event.Notification",
+    "event.Stop",
+)
 def test_one_agent_event_per_hook_event(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: each accepted hook event produces one agent_event per connected client with a matching session, for each of the nine."""
+    """Spec: each accepted hook event produces one agent_event per connected client with a matching
+    session, for each of the nine.
+    """
     bridge.watch(phone, sid)
     bridge.accept(*[hook(event, sid) for event in EVENTS], prompt(sid, "last"))
     phone.collect(lambda: "last" in phone.numbers(sid), "the last event")
-    assert [event["payload"]["event"] for event in phone.events(sid)] == [*EVENTS, "UserPromptSubmit"]
+    assert [event["payload"]["event"] for event in phone.events(sid)] == [
+        *EVENTS,
+        "UserPromptSubmit",
+    ]
 
 
 def test_a_client_that_has_not_joined_gets_none(bridge: Bridge, sid: str, phone: Phone) -> None:
@@ -49,12 +73,18 @@ def test_a_client_that_has_not_joined_gets_none(bridge: Bridge, sid: str, phone:
 
 
 def test_the_join_continues(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D22, D28: what waited comes after session_ready, before what is live; nothing twice, also when joined again."""
+    """D22, D28: what waited comes after session_ready, before what is live; nothing twice, also
+    when joined again.
+    """
     bridge.accept(*[prompt(sid, number) for number in range(3)])
     phone.join(sid)
     bridge.accept(prompt(sid, 3))
     phone.wait_numbers(sid, range(4))
-    types = [message["type"] for message in phone.messages if message["type"] in ("session_ready", "agent_event")]
+    types = [
+        message["type"]
+        for message in phone.messages
+        if message["type"] in ("session_ready", "agent_event")
+    ]
     assert types == ["session_ready"] + ["agent_event"] * 4
     phone.join(sid)
     bridge.accept(prompt(sid, 4))
@@ -64,7 +94,9 @@ def test_the_join_continues(bridge: Bridge, sid: str, phone: Phone) -> None:
 
 @pytest.mark.spec("ws.session_end")
 def test_leaving_and_coming_back(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D22: session_end only leaves an observed session (it goes on); joining again continues where this connection stands."""
+    """D22: session_end only leaves an observed session (it goes on); joining again continues where
+    this connection stands.
+    """
     bridge.watch(phone, sid)
     bridge.accept(prompt(sid, 0))
     phone.wait_numbers(sid, [0])
@@ -79,7 +111,9 @@ def test_leaving_and_coming_back(bridge: Bridge, sid: str, phone: Phone) -> None
 
 @pytest.mark.spec("event_post.broadcast")
 def test_broadcast_count(bridge: Bridge, sid: str) -> None:
-    """D33: connections that had joined the session when the event was accepted; a connection counts once."""
+    """D33: connections that had joined the session when the event was accepted; a connection counts
+    once.
+    """
     assert bridge.accept(prompt(sid, 0))[0]["broadcast_count"] == 0
     with bridge.phones(3) as (first, second, _):
         assert bridge.accept(prompt(sid, 1))[0]["broadcast_count"] == 0
@@ -94,7 +128,9 @@ def test_broadcast_count(bridge: Bridge, sid: str) -> None:
 
 
 def test_two_sessions_interleaved(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D26: one sequence numbers all rows: live rows of two feeds come in the order of their commits."""
+    """D26: one sequence numbers all rows: live rows of two feeds come in the order of their
+    commits.
+    """
     other = new_session()
     bridge.watch(phone, sid, other)
     bridge.accept(*[prompt((sid, other)[number % 3 == 0], number) for number in range(30)])
@@ -114,11 +150,15 @@ def test_two_devices_get_the_same(bridge: Bridge, sid: str) -> None:
         first.join(sid)
         second.join(sid)
         bridge.accept(*[prompt(sid, number) for number in range(1, 11)])
-        assert [event["id"] for event in first.wait_numbers(sid, range(1, 11))] == [event["id"] for event in second.wait_numbers(sid, range(1, 11))]
+        assert [event["id"] for event in first.wait_numbers(sid, range(1, 11))] == [
+            event["id"] for event in second.wait_numbers(sid, range(1, 11))
+        ]
 
 
 def test_concurrent_posters(bridge: Bridge, sid: str) -> None:
-    """D26: eight posters at once: every device sees every event once, each poster's in its order, and all devices the same order."""
+    """D26: eight posters at once: every device sees every event once, each poster's in its order,
+    and all devices the same order.
+    """
     bridge.accept(prompt(sid, "start"))
     with bridge.phones(2) as (first, second):
         first.join(sid)
@@ -136,12 +176,16 @@ def test_concurrent_posters(bridge: Bridge, sid: str) -> None:
             phone.collect(lambda phone=phone: len(phone.events(sid)) >= 120, "120 events", 30)  # type: ignore[misc]
         assert first.numbers(sid) == second.numbers(sid) and len(first.numbers(sid)) == 120
         for poster in range(8):
-            assert [number for number in first.numbers(sid) if number.startswith(f"{poster}-")] == [f"{poster}-{number}" for number in range(15)]
+            assert [number for number in first.numbers(sid) if number.startswith(f"{poster}-")] == [
+                f"{poster}-{number}" for number in range(15)
+            ]
 
 
 @pytest.mark.spec("ws.session_started", "event.SessionStart")
 def test_session_started(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: session_started is sent when a session-start hook event arrives; D26, D28: to every device, joined or not, live."""
+    """Spec: session_started is sent when a session-start hook event arrives; D26, D28: to every
+    device, joined or not, live.
+    """
     bridge.accept(hook("SessionStart", sid))
     message = phone.expect("session_started", session_id=sid)
     assert is_uuid(message["id"])
@@ -152,17 +196,29 @@ def test_session_started(bridge: Bridge, sid: str, phone: Phone) -> None:
 def test_session_end(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Spec: session_end, both directions, reason one of four; D26: to every device."""
     bridge.accept(prompt(sid, 0), hook("SessionEnd", sid))
-    assert phone.expect("session_end", session_id=sid)["payload"]["reason"] in ("user_request", "timeout", "error", "completed")
+    assert phone.expect("session_end", session_id=sid)["payload"]["reason"] in (
+        "user_request",
+        "timeout",
+        "error",
+        "completed",
+    )
 
 
 def test_the_feed_for_all_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D26, D27: session_started and session_end are rows of a feed: sent again until acknowledged, with the same ids."""
+    """D26, D27: session_started and session_end are rows of a feed: sent again until acknowledged,
+    with the same ids.
+    """
     away(device)
     bridge.accept(hook("SessionStart", sid), hook("SessionEnd", sid))
     seen = []
     for _ in range(2):
         device.ready()
-        seen.append([device.expect(type_, session_id=sid)["id"] for type_ in ("session_started", "session_end", "notification")])
+        seen.append(
+            [
+                device.expect(type_, session_id=sid)["id"]
+                for type_ in ("session_started", "session_end", "notification")
+            ]
+        )
         device.collect(lambda: len(device.events(sid)) == 2, "the session's own events")
         last = list(device.messages)
         device.close()
@@ -173,15 +229,22 @@ def test_the_feed_for_all_while_away(bridge: Bridge, sid: str, device: Phone) ->
     device.close()
     device.ready()
     bridge.fence(device)
-    assert not [message for message in device.messages if message["payload"].get("session_id") == sid]
+    assert not [
+        message for message in device.messages if message["payload"].get("session_id") == sid
+    ]
 
 
 def test_each_row_is_in_one_feed(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D26: a row of exactly one feed: a joined client does not get session_started or session_end twice."""
+    """D26: a row of exactly one feed: a joined client does not get session_started or session_end
+    twice.
+    """
     bridge.watch(phone, sid)
     bridge.accept(hook("SessionEnd", sid), hook("SessionStart", sid), prompt(sid, "last"))
     phone.collect(lambda: "last" in phone.numbers(sid), "the last event")
     bridge.fence(phone)
     assert [
-        message["type"] for message in phone.messages if message["type"] in ("session_end", "session_started") and message["payload"]["session_id"] == sid
+        message["type"]
+        for message in phone.messages
+        if message["type"] in ("session_end", "session_started")
+        and message["payload"]["session_id"] == sid
     ] == ["session_end", "session_started"]

@@ -1,4 +1,6 @@
-"""What came while away (D23, D26 to D28, D34; spec, Offline behavior): nothing accepted is lost, nothing comes twice on one connection."""
+"""What came while away (D23, D26 to D28, D34; spec, Offline behavior): nothing accepted is lost,
+nothing comes twice on one connection.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from tests.conformance.delivery import away, back
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, prompt
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("offline.pending", "offline.replay")]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.spec("offline.pending", "offline.replay"),
+]
 
 
 # Live
@@ -23,7 +28,9 @@ pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("offline.pen
 
 
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """Spec, Offline behavior; D28: right after connection_ack, no join needed, oldest first, as ordinary messages."""
+    """Spec, Offline behavior; D28: right after connection_ack, no join needed, oldest first, as
+    ordinary messages.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in range(1, 8)])
@@ -31,7 +38,9 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     assert device.auth()["type"] == "connection_ack"
     device.wait_numbers(sid, range(1, 8))
     assert device.messages[0]["type"] == "connection_ack"
-    assert "replay_buffer" not in {message["type"] for message in device.messages}, "D28: as ordinary messages"
+    assert "replay_buffer" not in {message["type"] for message in device.messages}, (
+        "D28: as ordinary messages"
+    )
     assert device.health_check()["payload"]["ready"] is True
 
 
@@ -48,11 +57,17 @@ def test_backlog_then_join_then_live(bridge: Bridge, sid: str, device: Phone) ->
 
 
 def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27, D28: a client that joins at once, while the backlog is being sent and new events come in, gets each once and in order."""
+    """D27, D28: a client that joins at once, while the backlog is being sent and new events come
+    in, gets each once and in order.
+    """
     bridge.accept(prompt(sid, "start"))
     away(device)
-    assert bridge.post_batch([prompt(sid, number) for number in range(300)]).json()["accepted"] == 300
-    poster = threading.Thread(target=lambda: bridge.accept(*[prompt(sid, number) for number in range(300, 330)]))
+    assert (
+        bridge.post_batch([prompt(sid, number) for number in range(300)]).json()["accepted"] == 300
+    )
+    poster = threading.Thread(
+        target=lambda: bridge.accept(*[prompt(sid, number) for number in range(300, 330)])
+    )
     poster.start()
     device.ready()
     device.join(sid)
@@ -62,7 +77,9 @@ def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device:
 
 @pytest.mark.spec("device.replaced")
 def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
-    """D23, D27: the old socket still looks open, events went into it; the newer connection gets them all, and new ones."""
+    """D23, D27: the old socket still looks open, events went into it; the newer connection gets
+    them all, and new ones.
+    """
     bridge.accept(prompt(sid, 0))
     pairing = bridge.pairing()
     old = bridge.phone(pairing).ready()
@@ -71,7 +88,9 @@ def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
     old.wait_numbers(sid, [1, 2])
     new = bridge.phone(pairing).ready()
     new.wait_numbers(sid, [1, 2])
-    assert bridge.accept(prompt(sid, 3))[0]["broadcast_count"] == 0, "the replaced connection has joined nothing any more"
+    assert bridge.accept(prompt(sid, 3))[0]["broadcast_count"] == 0, (
+        "the replaced connection has joined nothing any more"
+    )
     new.join(sid)
     bridge.accept(prompt(sid, 4))
     new.wait_numbers(sid, [1, 2, 3, 4])
@@ -81,7 +100,9 @@ def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
 
 
 def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D26 to D28: 200 events while the phone comes and goes, joins or not, acknowledges some or none: all arrive, in order, each at most once a connection."""
+    """D26 to D28: 200 events while the phone comes and goes, joins or not, acknowledges some or
+    none: all arrive, in order, each at most once a connection.
+    """
     chance = random.Random(20)
     bridge.accept(prompt(sid, "start"))
     away(device)
@@ -104,16 +125,29 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
             device.join(sid)
         wanted = chance.randrange(1, 25)
         try:
-            device.collect(lambda wanted=wanted: len(device.events(sid)) >= wanted or 199 in device.numbers(sid), "some", 0.3)  # type: ignore[misc]
+            device.collect(
+                lambda wanted=wanted: (  # type: ignore[misc]
+                    len(device.events(sid)) >= wanted or 199 in device.numbers(sid)
+                ),
+                "some",
+                0.3,
+            )
         except AssertionError:
             pass  # a connection that gets few is part of the test
         events = list(device.events(sid))
         numbers = [event["payload"]["payload"]["number"] for event in events]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, f"a hole or a repetition: {numbers}"
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, (
+            f"a hole or a repetition: {numbers}"
+        )
         if numbers:
-            assert acknowledged < numbers[0] <= max(seen.values(), default=-1) + 1, f"starts at {numbers[0]}, acknowledged {acknowledged}"
+            assert acknowledged < numbers[0] <= max(seen.values(), default=-1) + 1, (
+                f"starts at {numbers[0]}, acknowledged {acknowledged}"
+            )
         for event in events:
-            assert seen.setdefault(event["id"], event["payload"]["payload"]["number"]) == event["payload"]["payload"]["number"]
+            assert (
+                seen.setdefault(event["id"], event["payload"]["payload"]["number"])
+                == event["payload"]["payload"]["number"]
+            )
         if events and chance.random() < 0.5:
             some = events[: chance.randrange(1, len(events) + 1)]
             device.ack(*some)
@@ -127,18 +161,28 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
 
 
 def test_a_large_event_does_not_block_what_follows(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D26, D30: whatever was accepted, a message that is hard to send must not keep a device from everything after it, connection after connection."""
+    """D26, D30: whatever was accepted, a message that is hard to send must not keep a device from
+    everything after it, connection after connection.
+    """
     bridge.accept(prompt(sid, 0))
     away(device)
-    large = json.dumps(hook("UserPromptSubmit", sid, {"prompt": "ä" * (9 * 512 * 1024), "number": 2}), ensure_ascii=False).encode()
+    large = json.dumps(
+        hook("UserPromptSubmit", sid, {"prompt": "ä" * (9 * 512 * 1024), "number": 2}),
+        ensure_ascii=False,
+    ).encode()
     bridge.accept(prompt(sid, 1))
-    assert bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=large).status == 200
+    assert (
+        bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=large).status
+        == 200
+    )
     bridge.accept(prompt(sid, 3))
     back(device, sid, [1, 2, 3])
 
 
 def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: a new device gets nothing of the past, also when it joins; what comes from then on it gets."""
+    """D28: a new device gets nothing of the past, also when it joins; what comes from then on it
+    gets.
+    """
     bridge.accept(*[prompt(sid, number) for number in range(3)])
     device.ready()
     device.join(sid)
@@ -147,7 +191,9 @@ def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Ph
 
 
 def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: also the whole of a session that the device has never heard of: session_started, then its events."""
+    """D28: also the whole of a session that the device has never heard of: session_started, then
+    its events.
+    """
     away(device)
     bridge.accept(hook("SessionStart", sid), prompt(sid, 1))
     device.ready()

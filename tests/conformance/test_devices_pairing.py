@@ -63,7 +63,9 @@ def certificate(bridge: Bridge) -> bytes:
 
 @pytest.mark.spec("auth.device")
 def test_the_pairing(shared: Bridge) -> None:
-    """D43: {v, name, url, token, pin, fingerprint, expires_at}; pin: SHA-256 of the SPKI, fingerprint: of the certificate, both in hex; D15: 10 minutes."""
+    """D43: {v, name, url, token, pin, fingerprint, expires_at}; pin: SHA-256 of the SPKI,
+    fingerprint: of the certificate, both in hex; D15: 10 minutes.
+    """
     name = f"pixel-{new_id()[:8]}"
     pairing = shared.mint("--name", name)
     assert pairing.v == 1 and pairing.name == name
@@ -79,13 +81,21 @@ def test_tokens_are_long_and_recognisable(shared: Bridge) -> None:
     """D15: at least 256 random bits and a recognisable prefix."""
     tokens = [shared.pairing().token for _ in range(8)]
     assert len(set(tokens)) == 8
-    prefix = tokens[0][: next(index for index in range(len(tokens[0])) if len({token[index] for token in tokens}) > 1)]
+    prefix = tokens[0][
+        : next(
+            index for index in range(len(tokens[0])) if len({token[index] for token in tokens}) > 1
+        )
+    ]
     assert len(prefix) >= 2
-    assert all(len(token) - len(prefix) >= 43 for token in tokens), "43 characters of base64 are 256 bits (hex has more)"
+    assert all(len(token) - len(prefix) >= 43 for token in tokens), (
+        "43 characters of base64 are 256 bits (hex has more)"
+    )
 
 
 def test_tokens_are_not_stored(shared: Bridge) -> None:
-    """D15: only as a hash: no file in the data directory has them, before and after use. D45: directory 0700, secrets 0600."""
+    """D15: only as a hash: no file in the data directory has them, before and after use. D45:
+    directory 0700, secrets 0600.
+    """
     pairing = shared.pairing()
     phone = shared.phone(pairing).ready()
     files = [path for path in shared.data.rglob("*") if path.is_file()]
@@ -133,7 +143,9 @@ def test_unbound_until_a_device_id_comes(shared: Bridge) -> None:
 
 
 def test_a_refused_thief_does_not_disturb(shared: Bridge) -> None:
-    """D15, D23: somebody with the token but another device_id does not replace the live connection."""
+    """D15, D23: somebody with the token but another device_id does not replace the live
+    connection.
+    """
     pairing = shared.pairing()
     owner = shared.phone(pairing, device_id="mine").ready()
     assert refused(shared.phone(pairing, device_id="stolen"))
@@ -143,27 +155,58 @@ def test_a_refused_thief_does_not_disturb(shared: Bridge) -> None:
 
 @pytest.mark.parametrize("device_id", ["mine", None])
 @pytest.mark.spec("notification.type.agent_notification")
-def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone, device_id: str | None) -> None:
-    """D15: to all other devices, an agent_notification without session (D13: notification_id is the envelope's id); once."""
+def test_a_claim_is_announced_to_other_devices(
+    shared: Bridge, phone: Phone, device_id: str | None
+) -> None:
+    """D15: to all other devices, an agent_notification without session (D13: notification_id is the
+    envelope's id); once.
+    """
     pairing = shared.pairing()
     name = pairing.name
     other = shared.phone(pairing, device_id=device_id).ready()
-    message = phone.until(lambda message: message["type"] == "notification" and name in str(message["payload"]), "the announcement")
+    message = phone.until(
+        lambda message: message["type"] == "notification" and name in str(message["payload"]),
+        "the announcement",
+    )
     payload = message["payload"]
-    assert payload["notification_type"] == "agent_notification" and payload["notification_id"] == message["id"] and payload["title"] and payload["body"]
-    assert payload.get("session_id") is None and payload["priority"] in ("low", "normal", "high") and isinstance(payload["data"], dict)
+    assert (
+        payload["notification_type"] == "agent_notification"
+        and payload["notification_id"] == message["id"]
+        and payload["title"]
+        and payload["body"]
+    )
+    assert (
+        payload.get("session_id") is None
+        and payload["priority"] in ("low", "normal", "high")
+        and isinstance(payload["data"], dict)
+    )
     other.close()
     other.ready()
     shared.fence(phone, other)
-    assert sum(name in str(message["payload"]) for message in phone.messages if message["type"] == "notification") == 1
-    assert not [message for message in other.messages if message["type"] == "notification" and name in str(message["payload"])], "not to itself"
+    assert (
+        sum(
+            name in str(message["payload"])
+            for message in phone.messages
+            if message["type"] == "notification"
+        )
+        == 1
+    )
+    assert not [
+        message
+        for message in other.messages
+        if message["type"] == "notification" and name in str(message["payload"])
+    ], "not to itself"
     other.close()
 
 
 def test_a_token_not_used_in_time_is_void(shared: Bridge, quick: Bridge) -> None:
     """D15: a minted token must be used within --ttl, else it is void, on both ways in."""
-    late, used, claimed = quick.mint_many(*[("--name", f"ttl-{new_id()[:8]}", "--ttl", "8s") for _ in range(3)])
-    assert shared.get("/api/v1/health", used.token).status == 200, "D15: HTTP counts as its first use"
+    late, used, claimed = quick.mint_many(
+        *[("--name", f"ttl-{new_id()[:8]}", "--ttl", "8s") for _ in range(3)]
+    )
+    assert shared.get("/api/v1/health", used.token).status == 200, (
+        "D15: HTTP counts as its first use"
+    )
     assert not refused(shared.phone(claimed, device_id="in-time"))
     wait_past(late.expires_at)
     assert refused(shared.phone(late))
@@ -176,7 +219,9 @@ def test_a_token_not_used_in_time_is_void(shared: Bridge, quick: Bridge) -> None
 
 @pytest.mark.spec("auth.invalid")
 def test_a_lifetime(shared: Bridge, quick: Bridge) -> None:
-    """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is invalid."""
+    """D15: tokens do not expire unless minted with --lifetime; spec: an expired token is
+    invalid.
+    """
     started = time.monotonic()
     pairing = quick.mint("--name", f"short-{new_id()[:8]}", "--lifetime", "6s")
     phone = shared.phone(pairing)
@@ -188,7 +233,9 @@ def test_a_lifetime(shared: Bridge, quick: Bridge) -> None:
 
 @pytest.mark.spec("device.revoke")
 def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
-    """D43, D15: revoke_device by name closes the live sockets within two seconds; the token opens nothing any more; others are left alone."""
+    """D43, D15: revoke_device by name closes the live sockets within two seconds; the token opens
+    nothing any more; others are left alone.
+    """
     pairing, other = shared.pairing(), shared.phone().ready()
     phone = shared.phone(pairing, device_id="lost").ready()
     listing = quick.manage("list_devices").stdout
@@ -213,7 +260,11 @@ def test_revoking_what_was_never_used(shared: Bridge, quick: Bridge) -> None:
 def test_revoking_an_unknown_device(quick: Bridge) -> None:
     """D43: it says so and fails."""
     done = quick.manage("revoke_device", "no-such-device", check=False)
-    assert done.returncode != 0 and "no-such-device" in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode != 0
+        and "no-such-device" in done.stdout + done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_a_new_token_for_a_paired_device(shared: Bridge, quick: Bridge, sid: str) -> None:
@@ -240,22 +291,44 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, quick: Bridge, sid: str
 
 def test_formats(shared: Bridge, quick: Bridge, tmp_path: Path) -> None:
     """D43: terminal, png, svg, url, json, and --output; the link has everything after #."""
-    link = quick.manage("mint_pairing_qr", "--name", f"url-{new_id()[:8]}", "--format", "url").stdout.strip()
-    assert re.fullmatch(rf"https://127\.0\.0\.1:{shared.port}/pair#v=1&token=[^&]+&url=wss[^&]+&pin=[0-9a-f]{{64}}", link), link
+    link = quick.manage(
+        "mint_pairing_qr", "--name", f"url-{new_id()[:8]}", "--format", "url"
+    ).stdout.strip()
+    assert re.fullmatch(
+        rf"https://127\.0\.0\.1:{shared.port}/pair#v=1&token=[^&]+&url=wss[^&]+&pin=[0-9a-f]{{64}}",
+        link,
+    ), link
     for format_, start in (("png", b"\x89PNG"), ("svg", b"<")):
         path = tmp_path / f"qr.{format_}"
-        quick.manage("mint_pairing_qr", "--name", f"qr-{new_id()[:8]}", "--format", format_, "--output", str(path))
+        quick.manage(
+            "mint_pairing_qr",
+            "--name",
+            f"qr-{new_id()[:8]}",
+            "--format",
+            format_,
+            "--output",
+            str(path),
+        )
         assert path.read_bytes().startswith(start)
         assert path.stat().st_mode & 0o077 == 0, "it is a secret"
 
 
 def test_the_page_of_the_link(shared: Bridge) -> None:
-    """D43: /pair opens without a token, under a CSP that lets nothing else run, is never cached nor sent on as referrer."""
+    """D43: /pair opens without a token, under a CSP that lets nothing else run, is never cached nor
+    sent on as referrer.
+    """
     page = shared.get("/pair")
     assert page.status == 200 and page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe-inline" not in policy.split("script-src", 1)[-1].split(";")[0] and "unsafe-eval" not in policy
-    assert b"http://" not in page.body.replace(b"http://www.w3.org", b"") and b'src="https://' not in page.body
+    assert (
+        "default-src 'none'" in policy
+        and "unsafe-inline" not in policy.split("script-src", 1)[-1].split(";")[0]
+        and "unsafe-eval" not in policy
+    )
+    assert (
+        b"http://" not in page.body.replace(b"http://www.w3.org", b"")
+        and b'src="https://' not in page.body
+    )
 
 
 def test_a_pin_that_does_not_match_is_noticed(shared: Bridge) -> None:
@@ -292,7 +365,9 @@ def test_an_unauthenticated_connection_replaces_nothing(shared: Bridge) -> None:
 
 
 def test_many_replacements(shared: Bridge, sid: str) -> None:
-    """D23: a phone on a flickering network: the last connection stands, and it alone gets events."""
+    """D23: a phone on a flickering network: the last connection stands, and it alone gets
+    events.
+    """
     pairing = shared.pairing()
     shared.accept(prompt(sid, 0))
     phones = [shared.phone(pairing).ready() for _ in range(6)]

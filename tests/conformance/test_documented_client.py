@@ -1,4 +1,6 @@
-"""The client in docs/clients.md, run as a reader would: pairs, receives each event once and in order across a kill of the bridge, decides an approval."""
+"""The client in docs/clients.md, run as a reader would: pairs, receives each event once and in
+order across a kill of the bridge, decides an approval.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Client:
             self.got.append(message)
             if wanted(message):
                 return message
-        raise AssertionError(f"the client ended; it had received {[message['type'] for message in self.got]}")
+        raise AssertionError(
+            f"the client ended; it had received {[message['type'] for message in self.got]}"
+        )
 
     def have(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
         """Wait for it, unless it has come already."""
@@ -95,7 +99,11 @@ def address(bridge: Bridge) -> str:
 
 
 def number(session_id: str, wanted: object) -> Callable[[dict[str, Any]], bool]:
-    return lambda m: m["type"] == "agent_event" and m["payload"]["session_id"] == session_id and m["payload"]["payload"].get("number") == wanted
+    return lambda m: (
+        m["type"] == "agent_event"
+        and m["payload"]["session_id"] == session_id
+        and m["payload"]["payload"].get("number") == wanted
+    )
 
 
 def test_its_length() -> None:
@@ -106,7 +114,9 @@ def test_its_length() -> None:
 
 
 def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Path) -> None:
-    """D22, D27, D28: sessions that were there and one that starts later; kill -9, and the client comes back by itself."""
+    """D22, D27, D28: sessions that were there and one that starts later; kill -9, and the client
+    comes back by itself.
+    """
     old, fresh = new_session(), new_session()
     mortal.accept(prompt(old, "before"))
     client = Client(program, address(mortal))
@@ -124,7 +134,11 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
         client.have(number(old, 4))
         events = [m["payload"] for m in client.got if m["type"] == "agent_event"]
         assert [e["payload"]["number"] for e in events if e["session_id"] == old] == [1, 2, 4]
-        assert [e["payload"]["number"] for e in events if e["session_id"] == fresh and "number" in e["payload"]] == [3, 5]
+        assert [
+            e["payload"]["number"]
+            for e in events
+            if e["session_id"] == fresh and "number" in e["payload"]
+        ] == [3, 5]
         ids = [m["id"] for m in client.got]
         assert len(ids) == len(set(ids))
     finally:
@@ -134,14 +148,29 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
 def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
     """D28, D38: what waits greets it; what is written to its standard input is sent."""
     session_id = new_session()
-    payload = {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low", "requires_approval": True, "tool_use_id": new_id()}
+    payload = {
+        "tool": "Bash",
+        "params": {"command": "ls"},
+        "risk_level": "low",
+        "requires_approval": True,
+        "tool_use_id": new_id(),
+    }
     mortal.accept(hook("PreToolUse", session_id, payload=payload))
     client = Client(program, address(mortal))
     try:
         asked = client.until(lambda m: m["type"] == "approval_required")["payload"]
-        client.say(type="approval_response", session_id=session_id, tool_call_id=asked["tool_call_id"], decision="approved", modifications=None)
+        client.say(
+            type="approval_response",
+            session_id=session_id,
+            tool_call_id=asked["tool_call_id"],
+            decision="approved",
+            modifications=None,
+        )
         recorded = client.until(lambda m: m["type"] == "approval_recorded")["payload"]
-        assert (recorded["tool_call_id"], recorded["decision"]) == (payload["tool_use_id"], "approved")
+        assert (recorded["tool_call_id"], recorded["decision"]) == (
+            payload["tool_use_id"],
+            "approved",
+        )
     finally:
         client.end()
 

@@ -1,6 +1,8 @@
-"""What the client in docs/clients.md does by itself: it waits, comes back, keeps what was typed, and acknowledges a warning (SPEC Limits; D24, D25).
+"""What the client in docs/clients.md does by itself: it waits, comes back, keeps what was typed,
+and acknowledges a warning (SPEC Limits; D24, D25).
 
-It runs in this process with a clock of the test's, against a server that does what the test says, or against none.
+It runs in this process with a clock of the test's, against a server that does what the test says,
+or against none.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from tests.conformance.test_documented_client import page
 from tests.servers import free_port
 
 PATIENCE = 30.0
-BEAT, LOOK = 15, 0.1  # what the client sleeps for besides: before a heartbeat, and between two looks at what was typed
+# what the client sleeps for besides: before a heartbeat, and between two looks at what was typed
+BEAT, LOOK = 15, 0.1
 NO_PONG = 2.0  # seconds, in place of ten
 
 
 class Clock:
-    """`asyncio` for the client: delays before it connects again are noted and take as long as the test says."""
+    """`asyncio` for the client: delays before it connects again are noted and take as long as the
+    test says.
+    """
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -70,14 +75,18 @@ async def until(true: Callable[[], object]) -> None:
 
 
 class Server:
-    """Takes the client through the handshake, keeps what it says, and answers `pongs` heartbeats on each connection."""
+    """Takes the client through the handshake, keeps what it says, and answers `pongs` heartbeats on
+    each connection.
+    """
 
     def __init__(self, directory: Path) -> None:
         issued = trustme.CA().issue_cert("127.0.0.1")
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         issued.configure_cert(self.tls)
         certificate = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
-        self.pin = hashlib.sha256(certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+        self.pin = hashlib.sha256(
+            certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        ).hexdigest()
         self.port = free_port()
         self.pongs = 0
         self.heard: list[list[dict[str, Any]]] = []  # of each connection, from its first message on
@@ -85,7 +94,12 @@ class Server:
 
     @property
     def address(self) -> str:
-        pairing = {"v": "1", "token": "bridge_device_x", "url": f"wss://127.0.0.1:{self.port}/api/v1/ws", "pin": self.pin}
+        pairing = {
+            "v": "1",
+            "token": "bridge_device_x",
+            "url": f"wss://127.0.0.1:{self.port}/api/v1/ws",
+            "pin": self.pin,
+        }
         return f"https://127.0.0.1:{self.port}/pair#{urlencode(pairing)}"
 
     @asynccontextmanager
@@ -112,13 +126,17 @@ class Server:
             if message["type"] == "auth":
                 await self._say(socket, "connection_ack", active_sessions=[])
             elif message["type"] == "health_check":
-                await self._say(socket, "health_status", ready=True, requires_acknowledgment=False, warnings=[])
+                await self._say(
+                    socket, "health_status", ready=True, requires_acknowledgment=False, warnings=[]
+                )
             elif message["type"] == "heartbeat_ping" and answered < self.pongs:
                 answered += 1
                 await socket.send(json.dumps({"type": "heartbeat_pong", "timestamp": now()}))
 
     async def _say(self, socket: ServerConnection, kind: str, **payload: Any) -> None:
-        await socket.send(json.dumps({"type": kind, "id": new_id(), "timestamp": now(), "payload": payload}))
+        await socket.send(
+            json.dumps({"type": kind, "id": new_id(), "timestamp": now(), "payload": payload})
+        )
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +152,8 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]
     monkeypatch.setattr(sys, "stdin", stdin)
     with os.fdopen(writes, "w", buffering=1) as typed:
         yield lambda line: (typed.write(line + "\n"), None)[1]
-    # the client's thread has read to the end and closes nothing: so do not we, it may still be at it
+    # the client's thread has read to the end and closes nothing: so do not we, it may still be at
+    # it
 
 
 Start = Callable[[str], Any]
@@ -169,13 +188,20 @@ async def start(
         task.cancel()
         await asyncio.wait([task], timeout=PATIENCE)
         assert task.done(), "it does not let itself be cancelled"
-        error = None if task.cancelled() else task.exception()  # cancelled while it waits to come back, it ends in a group
-        assert error is None or (isinstance(error, BaseExceptionGroup) and error.subgroup(Exception) is None), error
+        # cancelled while it waits to come back, it ends in a group
+        error = None if task.cancelled() else task.exception()
+        assert error is None or (
+            isinstance(error, BaseExceptionGroup) and error.subgroup(Exception) is None
+        ), error
 
 
 @pytest.mark.spec("limit.reconnect")
-async def test_it_waits_longer_each_time_until_it_was_ready(start: Start, clock: Clock, server: Server) -> None:
-    """1, 2, 5, 10 and then every 30 seconds; from the start again after a connection that became ready."""
+async def test_it_waits_longer_each_time_until_it_was_ready(
+    start: Start, clock: Clock, server: Server
+) -> None:
+    """1, 2, 5, 10 and then every 30 seconds; from the start again after a connection that became
+    ready.
+    """
     start(server.address)
     for number in range(1, 8):
         await until(lambda number=number: len(clock.delays) == number)  # type: ignore[misc]
@@ -197,7 +223,9 @@ async def test_it_waits_longer_each_time_until_it_was_ready(start: Start, clock:
 
 @pytest.mark.spec("limit.pong_wait")
 async def test_a_server_that_is_mute_is_left(start: Start, clock: Clock, server: Server) -> None:
-    """D25: a heartbeat every 15 seconds, ten seconds for the pong; without it the connection is dead, and it connects again."""
+    """D25: a heartbeat every 15 seconds, ten seconds for the pong; without it the connection is
+    dead, and it connects again.
+    """
     server.heard.clear()
     server.pongs = 3
     async with server.running():
@@ -215,11 +243,19 @@ async def test_a_server_that_is_mute_is_left(start: Start, clock: Clock, server:
 
 
 @pytest.mark.spec("limit.client_queue", "offline.flush")
-async def test_what_is_typed_meanwhile_is_sent_once(start: Start, clock: Clock, server: Server, keyboard: Callable[[str], None]) -> None:
-    """1,001 lines while there is no connection: the oldest is dropped, the others are sent in order, each once, also after yet another connection."""
+async def test_what_is_typed_meanwhile_is_sent_once(
+    start: Start, clock: Clock, server: Server, keyboard: Callable[[str], None]
+) -> None:
+    """1,001 lines while there is no connection: the oldest is dropped, the others are sent in
+    order, each once, also after yet another connection.
+    """
 
     def type_line(number: int) -> None:
-        keyboard(json.dumps({"type": "message", "session_id": "s", "content": str(number), "role": "user"}))
+        keyboard(
+            json.dumps(
+                {"type": "message", "session_id": "s", "content": str(number), "role": "user"}
+            )
+        )
 
     def sent() -> list[int]:
         return [int(message["payload"]["content"]) for message in server.of("message")]
@@ -247,13 +283,20 @@ async def test_what_is_typed_meanwhile_is_sent_once(start: Start, clock: Clock, 
         assert len({message["id"] for message in server.of("message")}) == 1002
 
 
-async def test_a_warning_is_acknowledged(start: Start, clock: Clock, shared: Bridge, capsys: pytest.CaptureFixture[str]) -> None:
-    """D20, D24: reached in mode direct_public, the bridge wants its warning acknowledged before it is ready; the client shows it, and becomes ready."""
+async def test_a_warning_is_acknowledged(
+    start: Start, clock: Clock, shared: Bridge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """D20, D24: reached in mode direct_public, the bridge wants its warning acknowledged before it
+    is ready; the client shows it, and becomes ready.
+    """
     code = shared.pairing()
     pairing = {"v": "1", "token": code.token, "url": code.url, "pin": code.pin}
     client = start(f"https://127.0.0.1/pair#{urlencode(pairing)}")
     client.websockets = types.SimpleNamespace(
-        connect=functools.partial(websockets.connect, additional_headers={"X-Forwarded-For": "203.0.113.7"}), WebSocketException=websockets.WebSocketException
+        connect=functools.partial(
+            websockets.connect, additional_headers={"X-Forwarded-For": "203.0.113.7"}
+        ),
+        WebSocketException=websockets.WebSocketException,
     )
     shown: list[dict[str, Any]] = []
 
@@ -264,9 +307,22 @@ async def test_a_warning_is_acknowledged(start: Start, clock: Clock, shared: Bri
     await until(lambda: "acknowledgment_accepted" in kinds())
     of = {message["type"]: message["payload"] for message in shown}
     assert of["connection_ack"]["connection_mode"] == "direct_public"
-    assert of["health_status"]["warnings"] == ["DIRECT_PUBLIC_CONNECTION"] and of["health_status"]["ready"] is False
+    assert (
+        of["health_status"]["warnings"] == ["DIRECT_PUBLIC_CONNECTION"]
+        and of["health_status"]["ready"] is False
+    )
     assert of["acknowledgment_accepted"]["ready"] is True
     session = new_session()
     await asyncio.to_thread(shared.accept, hook("SessionStart", session))
-    await until(lambda: kinds() and [message for message in shown if message["type"] == "session_ready" and message["payload"]["session_id"] == session])
+    await until(
+        lambda: (
+            kinds()
+            and [
+                message
+                for message in shown
+                if message["type"] == "session_ready"
+                and message["payload"]["session_id"] == session
+            ]
+        )
+    )
     assert clock.delays == []

@@ -1,4 +1,6 @@
-"""The HTTP error body (spec, Errors; D9, D14, D18): all six fields, the right status, whatever goes wrong."""
+"""The HTTP error body (spec, Errors; D9, D14, D18): all six fields, the right status, whatever goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,22 @@ from tests.conformance.https import assert_error, is_uuid
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook
 
-GETS = ["/api/v1/health", "/api/v1/info", "/api/v1/sessions", "/api/v1/sessions/x", "/api/v1/ws", "/api/v1/files/tree", "/api/v1/files/content"]
-POSTS = ["/api/v1/hooks/event", "/hooks/event", "/api/v1/hooks/batch", "/api/v1/sessions/x/events", "/api/v1/admin/reload-hooks"]
+GETS = [
+    "/api/v1/health",
+    "/api/v1/info",
+    "/api/v1/sessions",
+    "/api/v1/sessions/x",
+    "/api/v1/ws",
+    "/api/v1/files/tree",
+    "/api/v1/files/content",
+]
+POSTS = [
+    "/api/v1/hooks/event",
+    "/hooks/event",
+    "/api/v1/hooks/batch",
+    "/api/v1/sessions/x/events",
+    "/api/v1/admin/reload-hooks",
+]
 
 
 def token_for(bridge: Bridge, path: str) -> str:
@@ -44,7 +60,11 @@ def token_for(bridge: Bridge, path: str) -> str:
 @pytest.mark.spec("error.http.*", "code.other", "versioning.prefix")
 def test_unknown_paths(shared: Bridge, path: str) -> None:
     """D9: the 404 of an unknown path too; D2: other endpoints only under /api/v1."""
-    assert_error(shared.get(path, shared.admin_token), 404, "SESSION_NOT_FOUND" if "sessions/" in path else "NOT_FOUND")
+    assert_error(
+        shared.get(path, shared.admin_token),
+        404,
+        "SESSION_NOT_FOUND" if "sessions/" in path else "NOT_FOUND",
+    )
     assert_error(shared.get(path), (401, 404))
     assert_error(shared.https().post(path, token=shared.admin_token, json_body={}), (404, 405))
 
@@ -57,7 +77,9 @@ def test_unknown_paths(shared: Bridge, path: str) -> None:
 @pytest.mark.spec("error.http.*", "code.other")
 def test_wrong_methods(shared: Bridge, method: str, path: str) -> None:
     """D9: 405 METHOD_NOT_ALLOWED with all six fields; RFC 9110: and Allow."""
-    answer = shared.https().request(method, path, token=token_for(shared, path), json_body={} if method != "GET" else ...)
+    answer = shared.https().request(
+        method, path, token=token_for(shared, path), json_body={} if method != "GET" else ...
+    )
     assert_error(answer, 405, "METHOD_NOT_ALLOWED")
     assert ("GET" if path in GETS else "POST") in answer.headers.get("allow", "")
 
@@ -87,13 +109,21 @@ def test_head_where_only_post_goes(shared: Bridge, path: str) -> None:
 @pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/sessions"])
 @pytest.mark.spec("auth.required", "auth.invalid", "code.AUTH_INVALID_TOKEN")
 def test_malformed_tokens(shared: Bridge, path: str, authorization: str) -> None:
-    """Spec, Authentication 4: missing, malformed: 401 AUTH_INVALID_TOKEN, and WWW-Authenticate (D9)."""
-    assert_error(shared.get(path, headers={"Authorization": authorization}), 401, "AUTH_INVALID_TOKEN")
+    """Spec, Authentication 4: missing, malformed: 401 AUTH_INVALID_TOKEN, and WWW-Authenticate
+    (D9).
+    """
+    assert_error(
+        shared.get(path, headers={"Authorization": authorization}), 401, "AUTH_INVALID_TOKEN"
+    )
 
 
 def test_a_token_in_the_query_is_no_token(shared: Bridge) -> None:
     """Spec, Authentication 1: the Authorization header."""
-    assert_error(shared.get(f"/api/v1/health?token={shared.hook_token}&access_token={shared.hook_token}"), 401, "AUTH_INVALID_TOKEN")
+    assert_error(
+        shared.get(f"/api/v1/health?token={shared.hook_token}&access_token={shared.hook_token}"),
+        401,
+        "AUTH_INVALID_TOKEN",
+    )
 
 
 @pytest.mark.parametrize("path", [path for path in GETS if path != "/api/v1/ws"])
@@ -113,7 +143,9 @@ def test_trailing_slashes_do_not_redirect(shared: Bridge, path: str) -> None:
 
 def test_a_post_with_a_trailing_slash(shared: Bridge, sid: str) -> None:
     """D9: a POST is not redirected: it is taken, or refused with the error body."""
-    answer = shared.https().post("/api/v1/hooks/event/", token=shared.hook_token, json_body=hook("Stop", sid))
+    answer = shared.https().post(
+        "/api/v1/hooks/event/", token=shared.hook_token, json_body=hook("Stop", sid)
+    )
     if answer.status == 200:
         assert shared.knows(sid)
     else:
@@ -121,7 +153,9 @@ def test_a_post_with_a_trailing_slash(shared: Bridge, sid: str) -> None:
         assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize("request_id", ["req-123", "A1_b2.c3-d4", "0" * 36, "3fa85f64-5717-4562-b3fc-2c963f66afa6"])
+@pytest.mark.parametrize(
+    "request_id", ["req-123", "A1_b2.c3-d4", "0" * 36, "3fa85f64-5717-4562-b3fc-2c963f66afa6"]
+)
 @pytest.mark.spec("error.http.request_id")
 def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
     """D9: request_id echoes a sane X-Request-ID (assert_error: in the header too)."""
@@ -129,7 +163,20 @@ def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
     assert assert_error(answer, 404)["request_id"] == request_id
 
 
-@pytest.mark.parametrize("request_id", ["", "x" * 1000, "a b", "<script>alert(1)</script>", '"quoted"', "\xfc\xf6", "a\tb", "${jndi:ldap://x}", "a;b\\c"])
+@pytest.mark.parametrize(
+    "request_id",
+    [
+        "",
+        "x" * 1000,
+        "a b",
+        "<script>alert(1)</script>",
+        '"quoted"',
+        "\xfc\xf6",
+        "a\tb",
+        "${jndi:ldap://x}",
+        "a;b\\c",
+    ],
+)
 def test_an_insane_request_id_is_not_echoed(shared: Bridge, request_id: str) -> None:
     """D9: otherwise it is a UUID."""
     answer = shared.get("/api/v1/nope", shared.admin_token, headers={"X-Request-ID": request_id})
@@ -138,7 +185,10 @@ def test_an_insane_request_id_is_not_echoed(shared: Bridge, request_id: str) -> 
 
 def test_request_ids_are_fresh(shared: Bridge) -> None:
     """D9."""
-    assert len({shared.get("/api/v1/nope", shared.admin_token).json()["request_id"] for _ in range(5)}) == 5
+    assert (
+        len({shared.get("/api/v1/nope", shared.admin_token).json()["request_id"] for _ in range(5)})
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,9 +205,13 @@ def test_request_ids_are_fresh(shared: Bridge) -> None:
 )
 @pytest.mark.spec("error.http.documentation_url")
 def test_the_documentation_opens(shared: Bridge, method: str, path: str, code: str) -> None:
-    """D9: documentation_url is absolute and opens a page of the bridge without a token, over the same TLS; it speaks of that code."""
+    """D9: documentation_url is absolute and opens a page of the bridge without a token, over the
+    same TLS; it speaks of that code.
+    """
     token = None if "AUTH" in code else shared.admin_token
-    url = assert_error(shared.https().request(method, path, token=token), (400, 401, 403, 404, 405), code)["documentation_url"]
+    url = assert_error(
+        shared.https().request(method, path, token=token), (400, 401, 403, 404, 405), code
+    )["documentation_url"]
     match = re.fullmatch(r"https://(127\.0\.0\.1|localhost):(\d+)(/[^#]*)(#.*)?", url)
     assert match and int(match[2]) == shared.port, url
     page = shared.get(match[3])
@@ -167,7 +221,10 @@ def test_the_documentation_opens(shared: Bridge, method: str, path: str, code: s
     assert not anchor or f'id="{anchor}"'.encode() in page.body, "the fragment leads somewhere"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:443", "127.0.0.1.evil.example", "a b", "127.0.0.1@evil.example"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:443", "127.0.0.1.evil.example", "a b", "127.0.0.1@evil.example"],
+)
 def test_a_wrong_host(shared: Bridge, host: str) -> None:
     """D18: the bridge's own names are ALLOWED_HOSTS; D9: the refusal has the error body."""
     answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
@@ -176,30 +233,66 @@ def test_a_wrong_host(shared: Bridge, host: str) -> None:
 
 def test_localhost_is_an_own_name(shared: Bridge) -> None:
     """D18: names of its certificate."""
-    assert shared.get("/api/v1/health", shared.admin_token, headers={"Host": f"localhost:{shared.port}"}).status == 200
+    assert (
+        shared.get(
+            "/api/v1/health", shared.admin_token, headers={"Host": f"localhost:{shared.port}"}
+        ).status
+        == 200
+    )
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "x",
+    ],
+)
 @pytest.mark.spec("code.other", "event_post.headers")
 def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
     """Spec: Content-Type: application/json; D9: 415 UNSUPPORTED_MEDIA_TYPE."""
-    answer = shared.https().post("/api/v1/hooks/event", token=shared.hook_token, json_body=hook("Stop", sid), headers={"Content-Type": content_type})
+    answer = shared.https().post(
+        "/api/v1/hooks/event",
+        token=shared.hook_token,
+        json_body=hook("Stop", sid),
+        headers={"Content-Type": content_type},
+    )
     assert_error(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
     assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json;charset=UTF-8"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json;charset=UTF-8"],
+)
 def test_json_with_parameters(shared: Bridge, sid: str, content_type: str) -> None:
     """RFC 9110: media types are case-insensitive and may have parameters."""
-    answer = shared.https().post("/api/v1/hooks/event", token=shared.hook_token, json_body=hook("Stop", sid), headers={"Content-Type": content_type})
+    answer = shared.https().post(
+        "/api/v1/hooks/event",
+        token=shared.hook_token,
+        json_body=hook("Stop", sid),
+        headers={"Content-Type": content_type},
+    )
     assert answer.status == 200, answer
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*", "application/vnd.x+json", "nonsense"])
+@pytest.mark.parametrize(
+    "accept", ["text/html", "application/xml", "*/*", "application/vnd.x+json", "nonsense"]
+)
 def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
     """Spec: all bodies are JSON."""
-    assert shared.get("/api/v1/health", shared.admin_token, headers={"Accept": accept}).json()["status"] == "healthy"
-    assert_error(shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND")
+    assert (
+        shared.get("/api/v1/health", shared.admin_token, headers={"Accept": accept}).json()[
+            "status"
+        ]
+        == "healthy"
+    )
+    assert_error(
+        shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND"
+    )
 
 
 @pytest.mark.spec("auth.scope", "code.AUTH_INSUFFICIENT_SCOPE")

@@ -27,7 +27,11 @@ def place(shared: Bridge) -> Path:
 
 
 def ask(bridge: Bridge, what: str, path: object = None, **query: object) -> Response:
-    query_string = "&".join(f"{name}={quote(os.fsencode(str(value)), safe='')}" for name, value in ({"path": path} | query).items() if value is not None)
+    query_string = "&".join(
+        f"{name}={quote(os.fsencode(str(value)), safe='')}"
+        for name, value in ({"path": path} | query).items()
+        if value is not None
+    )
     return bridge.get(f"/api/v1/files/{what}?{query_string}", bridge.admin_token)
 
 
@@ -43,7 +47,9 @@ def named(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.spec("http.files.tree", "file.tree.*")
 def test_a_tree(shared: Bridge, place: Path) -> None:
-    """Spec: {path, entries}; name, type, size and modified_at for files, children for directories."""
+    """Spec: {path, entries}; name, type, size and modified_at for files, children for
+    directories.
+    """
     (place / "src").mkdir()
     (place / "src" / "main.py").write_text("print(1)\n")
     (place / "ünïcode.txt").write_text("x")
@@ -51,7 +57,11 @@ def test_a_tree(shared: Bridge, place: Path) -> None:
     assert isinstance(body["path"], str)
     entries = named(body["entries"])
     assert set(entries) == {"src", "ünïcode.txt"}
-    assert entries["src"]["type"] == "directory" and entries["ünïcode.txt"]["type"] == "file" and entries["ünïcode.txt"]["size"] == 1
+    assert (
+        entries["src"]["type"] == "directory"
+        and entries["ünïcode.txt"]["type"] == "file"
+        and entries["ünïcode.txt"]["size"] == 1
+    )
     (child,) = entries["src"]["children"]
     assert (child["name"], child["type"], child["size"]) == ("main.py", "file", 9)
     assert_now(child["modified_at"], 600)
@@ -59,7 +69,14 @@ def test_a_tree(shared: Bridge, place: Path) -> None:
 
 
 def depth_of(entries: list[dict[str, Any]]) -> int:
-    return 1 + max((depth_of(entry["children"]) for entry in entries if entry.get("children")), default=0) if entries else 0
+    return (
+        1
+        + max(
+            (depth_of(entry["children"]) for entry in entries if entry.get("children")), default=0
+        )
+        if entries
+        else 0
+    )
 
 
 @pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5), (20, 6)])
@@ -93,7 +110,11 @@ def test_content(shared: Bridge, place: Path) -> None:
     answer = ask(shared, "content", place / "text.md")
     assert answer.status == 200, answer
     body = answer.json()
-    assert body["content"] == text and body["size"] == len(text.encode()) and body["encoding"] == "utf-8"
+    assert (
+        body["content"] == text
+        and body["size"] == len(text.encode())
+        and body["encoding"] == "utf-8"
+    )
     assert isinstance(body["path"], str) and body["path"].endswith("text.md")
     assert_now(body["modified_at"], 600)
 
@@ -106,7 +127,9 @@ def test_empty_content(shared: Bridge, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [bytes(range(256)), b"\x00text", "caf\xe9".encode("latin-1"), b"\xed\xa0\x80"], ids=["all-bytes", "nul", "latin-1", "surrogate"]
+    "data",
+    [bytes(range(256)), b"\x00text", "caf\xe9".encode("latin-1"), b"\xed\xa0\x80"],
+    ids=["all-bytes", "nul", "latin-1", "surrogate"],
 )
 @pytest.mark.spec("versioning.wire_types")
 def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
@@ -114,7 +137,11 @@ def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
     (place / "blob").write_bytes(data)
     body = ask(shared, "content", place / "blob").json()
     assert body["size"] == len(data)
-    got = base64.b64decode(body["content"], validate=True) if body["encoding"] == "base64" else body["content"].encode()
+    got = (
+        base64.b64decode(body["content"], validate=True)
+        if body["encoding"] == "base64"
+        else body["content"].encode()
+    )
     assert got == data
 
 
@@ -129,7 +156,9 @@ def test_size_limit(shared: Bridge, place: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["tree", "content"])
-@pytest.mark.parametrize("path", [None, "", "a\x00b", "\x00"], ids=["missing", "empty", "nul-inside", "nul"])
+@pytest.mark.parametrize(
+    "path", [None, "", "a\x00b", "\x00"], ids=["missing", "empty", "nul-inside", "nul"]
+)
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
     """D12: missing parameter or bad path: 400 FILE_INVALID_PATH."""
@@ -221,7 +250,9 @@ def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_pat
 
 
 def test_special_files(shared: Bridge, place: Path) -> None:
-    """A pipe must not hang the bridge, in the tree neither; a directory has no content, a file no tree."""
+    """A pipe must not hang the bridge, in the tree neither; a directory has no content, a file no
+    tree.
+    """
     os.mkfifo(place / "pipe")
     (place / "file").write_text("x")
     assert_error(ask(shared, "content", place / "pipe"), (400, 403, 404))
@@ -256,18 +287,31 @@ def test_who_may(shared: Bridge, place: Path, what: str) -> None:
     assert_error(shared.get(path), 401, "AUTH_INVALID_TOKEN")
     assert_error(shared.get(path, shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
     (place / "f").touch()
-    assert shared.get(f"/api/v1/files/{what}?path={place.name}{'/f' if what == 'content' else ''}", shared.device_token()).status == 200
+    assert (
+        shared.get(
+            f"/api/v1/files/{what}?path={place.name}{'/f' if what == 'content' else ''}",
+            shared.device_token(),
+        ).status
+        == 200
+    )
 
 
 def test_the_data_directory_is_never_served(misconfigured: Bridge) -> None:
-    """D45: not by a file endpoint, whatever the roots: here a root holds it. Neither by name, nor by link, nor in a tree."""
+    """D45: not by a file endpoint, whatever the roots: here a root holds it. Neither by name, nor
+    by link, nor in a tree.
+    """
     data = misconfigured.data
     assert data.is_dir() and str(data).startswith(misconfigured.settings["BRIDGE_ALLOWED_ROOTS"])
     inside = list(data.rglob("*"))
     assert inside
     link = misconfigured.root / "link"
     link.symlink_to(data)
-    for path in (data, link, *(path for path in inside[:10]), *(link / path.relative_to(data) for path in inside[:10])):
+    for path in (
+        data,
+        link,
+        *(path for path in inside[:10]),
+        *(link / path.relative_to(data) for path in inside[:10]),
+    ):
         for what in ("tree", "content"):
             assert_error(ask(misconfigured, what, path), 403, "FILE_ACCESS_DENIED")
     answer = ask(misconfigured, "tree", misconfigured.directory, depth=10)
@@ -277,7 +321,9 @@ def test_the_data_directory_is_never_served(misconfigured: Bridge) -> None:
     assert not listed.get(data.name, {}).get("children"), listed[data.name]
 
 
-def test_the_second_root(make_bridge: Callable[..., Bridge], two_roots: tuple[Bridge, Path]) -> None:
+def test_the_second_root(
+    make_bridge: Callable[..., Bridge], two_roots: tuple[Bridge, Path]
+) -> None:
     """D44: several roots, `:` between; an absolute path may lie in any."""
     bridge, second = two_roots
     (second / "b.txt").write_text("b")

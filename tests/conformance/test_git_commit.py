@@ -1,4 +1,6 @@
-"""git_commit (spec, WebSocket operations; D10): what is committed, what is answered, and that a refusal leaves the repository as it was."""
+"""git_commit (spec, WebSocket operations; D10): what is committed, what is answered, and that a
+refusal leaves the repository as it was.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,19 @@ pytestmark = pytest.mark.spec("ws.git_commit")
 
 def state(repository: Repository) -> tuple[str, str, list[str]]:
     """HEAD, what git status says of index and work tree, and what is staged."""
-    return repository.git("rev-parse", "--verify", "-q", "HEAD", check=False), repository.porcelain(), repository.staged()
+    return (
+        repository.git("rev-parse", "--verify", "-q", "HEAD", check=False),
+        repository.porcelain(),
+        repository.staged(),
+    )
 
 
-def assert_as_it_was(answer: Message, repository: Repository, before: tuple[str, str, list[str]], code: str = "GIT_ERROR") -> dict[str, Any]:
+def assert_as_it_was(
+    answer: Message,
+    repository: Repository,
+    before: tuple[str, str, list[str]],
+    code: str = "GIT_ERROR",
+) -> dict[str, Any]:
     """D10: `error` with the code, recoverable, and nothing staged that was not staged before."""
     payload = assert_refused(answer, code, True)
     assert state(repository) == before
@@ -29,7 +40,9 @@ def assert_as_it_was(answer: Message, repository: Repository, before: tuple[str,
 
 
 def test_all_that_is_staged(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """D10: files null: all staged, nothing else; answered by the fresh status plus commit {hash, summary, files_changed, additions, deletions}."""
+    """D10: files null: all staged, nothing else; answered by the fresh status plus commit {hash,
+    summary, files_changed, additions, deletions}.
+    """
     first = repository.commit_files({"a": "1\n2\n", "b": "1\n"})
     repository.write("a", "one\ntwo\n2\n")
     repository.write("new", "1\n2\n3\n")
@@ -39,15 +52,34 @@ def test_all_that_is_staged(shared: Bridge, repository: Repository, phone: Phone
     sid = session_in(shared, phone, repository.path)
     answer = commit(phone, sid, "Change a\n\nAnd add one.")
     summary = committed(answer, sid)
-    assert summary == {"hash": repository.head(), "summary": "Change a", "files_changed": 2, "additions": 5, "deletions": 1}
-    assert {path: kind for path, (kind, _, _) in changes(dict(answer["payload"])).items()} == {"b": "modified", "untracked": "untracked"}
+    assert summary == {
+        "hash": repository.head(),
+        "summary": "Change a",
+        "files_changed": 2,
+        "additions": 5,
+        "deletions": 1,
+    }
+    assert {path: kind for path, (kind, _, _) in changes(dict(answer["payload"])).items()} == {
+        "b": "modified",
+        "untracked": "untracked",
+    }
     assert answer["payload"]["branch"] == "main" and answer["payload"]["is_clean"] is False
-    assert repository.git("log", "-1", "--format=%P %an %B").split() == [first, "Ada", "Change", "a", "And", "add", "one."]
+    assert repository.git("log", "-1", "--format=%P %an %B").split() == [
+        first,
+        "Ada",
+        "Change",
+        "a",
+        "And",
+        "add",
+        "one.",
+    ]
 
 
 @pytest.mark.spec("git.commit.files")
 def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: commit of named files: modified, untracked, deleted and in a directory; what else is staged stays staged."""
+    """Issue: commit of named files: modified, untracked, deleted and in a directory; what else is
+    staged stays staged.
+    """
     repository.commit_files({"modified": "1\n", "deleted": "1\n", "other": "1\n", "staged": "1\n"})
     for name in ("modified", "other", "staged", "sub/untracked"):
         repository.write(name, "2\n")
@@ -56,8 +88,14 @@ def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> No
     sid = session_in(shared, phone, repository.path)
     summary = committed(commit(phone, sid, "Some", ["modified", "deleted", "sub/untracked"]), sid)
     assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (3, 2, 2)
-    assert sorted(repository.git("show", "--name-only", "--format=").split()) == ["deleted", "modified", "sub/untracked"]
-    assert repository.staged() == ["staged"] and repository.git("diff", "--name-only").split() == ["other"]
+    assert sorted(repository.git("show", "--name-only", "--format=").split()) == [
+        "deleted",
+        "modified",
+        "sub/untracked",
+    ]
+    assert repository.staged() == ["staged"] and repository.git("diff", "--name-only").split() == [
+        "other"
+    ]
 
 
 def test_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -67,7 +105,11 @@ def test_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) 
     repository.git("add", "a")
     sid = session_in(shared, phone, repository.path)
     summary = committed(commit(phone, sid, "First"), sid)
-    assert summary["hash"] == repository.head() and summary["files_changed"] == 1 and summary["additions"] == 1
+    assert (
+        summary["hash"] == repository.head()
+        and summary["files_changed"] == 1
+        and summary["additions"] == 1
+    )
 
 
 def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -77,7 +119,10 @@ def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -
     repository.write("a", "2\n")
     sid = session_in(shared, phone, repository.path)
     summary = committed(commit(phone, sid, "Detached", ["a"]), sid)
-    assert summary["hash"] == repository.head() and repository.git("rev-parse", "main").strip() == first
+    assert (
+        summary["hash"] == repository.head()
+        and repository.git("rev-parse", "main").strip() == first
+    )
 
 
 MESSAGES = (
@@ -102,13 +147,17 @@ def test_messages(shared: Bridge, repository: Repository, phone: Phone) -> None:
         repository.write("a", f"{number}\n")
         summary = committed(commit(phone, sid, message, ["a"]), sid)
         assert repository.git("log", "-1", "--format=%B").strip() == message.strip()
-        assert repository.git("rev-parse", "HEAD^").strip() == parent, "one more commit, no other one changed"
+        assert repository.git("rev-parse", "HEAD^").strip() == parent, (
+            "one more commit, no other one changed"
+        )
         assert summary["summary"][:100] == message.splitlines()[0][:100]
         parent = repository.head()
 
 
 @pytest.mark.parametrize("message", ["", " \n\t", "a\x00b"], ids=repr)
-def test_messages_that_are_none(shared: Bridge, repository: Repository, phone: Phone, message: str) -> None:
+def test_messages_that_are_none(
+    shared: Bridge, repository: Repository, phone: Phone, message: str
+) -> None:
     """Issue, bad input: refused, the repository as it was."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
@@ -121,7 +170,9 @@ def test_messages_that_are_none(shared: Bridge, repository: Repository, phone: P
 
 @pytest.mark.spec("wscode.GIT_ERROR")
 @pytest.mark.parametrize("files", [None, ["a"], []], ids=str)
-def test_nothing_to_commit(shared: Bridge, repository: Repository, phone: Phone, files: list[str] | None) -> None:
+def test_nothing_to_commit(
+    shared: Bridge, repository: Repository, phone: Phone, files: list[str] | None
+) -> None:
     """D10: GIT_ERROR, the reason in message; an empty list of files is not `all`."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     repository.write("b", "2\n")
@@ -140,7 +191,9 @@ def hook_file(repository: Repository, name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["pre-commit", "commit-msg", "prepare-commit-msg"])
 @pytest.mark.parametrize("files", [None, ["a", "untracked"]], ids=["staged", "named"])
-def test_a_hook_that_refuses(shared: Bridge, repository: Repository, phone: Phone, name: str, files: list[str] | None) -> None:
+def test_a_hook_that_refuses(
+    shared: Bridge, repository: Repository, phone: Phone, name: str, files: list[str] | None
+) -> None:
     """D10: GIT_ERROR with the hook's own words; nothing staged that was not staged before."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     hook_file(repository, name, "echo 'the tests fail: seven of nine' >&2\nexit 1")
@@ -148,12 +201,18 @@ def test_a_hook_that_refuses(shared: Bridge, repository: Repository, phone: Phon
         repository.write(path, "2\n")
     repository.git("add", "b")
     before = state(repository)
-    payload = assert_as_it_was(commit(phone, session_in(shared, phone, repository.path), "Refused", files), repository, before)
+    payload = assert_as_it_was(
+        commit(phone, session_in(shared, phone, repository.path), "Refused", files),
+        repository,
+        before,
+    )
     assert "seven of nine" in payload["message"]
 
 
 def test_commit_hooks_run(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: a commit runs the commit hooks of a repository inside the roots, because that is what a commit is."""
+    """Issue: a commit runs the commit hooks of a repository inside the roots, because that is what
+    a commit is.
+    """
     repository.commit_files({"a": "1\n"})
     ran = repository.path.with_name(f"{repository.path.name} ran")
     ran.mkdir()
@@ -162,7 +221,11 @@ def test_commit_hooks_run(shared: Bridge, repository: Repository, phone: Phone) 
     repository.write("a", "2\n")
     sid = session_in(shared, phone, repository.path)
     committed(commit(phone, sid, "With hooks", ["a"]), sid)
-    assert sorted(path.name for path in ran.iterdir()) == ["commit-msg", "post-commit", "pre-commit"]
+    assert sorted(path.name for path in ran.iterdir()) == [
+        "commit-msg",
+        "post-commit",
+        "pre-commit",
+    ]
 
 
 def test_a_hook_that_asks_a_terminal(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -175,7 +238,9 @@ def test_a_hook_that_asks_a_terminal(shared: Bridge, repository: Repository, pho
 
 
 @pytest.mark.parametrize("files", [None, ["a"], ["b"]], ids=str)
-def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone, files: list[str] | None) -> None:
+def test_a_conflict(
+    shared: Bridge, repository: Repository, phone: Phone, files: list[str] | None
+) -> None:
     """D10: a conflict: GIT_ERROR, and it is still the same conflict."""
     repository.commit_files({"a": "base\n", "b": "1\n"})
     repository.git("checkout", "-q", "-b", "other")
@@ -185,12 +250,20 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone, files:
     repository.git("merge", "-q", "other", check=False)
     repository.write("b", "2\n")
     before = state(repository)
-    assert_as_it_was(commit(phone, session_in(shared, phone, repository.path), "Conflict", files), repository, before)
+    assert_as_it_was(
+        commit(phone, session_in(shared, phone, repository.path), "Conflict", files),
+        repository,
+        before,
+    )
     assert (repository.path / ".git" / "MERGE_HEAD").exists()
 
 
-def test_somebody_else_holds_the_index(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """D10: git's lock is respected: GIT_ERROR, recoverable; the lock stays with its owner, and later it works."""
+def test_somebody_else_holds_the_index(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
+    """D10: git's lock is respected: GIT_ERROR, recoverable; the lock stays with its owner, and
+    later it works.
+    """
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     lock = repository.write(".git/index.lock", "")
@@ -214,8 +287,12 @@ NOT_COMMITTED = {
 
 
 @pytest.mark.parametrize("path", NOT_COMMITTED)
-def test_paths_that_cannot_be_committed(shared: Bridge, repository: Repository, phone: Phone, path: str) -> None:
-    """Issue, bad input; D10, D12: one bad path among good ones: refused as a whole, the repository as it was."""
+def test_paths_that_cannot_be_committed(
+    shared: Bridge, repository: Repository, phone: Phone, path: str
+) -> None:
+    """Issue, bad input; D10, D12: one bad path among good ones: refused as a whole, the repository
+    as it was.
+    """
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     before = state(repository)
@@ -224,7 +301,9 @@ def test_paths_that_cannot_be_committed(shared: Bridge, repository: Repository, 
     phone.ping()
 
 
-def test_names_that_are_options_or_patterns(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_names_that_are_options_or_patterns(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
     """Issue, bad input: names that are options: each is a name, and means itself alone."""
     repository.commit_files({"a": "1\n", "b.star": "1\n"})
     for name in ("a", "b.star", *ODD_NAMES):
@@ -232,11 +311,15 @@ def test_names_that_are_options_or_patterns(shared: Bridge, repository: Reposito
     sid = session_in(shared, phone, repository.path)
     summary = committed(commit(phone, sid, "Odd", ODD_NAMES), sid)
     assert summary["files_changed"] == len(ODD_NAMES)
-    assert sorted(repository.git("show", "--name-only", "--format=", "-z").strip("\0\n").split("\0")) == sorted(ODD_NAMES)
+    assert sorted(
+        repository.git("show", "--name-only", "--format=", "-z").strip("\0\n").split("\0")
+    ) == sorted(ODD_NAMES)
     assert sorted(repository.git("diff", "--name-only").split()) == ["a", "b.star"]
 
 
-def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_directory_inside_a_repository(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
     """D10: paths are relative to the session's working_directory."""
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
     for name in ("sub/a", "a"):
@@ -249,13 +332,18 @@ def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository,
 def test_ten_thousand_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """Issue, bad input: 10,000 files in one commit, each named: more than a command line holds."""
     repository.commit_files({"a": "1\n"})
-    names = [f"{'a long directory name ' * 8}/{number // 500}/file number {number}" for number in range(10_000)]
+    names = [
+        f"{'a long directory name ' * 8}/{number // 500}/file number {number}"
+        for number in range(10_000)
+    ]
     for name in names:
         repository.write(name, "1\n")
     sid = session_in(shared, phone, repository.path)
     answer = commit(phone, sid, "Many", names)
     summary = committed(answer, sid)
-    assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000) and answer["payload"]["is_clean"] is True
+    assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000) and answer[
+        "payload"
+    ]["is_clean"] is True
 
 
 def test_a_closed_session(shared: Bridge, repository: Repository, phone: Phone) -> None:

@@ -1,4 +1,6 @@
-"""git_diff and git_diff_response (spec, Diff file, Hunk, Diff line; D10): files, hunks and lines as the spec types them."""
+"""git_diff and git_diff_response (spec, Diff file, Hunk, Diff line; D10): files, hunks and lines as
+the spec types them.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,23 @@ def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Ph
     after = [*before[:1], "two", *before[2:27], "inserted", *before[27:]]
     repository.write("a.txt", "\n".join(after) + "\n")
     (file,) = diff(phone, session_in(shared, phone, repository.path))
-    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == ("a.txt", "a.txt", "a.txt", "modified")
+    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == (
+        "a.txt",
+        "a.txt",
+        "a.txt",
+        "modified",
+    )
     assert (file["additions"], file["deletions"]) == (2, 1)
     first, second = file["hunks"]
-    assert (first["old_start"], first["old_lines"], first["new_start"], first["new_lines"]) == (1, 5, 1, 5)
-    assert first["header"].startswith("@@ -1,5 +1,5 @@") and second["header"].startswith("@@ -25,6 +25,7 @@")
+    assert (first["old_start"], first["old_lines"], first["new_start"], first["new_lines"]) == (
+        1,
+        5,
+        1,
+        5,
+    )
+    assert first["header"].startswith("@@ -1,5 +1,5 @@") and second["header"].startswith(
+        "@@ -25,6 +25,7 @@"
+    )
     assert [(line["type"], line["content"]) for line in first["lines"]] == [
         ("context", "line 1"),
         ("removed", "line 2"),
@@ -51,7 +65,9 @@ def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Ph
 
 @pytest.mark.spec("git.diff.cached")
 def test_cached_and_not(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, git_diff; D10: cached false is the work tree against the index, cached true the index against the last commit."""
+    """Spec, git_diff; D10: cached false is the work tree against the index, cached true the index
+    against the last commit.
+    """
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     repository.git("add", "a")
@@ -64,7 +80,9 @@ def test_cached_and_not(shared: Bridge, repository: Repository, phone: Phone) ->
 
 @pytest.mark.spec("git.diff.files")
 def test_all_or_some_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, git_diff: null means all changes; a directory means what is in it; a file that has none has none."""
+    """Spec, git_diff: null means all changes; a directory means what is in it; a file that has none
+    has none.
+    """
     repository.commit_files({"a": "1\n", "b": "1\n", "sub/c": "1\n", "same": "1\n"})
     for name in ("a", "b", "sub/c"):
         repository.write(name, "2\n")
@@ -82,9 +100,24 @@ def test_added_and_deleted(shared: Bridge, repository: Repository, phone: Phone)
     (repository.path / "gone").unlink()
     repository.write("new", "a\nb\nc\n")
     repository.git("add", "-A")
-    added, deleted = sorted(diff(phone, session_in(shared, phone, repository.path), cached=True), key=lambda file: file["status"])
-    assert (added["path"], added["status"], added["additions"], added["deletions"], lines(added, "added")) == ("new", "added", 3, 0, ["a", "b", "c"])
-    assert (deleted["path"], deleted["status"], deleted["additions"], deleted["deletions"], lines(deleted, "removed")) == ("gone", "deleted", 0, 2, ["1", "2"])
+    added, deleted = sorted(
+        diff(phone, session_in(shared, phone, repository.path), cached=True),
+        key=lambda file: file["status"],
+    )
+    assert (
+        added["path"],
+        added["status"],
+        added["additions"],
+        added["deletions"],
+        lines(added, "added"),
+    ) == ("new", "added", 3, 0, ["a", "b", "c"])
+    assert (
+        deleted["path"],
+        deleted["status"],
+        deleted["additions"],
+        deleted["deletions"],
+        lines(deleted, "removed"),
+    ) == ("gone", "deleted", 0, 2, ["1", "2"])
 
 
 def test_before_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -93,7 +126,9 @@ def test_before_the_first_commit(shared: Bridge, repository: Repository, phone: 
     repository.git("add", "a")
     sid = session_in(shared, phone, repository.path)
     (file,) = diff(phone, sid, cached=True)
-    assert (file["path"], file["status"], lines(file, "added")) == ("a", "added", ["1"]) and diff(phone, sid) == []
+    assert (file["path"], file["status"], lines(file, "added")) == ("a", "added", ["1"]) and diff(
+        phone, sid
+    ) == []
 
 
 def test_untracked_files_when_named(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -103,7 +138,12 @@ def test_untracked_files_when_named(shared: Bridge, repository: Repository, phon
     sid = session_in(shared, phone, repository.path)
     assert diff(phone, sid) == []
     (file,) = diff(phone, sid, ["new dir/new"])
-    assert (file["path"], file["additions"], file["deletions"], lines(file, "added")) == ("new dir/new", 2, 0, ["1", "2"])
+    assert (file["path"], file["additions"], file["deletions"], lines(file, "added")) == (
+        "new dir/new",
+        2,
+        0,
+        ["1", "2"],
+    )
     assert file["status"] in ("untracked", "added") and repository.staged() == []
 
 
@@ -115,7 +155,12 @@ def test_a_rename(shared: Bridge, repository: Repository, phone: Phone) -> None:
     repository.write("new name", content + "more\n")
     repository.git("add", "-A")
     (file,) = diff(phone, session_in(shared, phone, repository.path), cached=True)
-    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == ("new name", "old name", "new name", "renamed")
+    assert (file["path"], file["old_path"], file["new_path"], file["status"]) == (
+        "new name",
+        "old name",
+        "new name",
+        "renamed",
+    )
     assert (file["additions"], file["deletions"], lines(file, "added")) == (1, 0, ["more"])
 
 
@@ -125,8 +170,15 @@ def test_modes(shared: Bridge, repository: Repository, phone: Phone) -> None:
     repository.commit_files({"script": "1\n", "plain": "1\n"})
     (repository.path / "script").chmod(0o755)
     repository.write("plain", "2\n")
-    plain, script = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
-    assert (script["old_mode"], script["new_mode"], script["hunks"], script["additions"]) == ("100644", "100755", [], 0)
+    plain, script = sorted(
+        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
+    )
+    assert (script["old_mode"], script["new_mode"], script["hunks"], script["additions"]) == (
+        "100644",
+        "100755",
+        [],
+        0,
+    )
     assert plain.get("old_mode") == plain.get("new_mode")
 
 
@@ -135,7 +187,13 @@ def test_a_binary_file(shared: Bridge, repository: Repository, phone: Phone) -> 
     repository.commit_files({"image": b"\x89PNG\x00" * 100})
     repository.write("image", b"\x89PNG\x00\xff" * 100)
     (file,) = diff(phone, session_in(shared, phone, repository.path))
-    assert (file["path"], file["status"], file["additions"], file["deletions"], file["hunks"]) == ("image", "modified", 0, 0, [])
+    assert (file["path"], file["status"], file["additions"], file["deletions"], file["hunks"]) == (
+        "image",
+        "modified",
+        0,
+        0,
+        [],
+    )
 
 
 def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -143,29 +201,60 @@ def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Ph
     repository.commit_files({"a": "1\n2", "b": "1\n"})
     repository.write("a", "1\n3")
     repository.write("b", "1")
-    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
-    assert (lines(first, "removed"), lines(first, "added"), first["additions"], first["deletions"]) == (["2"], ["3"], 1, 1)
+    first, second = sorted(
+        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
+    )
+    assert (
+        lines(first, "removed"),
+        lines(first, "added"),
+        first["additions"],
+        first["deletions"],
+    ) == (["2"], ["3"], 1, 1)
     assert (lines(second, "removed"), lines(second, "added")) == (["1"], ["1"])
 
 
 def test_carriage_returns(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: CRLF: a carriage return is part of the line, so that its change can be seen; none breaks a line in two."""
+    """Issue: CRLF: a carriage return is part of the line, so that its change can be seen; none
+    breaks a line in two.
+    """
     repository.git("config", "core.autocrlf", "false")
     repository.commit_files({"a": "1\r\n2\r\n", "b": "1\rx\u2028y\x0bz\x85\n"})
     repository.write("a", "1\n2\r\n3\r\n")
     repository.write("b", "1\rx\u2028y\x0bz\x0c\n")
-    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
-    assert (lines(first, "removed"), lines(first, "added"), lines(first, "context")) == (["1\r"], ["1", "3\r"], ["2\r"])
-    assert (lines(second, "removed"), lines(second, "added")) == (["1\rx\u2028y\x0bz\x85"], ["1\rx\u2028y\x0bz\x0c"])
+    first, second = sorted(
+        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
+    )
+    assert (lines(first, "removed"), lines(first, "added"), lines(first, "context")) == (
+        ["1\r"],
+        ["1", "3\r"],
+        ["2\r"],
+    )
+    assert (lines(second, "removed"), lines(second, "added")) == (
+        ["1\rx\u2028y\x0bz\x85"],
+        ["1\rx\u2028y\x0bz\x0c"],
+    )
 
 
 def test_lines_that_look_like_a_diff(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, Diff line: content is content: signs, headers and markers inside a file change nothing."""
-    old = ["-- a/x", "++ b/x", "@@ -1 +1 @@", "diff --git a/x b/x", "\\ No newline at end of file", "", " ", "\\"]
+    """Spec, Diff line: content is content: signs, headers and markers inside a file change
+    nothing.
+    """
+    old = [
+        "-- a/x",
+        "++ b/x",
+        "@@ -1 +1 @@",
+        "diff --git a/x b/x",
+        "\\ No newline at end of file",
+        "",
+        " ",
+        "\\",
+    ]
     repository.commit_files({"a": "\n".join(old) + "\n", "b": "1\n"})
     repository.write("a", "\n".join(["+" + line for line in old]) + "\n")
     repository.write("b", "2\n")
-    first, second = sorted(diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"])
+    first, second = sorted(
+        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
+    )
     assert (lines(first, "removed"), lines(first, "added")) == (old, ["+" + line for line in old])
     assert (first["path"], second["path"], lines(second, "added")) == ("a", "b", ["2"])
 
@@ -176,11 +265,17 @@ def test_what_is_no_utf8(shared: Bridge, repository: Repository, phone: Phone) -
     repository.write("a", b"caf\xe9 au lait\nplain\n")
     (file,) = diff(phone, session_in(shared, phone, repository.path))
     (added,) = lines(file, "added")
-    assert added.startswith("caf") and added.endswith(" au lait") and lines(file, "context") == ["plain"]
+    assert (
+        added.startswith("caf")
+        and added.endswith(" au lait")
+        and lines(file, "context") == ["plain"]
+    )
 
 
 def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: names with spaces, quotes, newlines and umlauts, options and patterns among them: as they are, and each means itself alone."""
+    """Issue: names with spaces, quotes, newlines and umlauts, options and patterns among them: as
+    they are, and each means itself alone.
+    """
     repository.commit_files(dict.fromkeys([*ODD_NAMES, "a.star"], "1\n"))
     for name in (*ODD_NAMES, "a.star"):
         repository.write(name, "2\n")
@@ -191,8 +286,12 @@ def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None
         assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
 
 
-def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """D10: paths are relative to the session's working_directory, those that are asked for and those that are answered."""
+def test_a_directory_inside_a_repository(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
+    """D10: paths are relative to the session's working_directory, those that are asked for and
+    those that are answered.
+    """
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
     repository.write("sub/a", "2\n")
     repository.write("a", "3\n")
@@ -211,13 +310,22 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> Non
     repository.commit_files({"a": "ours\n"})
     repository.git("merge", "-q", "other", check=False)
     repository.write("b", "2\n")
-    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": None, "cached": False})
-    assert answer["type"] == "git_diff_response" and {file["path"] for file in answer["payload"]["files"]} == {"a", "b"}
+    answer = phone.request(
+        "git_diff",
+        {"session_id": session_in(shared, phone, repository.path), "files": None, "cached": False},
+    )
+    assert answer["type"] == "git_diff_response" and {
+        file["path"] for file in answer["payload"]["files"]
+    } == {"a", "b"}
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one file", "many files"])
-def test_a_large_diff_is_cut_and_says_so(shared: Bridge, repository: Repository, phone: Phone, many: bool) -> None:
-    """Issue: large diffs are cut with a sign that says so: the answer fits max_message_size_mb; the connection lives."""
+def test_a_large_diff_is_cut_and_says_so(
+    shared: Bridge, repository: Repository, phone: Phone, many: bool
+) -> None:
+    """Issue: large diffs are cut with a sign that says so: the answer fits max_message_size_mb; the
+    connection lives.
+    """
     names = [f"file {number}" for number in range(40)] if many else ["file"]
     repository.commit_files(dict.fromkeys(names, "\n"))
     for name in names:
@@ -230,20 +338,42 @@ def test_a_large_diff_is_cut_and_says_so(shared: Bridge, repository: Repository,
     phone.ping()
 
 
-@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a/../../x", "sub/../../../etc/passwd", "a\x00b"])
+@pytest.mark.parametrize(
+    "path", ["../outside", "/etc/passwd", "a/../../x", "sub/../../../etc/passwd", "a\x00b"]
+)
 def test_paths_outside(shared: Bridge, repository: Repository, phone: Phone, path: str) -> None:
     """Issue, bad input: paths outside: the right code, recoverable, nothing shown."""
     repository.commit_files({"a": "1\n"})
-    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": [path], "cached": False})
-    assert answer["type"] == "error" and answer["payload"]["code"] in ("FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "GIT_ERROR"), answer
+    answer = phone.request(
+        "git_diff",
+        {
+            "session_id": session_in(shared, phone, repository.path),
+            "files": [path],
+            "cached": False,
+        },
+    )
+    assert answer["type"] == "error" and answer["payload"]["code"] in (
+        "FILE_ACCESS_DENIED",
+        "FILE_INVALID_PATH",
+        "GIT_ERROR",
+    ), answer
     assert answer["payload"]["recoverable"] is True and "root:" not in json.dumps(answer)
     phone.ping()
 
 
 def test_a_file_that_is_not_there(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """D12: a name that neither git nor the directory knows: nothing, or FILE_NOT_FOUND or GIT_ERROR, recoverable."""
+    """D12: a name that neither git nor the directory knows: nothing, or FILE_NOT_FOUND or
+    GIT_ERROR, recoverable.
+    """
     repository.commit_files({"a": "1\n"})
-    answer = phone.request("git_diff", {"session_id": session_in(shared, phone, repository.path), "files": ["no such file"], "cached": False})
+    answer = phone.request(
+        "git_diff",
+        {
+            "session_id": session_in(shared, phone, repository.path),
+            "files": ["no such file"],
+            "cached": False,
+        },
+    )
     if answer["type"] == "error":
         assert answer["payload"]["code"] in ("FILE_NOT_FOUND", "GIT_ERROR")
         assert_refused(answer, answer["payload"]["code"], True)

@@ -1,4 +1,6 @@
-"""Repositories that want to run something (D10; issue, Build 3): reading runs nothing and writes nothing, a commit runs its hooks and nothing else."""
+"""Repositories that want to run something (D10; issue, Build 3): reading runs nothing and writes
+nothing, a commit runs its hooks and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,26 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.hostile import COMMITTING, DIFF, PAGED, READING, STATUS, Trap, springs_it, submodule
+from tests.conformance.hostile import (
+    COMMITTING,
+    DIFF,
+    PAGED,
+    READING,
+    STATUS,
+    Trap,
+    springs_it,
+    submodule,
+)
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, changes, commit, committed, diff, session_in, status
+from tests.conformance.repositories import (
+    Repository,
+    changes,
+    commit,
+    committed,
+    diff,
+    session_in,
+    status,
+)
 from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
@@ -23,7 +42,9 @@ def trap(tmp_path: Path) -> Trap:
 
 @pytest.fixture
 def victim(repository: Repository) -> Repository:
-    """A file that is staged and one that is changed besides, so that every command has something to look at; the index is out of date for another."""
+    """A file that is staged and one that is changed besides, so that every command has something to
+    look at; the index is out of date for another.
+    """
     repository.commit_files({"a.txt": "1\n", "b.txt": "1\n", "same.txt": "1\n"})
     os.utime(repository.path / "same.txt", (1, 1))
     repository.write("b.txt", "2\n")
@@ -38,26 +59,40 @@ def look(phone: Phone, session_id: str) -> list[dict[str, object]]:
     """Every way of reading; whether it is answered or refused, the connection lives."""
     answers = [phone.request("git_status_request", {"session_id": session_id})]
     for files in (None, ["a.txt", "untracked.txt"]):
-        answers += [phone.request("git_diff", {"session_id": session_id, "files": files, "cached": cached}) for cached in (False, True)]
+        answers += [
+            phone.request("git_diff", {"session_id": session_id, "files": files, "cached": cached})
+            for cached in (False, True)
+        ]
     phone.ping()
     return answers
 
 
 @pytest.mark.parametrize("name", READING)
-def test_reading_runs_nothing(shared: Bridge, victim: Repository, phone: Phone, trap: Trap, name: str) -> None:
-    """Issue: status and diff run nothing that a repository defines; git's own command, run last, shows that the trap is one."""
+def test_reading_runs_nothing(
+    shared: Bridge, victim: Repository, phone: Phone, trap: Trap, name: str
+) -> None:
+    """Issue: status and diff run nothing that a repository defines; git's own command, run last,
+    shows that the trap is one.
+    """
     plant, springs = READING[name]
     plant(victim, trap)
     answers = look(phone, session_in(shared, phone, victim.path))
     assert not trap.ran
     if "lazy" not in name:  # where an object is missing there may be nothing to show
-        assert [answer["type"] for answer in answers] == ["git_status_response", *["git_diff_response"] * 4], answers
+        assert [answer["type"] for answer in answers] == [
+            "git_status_response",
+            *["git_diff_response"] * 4,
+        ], answers
     assert springs_it(victim, trap, springs), "no trap: plain git does not run it either"
 
 
 @pytest.mark.parametrize("name", COMMITTING)
-def test_a_commit_runs_its_hooks_alone(shared: Bridge, victim: Repository, phone: Phone, trap: Trap, name: str) -> None:
-    """Issue: a commit runs the commit hooks of a repository inside the roots; nothing else: no signature, no filter, no hooks from elsewhere."""
+def test_a_commit_runs_its_hooks_alone(
+    shared: Bridge, victim: Repository, phone: Phone, trap: Trap, name: str
+) -> None:
+    """Issue: a commit runs the commit hooks of a repository inside the roots; nothing else: no
+    signature, no filter, no hooks from elsewhere.
+    """
     plant, springs = COMMITTING[name]
     plant(victim, trap)
     own = victim.path.with_name(f"{victim.path.name} hook ran")
@@ -73,7 +108,9 @@ def test_a_commit_runs_its_hooks_alone(shared: Bridge, victim: Repository, phone
 
 
 def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone) -> None:
-    """Issue: GIT_OPTIONAL_LOCKS=0: not even the index is refreshed; no lock, no temporary file, no object."""
+    """Issue: GIT_OPTIONAL_LOCKS=0: not even the index is refreshed; no lock, no temporary file, no
+    object.
+    """
     os.utime(victim.path / "b.txt", (1, 1))  # plain git would refresh its index
     victim.git("mv", "-f", "b.txt", "c.txt")
     before = digest(victim.path)
@@ -81,10 +118,16 @@ def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone
     assert digest(victim.path) == before
 
 
-def test_reading_while_the_index_is_locked(shared: Bridge, victim: Repository, phone: Phone) -> None:
+def test_reading_while_the_index_is_locked(
+    shared: Bridge, victim: Repository, phone: Phone
+) -> None:
     """Issue: reading takes no lock, so that it waits for none and disturbs nobody who holds it."""
     victim.write(".git/index.lock", "")
-    assert changes(status(phone, session_in(shared, phone, victim.path)))["a.txt"] == ("modified", 1, 1)
+    assert changes(status(phone, session_in(shared, phone, victim.path)))["a.txt"] == (
+        "modified",
+        1,
+        1,
+    )
 
 
 FORMATS = {
@@ -140,8 +183,12 @@ def opinionated(victim: Repository) -> Repository:
     return victim
 
 
-def test_settings_that_change_what_git_prints(shared: Bridge, opinionated: Repository, phone: Phone) -> None:
-    """D10: the answers are the same whatever a repository sets for the eyes of its owner; so is the commit."""
+def test_settings_that_change_what_git_prints(
+    shared: Bridge, opinionated: Repository, phone: Phone
+) -> None:
+    """D10: the answers are the same whatever a repository sets for the eyes of its owner; so is the
+    commit.
+    """
     sid = session_in(shared, phone, opinionated.path)
     before = (status(phone, sid), diff(phone, sid), diff(phone, sid, cached=True))
     opinionated.write("order", "z\n")
@@ -155,15 +202,25 @@ def test_settings_that_change_what_git_prints(shared: Bridge, opinionated: Repos
 
 
 def test_everything_at_once(shared: Bridge, victim: Repository, phone: Phone, trap: Trap) -> None:
-    """Issue, Shown by: a hostile repository, each of the ways planted, runs nothing. Plain git runs it with each of the commands that spring most of them."""
+    """Issue, Shown by: a hostile repository, each of the ways planted, runs nothing. Plain git runs
+    it with each of the commands that spring most of them.
+    """
     submodule(victim, trap)  # first: it commits
     for name, (plant, _) in READING.items():
-        if not name.startswith(("submodule", "lazy")):  # planted already; what is missing an object has nothing to show, and is tried above
+        # planted already; what is missing an object has nothing to show, and is tried above
+        if not name.startswith(("submodule", "lazy")):
             plant(victim, trap)
     victim.git("config", "core.askPass", str(trap.script))
     victim.git("config", "core.editor", str(trap.script))
     victim.git("config", "credential.helper", f"!'{trap.script}'")
     answers = look(phone, session_in(shared, phone, victim.path))
-    assert [answer["type"] for answer in answers] == ["git_status_response", *["git_diff_response"] * 4], answers
+    assert [answer["type"] for answer in answers] == [
+        "git_status_response",
+        *["git_diff_response"] * 4,
+    ], answers
     assert not trap.ran
-    assert [springs_it(victim, trap, words) for words in (STATUS, DIFF, PAGED)] == [True, True, True]
+    assert [springs_it(victim, trap, words) for words in (STATUS, DIFF, PAGED)] == [
+        True,
+        True,
+        True,
+    ]

@@ -1,4 +1,6 @@
-"""Repositories that want to show something (D10, D12; issue, Build 3): nothing from outside the roots, whatever a repository says of where it is."""
+"""Repositories that want to show something (D10, D12; issue, Build 3): nothing from outside the
+roots, whatever a repository says of where it is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SECRET, NAME = "the secret line", "secret-name.txt"
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Repository:
-    """A repository outside the roots: committed, changed and untracked files whose names and lines must not be shown."""
+    """A repository outside the roots: committed, changed and untracked files whose names and lines
+    must not be shown.
+    """
     repository = Repository(tmp_path / "outside")
     repository.commit_files({NAME: f"{SECRET} 1\n", f"changed-{NAME}": f"{SECRET} 2\n"})
     repository.write(f"changed-{NAME}", f"{SECRET} 3\n")
@@ -73,12 +77,28 @@ def index_link(repository: Repository, secret: Repository) -> None:
     (repository.path / ".git/index").symlink_to(secret.path / ".git/index")
 
 
-WAYS = {way.__name__: way for way in (git_file, git_link, common_directory, other_work_tree, work_tree_above, alternates, objects_link, index_link)}
+WAYS = {
+    way.__name__: way
+    for way in (
+        git_file,
+        git_link,
+        common_directory,
+        other_work_tree,
+        work_tree_above,
+        alternates,
+        objects_link,
+        index_link,
+    )
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_from_outside_is_shown(shared: Bridge, repository: Repository, secret: Repository, phone: Phone, way: str) -> None:
-    """Issue: work tree and git directory must lie inside a root, whatever core.worktree says; git itself, run last, would show it."""
+def test_nothing_from_outside_is_shown(
+    shared: Bridge, repository: Repository, secret: Repository, phone: Phone, way: str
+) -> None:
+    """Issue: work tree and git directory must lie inside a root, whatever core.worktree says; git
+    itself, run last, would show it.
+    """
     repository.commit_files({"a.txt": "1\n"})
     repository.write("a.txt", "2\n")
     WAYS[way](repository, secret)
@@ -90,12 +110,21 @@ def test_nothing_from_outside_is_shown(shared: Bridge, repository: Repository, s
     assert SECRET not in said and NAME not in said, said[:3000]
     named = phone.request("git_diff", {"session_id": sid, "files": [NAME], "cached": True})
     assert SECRET not in json.dumps(named)  # its name may be in the refusal
-    assert all(answer["payload"]["recoverable"] is True for answer in answers if answer["type"] == "error"), answers  # type: ignore[index]
-    shown = "".join(repository.git(*command, check=False) for command in (("status",), ("diff", "--cached"), ("ls-files",)))
+    assert all(
+        answer["payload"]["recoverable"] is True  # type: ignore[index]
+        for answer in answers
+        if answer["type"] == "error"
+    ), answers
+    shown = "".join(
+        repository.git(*command, check=False)
+        for command in (("status",), ("diff", "--cached"), ("ls-files",))
+    )
     assert SECRET in shown or NAME in shown, "no hole: plain git does not show it either"
 
 
-def test_nothing_outside_is_changed(shared: Bridge, repository: Repository, secret: Repository, phone: Phone) -> None:
+def test_nothing_outside_is_changed(
+    shared: Bridge, repository: Repository, secret: Repository, phone: Phone
+) -> None:
     """Issue: a commit into a git directory outside the roots is none."""
     before = (secret.head(), secret.porcelain())
     secret.git("add", "-A")
@@ -128,8 +157,12 @@ def test_a_repository_above_the_root(shared: Bridge, above: Repository, phone: P
 
 
 @pytest.mark.parametrize("how", ["directory", "link"])
-def test_a_session_that_works_outside(shared: Bridge, secret: Repository, phone: Phone, how: str) -> None:
-    """D12: a working_directory outside the roots, or a link that leads there, is refused, recoverable."""
+def test_a_session_that_works_outside(
+    shared: Bridge, secret: Repository, phone: Phone, how: str
+) -> None:
+    """D12: a working_directory outside the roots, or a link that leads there, is refused,
+    recoverable.
+    """
     directory = secret.path
     if how == "link":
         directory = shared.root / f"link {secret.path.parent.name}"
@@ -141,8 +174,12 @@ def test_a_session_that_works_outside(shared: Bridge, secret: Repository, phone:
     assert SECRET not in json.dumps(answers) and NAME not in json.dumps(answers)
 
 
-def test_links_in_the_work_tree(shared: Bridge, repository: Repository, secret: Repository, phone: Phone) -> None:
-    """Issue: what a link points to outside is never shown: neither the untracked link that is named nor a name behind it."""
+def test_links_in_the_work_tree(
+    shared: Bridge, repository: Repository, secret: Repository, phone: Phone
+) -> None:
+    """Issue: what a link points to outside is never shown: neither the untracked link that is named
+    nor a name behind it.
+    """
     repository.commit_files({"a.txt": "1\n"})
     (repository.path / "link").symlink_to(secret.path / NAME)
     (repository.path / "directory").symlink_to(secret.path)
@@ -154,5 +191,9 @@ def test_links_in_the_work_tree(shared: Bridge, repository: Repository, secret: 
         answer = phone.request("git_diff", {"session_id": sid, "files": files, "cached": False})
         assert SECRET not in json.dumps(answer), answer
     answer = commit(phone, sid, "Behind the link", [f"directory/{NAME}"])
-    assert answer["type"] == "error" and answer["payload"]["recoverable"] is True and repository.head() == before
+    assert (
+        answer["type"] == "error"
+        and answer["payload"]["recoverable"] is True
+        and repository.head() == before
+    )
     phone.ping()

@@ -1,4 +1,6 @@
-"""git_status_request and git_status_response (spec, Git resources; D7, D10): what the phone sees is what git says."""
+"""git_status_request and git_status_response (spec, Git resources; D7, D10): what the phone sees is
+what git says.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, assert_status, changes, diff, session_in, status
+from tests.conformance.repositories import (
+    Repository,
+    assert_status,
+    changes,
+    diff,
+    session_in,
+    status,
+)
 from tests.conformance.samples import hook, prompt
 from tests.files.repositories import import_files
 from tests.files.test_git_speed import median
@@ -37,14 +46,31 @@ def test_a_clean_repository(shared: Bridge, repository: Repository, phone: Phone
     """Spec, Git status; nothing changed since the commit."""
     repository.commit_files({"a.txt": "a\n"})
     payload = status(phone, session_in(shared, phone, repository.path))
-    assert (payload["branch"], payload["ahead"], payload["behind"], payload["is_clean"], payload["changes"]) == ("main", 0, 0, True, [])
-    assert "commit" not in payload or payload["commit"] is None, "D10: only in the answer to git_commit"
+    assert (
+        payload["branch"],
+        payload["ahead"],
+        payload["behind"],
+        payload["is_clean"],
+        payload["changes"],
+    ) == ("main", 0, 0, True, [])
+    assert "commit" not in payload or payload["commit"] is None, (
+        "D10: only in the answer to git_commit"
+    )
 
 
 @pytest.mark.spec("git.change.*")
 def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """Spec, Change: modified, added, deleted, untracked, renamed, each with its lines."""
-    repository.commit_files({"modified": "1\n2\n3\n", "staged": "1\n", "deleted": "1\n2\n", "removed": "1\n", "old name": "a\nb\nc\n", ".gitignore": "*.log\n"})
+    repository.commit_files(
+        {
+            "modified": "1\n2\n3\n",
+            "staged": "1\n",
+            "deleted": "1\n2\n",
+            "removed": "1\n",
+            "old name": "a\nb\nc\n",
+            ".gitignore": "*.log\n",
+        }
+    )
     repository.write("modified", "1\ntwo\n3\n4\n")
     repository.write("staged", "1\n2\n")
     repository.git("add", "staged")
@@ -78,7 +104,11 @@ def test_modes_links_and_binary_files(shared: Bridge, repository: Repository, ph
     (repository.path / "type").symlink_to("mode")
     repository.write("binary", b"\x00\x02" * 500)
     found = changes(status(phone, session_in(shared, phone, repository.path)))
-    assert {path: kind for path, (kind, _, _) in found.items()} == {"mode": "modified", "type": "modified", "binary": "modified"}
+    assert {path: kind for path, (kind, _, _) in found.items()} == {
+        "mode": "modified",
+        "type": "modified",
+        "binary": "modified",
+    }
     assert found["mode"][1:] == (0, 0) and found["binary"][1:] == (0, 0)
 
 
@@ -89,7 +119,9 @@ def test_an_untracked_directory(shared: Bridge, repository: Repository, phone: P
     repository.write("new/b", "1\n")
     (repository.path / "empty").mkdir()
     found = changes(status(phone, session_in(shared, phone, repository.path)))
-    assert found and all(path.startswith("new") and kind == "untracked" for path, (kind, _, _) in found.items()), found
+    assert found and all(
+        path.startswith("new") and kind == "untracked" for path, (kind, _, _) in found.items()
+    ), found
 
 
 def test_no_commit_yet(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -113,7 +145,9 @@ def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -
 
 
 @pytest.mark.parametrize(("ahead", "behind"), [(0, 0), (2, 0), (0, 1), (2, 3)])
-def test_ahead_and_behind(shared: Bridge, repository: Repository, phone: Phone, ahead: int, behind: int) -> None:
+def test_ahead_and_behind(
+    shared: Bridge, repository: Repository, phone: Phone, ahead: int, behind: int
+) -> None:
     """Spec, Git status: ahead, behind: commits against the upstream."""
     base = repository.commit()
     for _ in range(behind):
@@ -122,7 +156,10 @@ def test_ahead_and_behind(shared: Bridge, repository: Repository, phone: Phone, 
     repository.git("reset", "-q", "--hard", base)
     for _ in range(ahead):
         repository.commit("ours")
-    for name, value in (("remote.origin.url", "/nowhere"), ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")):
+    for name, value in (
+        ("remote.origin.url", "/nowhere"),
+        ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
+    ):
         repository.git("config", name, value)
     repository.git("branch", "-q", "--set-upstream-to=origin/main")
     payload = status(phone, session_in(shared, phone, repository.path))
@@ -134,7 +171,9 @@ def test_a_branch_with_a_slash(shared: Bridge, repository: Repository, phone: Ph
     repository.commit()
     repository.git("checkout", "-q", "-b", "feature/ümlaut-1")
     sid = session_in(shared, phone, repository.path)
-    assert status(phone, sid)["branch"] == "feature/ümlaut-1" == phone.join(sid)["payload"]["branch"]
+    assert (
+        status(phone, sid)["branch"] == "feature/ümlaut-1" == phone.join(sid)["payload"]["branch"]
+    )
 
 
 def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -150,7 +189,9 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> Non
 
 
 def test_a_submodule(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: submodules: another commit checked out there is a change of its path; nothing below it is listed."""
+    """Issue: submodules: another commit checked out there is a change of its path; nothing below it
+    is listed.
+    """
     inner = Repository(repository.path.with_name(f"{repository.path.name} inner"))
     inner.commit_files({"a": "1\n"})
     repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
@@ -158,14 +199,22 @@ def test_a_submodule(shared: Bridge, repository: Repository, phone: Phone) -> No
     sid = session_in(shared, phone, repository.path)
     assert status(phone, sid)["is_clean"] is True
     sub = repository.path / "sub"
-    for arguments in (("config", "user.name", "Ada"), ("config", "user.email", "a@b"), ("commit", "-q", "--allow-empty", "-m", "more")):
+    for arguments in (
+        ("config", "user.name", "Ada"),
+        ("config", "user.email", "a@b"),
+        ("commit", "-q", "--allow-empty", "-m", "more"),
+    ):
         repository.git(*arguments, cwd=sub)
     (sub / "untracked").write_text("1\n")
-    assert {path: kind for path, (kind, _, _) in changes(status(phone, sid)).items()} == {"sub": "modified"}
+    assert {path: kind for path, (kind, _, _) in changes(status(phone, sid)).items()} == {
+        "sub": "modified"
+    }
 
 
 def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: names with spaces, quotes, newlines and umlauts come as they are; one that is no UTF-8 breaks nothing."""
+    """Issue: names with spaces, quotes, newlines and umlauts come as they are; one that is no UTF-8
+    breaks nothing.
+    """
     repository.commit_files(dict.fromkeys(ODD_NAMES, "1\n"))
     for name in ODD_NAMES:
         repository.write(name, "1\n2\n")
@@ -174,10 +223,15 @@ def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None
     repository.write(b"bad \xff\xfe.txt", "1\n")
     repository.git("add", "-A")
     found = changes(status(phone, sid))
-    assert len(found) == len(ODD_NAMES) + 1 and [kind for kind, _, _ in found.values()].count("added") == 1
+    assert (
+        len(found) == len(ODD_NAMES) + 1
+        and [kind for kind, _, _ in found.values()].count("added") == 1
+    )
 
 
-def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_directory_inside_a_repository(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
     """D10: paths are relative to the session's working_directory."""
     repository.commit_files({"sub/a": "1\n", "top": "1\n"})
     repository.write("sub/a", "2\n")
@@ -187,7 +241,9 @@ def test_a_directory_inside_a_repository(shared: Bridge, repository: Repository,
 
 
 def test_a_work_tree_beside(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """D10: a linked work tree (its .git is a file), all of it inside the roots, is a repository like any other."""
+    """D10: a linked work tree (its .git is a file), all of it inside the roots, is a repository
+    like any other.
+    """
     repository.commit_files({"a": "1\n"})
     beside = repository.path.with_name(f"{repository.path.name} beside")
     repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
@@ -198,24 +254,41 @@ def test_a_work_tree_beside(shared: Bridge, repository: Repository, phone: Phone
 
 @pytest.mark.spec("wscode.GIT_ERROR")
 def test_no_repository(shared: Bridge, phone: Phone) -> None:
-    """Spec: GIT_ERROR, recoverable; for both questions. A directory that is gone is no repository either."""
+    """Spec: GIT_ERROR, recoverable; for both questions. A directory that is gone is no repository
+    either.
+    """
     directory = shared.root / "no repository"
     directory.mkdir(exist_ok=True)
     sid = session_in(shared, phone, directory)
     assert_refused(phone.request("git_status_request", {"session_id": sid}), "GIT_ERROR", True, sid)
-    assert_refused(phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}), "GIT_ERROR", True, sid)
+    assert_refused(
+        phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}),
+        "GIT_ERROR",
+        True,
+        sid,
+    )
     shutil.rmtree(directory)
     answer = phone.request("git_status_request", {"session_id": sid})
-    assert answer["type"] == "error" and answer["payload"]["code"] in ("GIT_ERROR", "FILE_NOT_FOUND") and answer["payload"]["recoverable"] is True, answer
+    assert (
+        answer["type"] == "error"
+        and answer["payload"]["code"] in ("GIT_ERROR", "FILE_NOT_FOUND")
+        and answer["payload"]["recoverable"] is True
+    ), answer
     phone.ping()
 
 
 def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D34: a session known by a prompt alone has no directory: a clear error, not the bridge's own directory."""
+    """D34: a session known by a prompt alone has no directory: a clear error, not the bridge's own
+    directory.
+    """
     shared.accept(prompt(sid, 1))
     phone.join(sid)
     answer = phone.request("git_status_request", {"session_id": sid})
-    assert answer["type"] == "error" and answer["payload"]["recoverable"] is True and answer["payload"]["session_id"] == sid, answer
+    assert (
+        answer["type"] == "error"
+        and answer["payload"]["recoverable"] is True
+        and answer["payload"]["session_id"] == sid
+    ), answer
 
 
 def test_a_closed_session(shared: Bridge, repository: Repository, phone: Phone) -> None:
@@ -239,20 +312,46 @@ def large(shared: Bridge) -> Repository:
 
 
 def test_ten_thousand_files(shared: Bridge, large: Repository, phone: Phone) -> None:
-    """Issue, Shown by: of 10,000 files 500 changed: status under a second, a diff of all under three."""
+    """Issue, Shown by: of 10,000 files 500 changed: status under a second, a diff of all under
+    three.
+    """
     sid = session_in(shared, phone, large.path)
     payload = status(phone, sid)
-    assert len(payload["changes"]) == 500 and all(change["additions"] == change["deletions"] == 1 for change in payload["changes"])
-    assert median("status", lambda: assert_status(phone.request("git_status_request", {"session_id": sid}), sid)) < 1
+    assert len(payload["changes"]) == 500 and all(
+        change["additions"] == change["deletions"] == 1 for change in payload["changes"]
+    )
+    assert (
+        median(
+            "status",
+            lambda: assert_status(phone.request("git_status_request", {"session_id": sid}), sid),
+        )
+        < 1
+    )
     assert len(diff(phone, sid)) == 500
-    assert median("diff of all", lambda: phone.request("git_diff", {"session_id": sid, "files": None, "cached": False})) < 3
+    assert (
+        median(
+            "diff of all",
+            lambda: phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}),
+        )
+        < 3
+    )
 
 
 def test_other_messages_are_answered_meanwhile(shared: Bridge, large: Repository) -> None:
-    """Spec, Limits: a heartbeat is answered within ten seconds whatever git does; two devices ask at once."""
+    """Spec, Limits: a heartbeat is answered within ten seconds whatever git does; two devices ask
+    at once.
+    """
     with shared.phones(2) as phones:
         sessions = [session_in(shared, phone, Path(large.path)) for phone in phones]
-        sent = [phone.send("git_diff", {"session_id": sid, "files": None, "cached": False}) for phone, sid in zip(phones, sessions, strict=True)]
+        sent = [
+            phone.send("git_diff", {"session_id": sid, "files": None, "cached": False})
+            for phone, sid in zip(phones, sessions, strict=True)
+        ]
         for phone, id_ in zip(phones, sent, strict=True):
             phone.ping()
-            assert phone.until(lambda message, id_=id_: message.get("id") == id_, "git_diff_response")["type"] == "git_diff_response"  # type: ignore[misc]
+            assert (
+                phone.until(lambda message, id_=id_: message.get("id") == id_, "git_diff_response")[  # type: ignore[misc]
+                    "type"
+                ]
+                == "git_diff_response"
+            )

@@ -23,7 +23,9 @@ def test_health(shared: Bridge) -> None:
     for name in ("uptime_seconds", "active_sessions", "active_websockets"):
         assert type(body[name]) is int and body[name] >= 0, name
     assert set(body["system"]) >= {"platform", "runtime_version", "memory_mb"}
-    assert isinstance(body["system"]["platform"], str) and isinstance(body["system"]["runtime_version"], str)
+    assert isinstance(body["system"]["platform"], str) and isinstance(
+        body["system"]["runtime_version"], str
+    )
     assert 10 < body["system"]["memory_mb"] < 2000
     assert SEMVER.match(body["version"])
     assert_now(body["timestamp"])
@@ -32,7 +34,9 @@ def test_health(shared: Bridge) -> None:
 def test_uptime_counts(shared: Bridge) -> None:
     """Spec: uptime_seconds."""
     first = shared.get("/api/v1/health", shared.hook_token).json()["uptime_seconds"]
-    eventually(lambda: shared.get("/api/v1/health", shared.hook_token).json()["uptime_seconds"] > first, 5)
+    eventually(
+        lambda: shared.get("/api/v1/health", shared.hook_token).json()["uptime_seconds"] > first, 5
+    )
 
 
 def test_websockets_are_counted(shared: Bridge) -> None:
@@ -62,28 +66,70 @@ def test_no_token(shared: Bridge, path: str) -> None:
     assert_error(shared.get(path, "x" * 43), 401, "AUTH_INVALID_TOKEN")
 
 
-@pytest.mark.spec("http.info", "info_body.*", "limit.max_sessions", "limit.hook_timeout", "limit.max_websocket_connections", "limit.max_message_size_mb")
+@pytest.mark.spec(
+    "http.info",
+    "info_body.*",
+    "limit.max_sessions",
+    "limit.hook_timeout",
+    "limit.max_websocket_connections",
+    "limit.max_message_size_mb",
+)
 def test_info(shared: Bridge) -> None:
     """Spec: the capabilities object; seven supported hooks, limits as configured."""
     body = shared.get("/api/v1/info", shared.hook_token).json()
     assert isinstance(body["name"], str) and body["name"]
     assert SEMVER.match(body["version"]) and SEMVER.match(body["protocol_version"])
-    assert set(body["features"]) <= {"websocket_sessions", "hook_events", "agent_sdk", "pty_sessions", "file_sync"}
+    assert set(body["features"]) <= {
+        "websocket_sessions",
+        "hook_events",
+        "agent_sdk",
+        "pty_sessions",
+        "file_sync",
+    }
     assert {"websocket_sessions", "hook_events"} <= set(body["features"])
     assert all(isinstance(agent, str) and agent for agent in body["supported_agents"])
-    assert [agent["name"] for agent in body["agents"] if agent["can_start"]] == body["supported_agents"]
+    assert [agent["name"] for agent in body["agents"] if agent["can_start"]] == body[
+        "supported_agents"
+    ]
     assert all(agent["can_start"] or agent["reason"] for agent in body["agents"])
-    assert sorted(body["supported_hooks"]) == sorted(["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"])
-    assert body["limits"] == {"max_sessions": 10, "max_websocket_connections": 100, "max_message_size_mb": 10, "hook_timeout_seconds": 30}
+    assert sorted(body["supported_hooks"]) == sorted(
+        [
+            "SessionStart",
+            "SessionEnd",
+            "PreToolUse",
+            "PostToolUse",
+            "UserPromptSubmit",
+            "Stop",
+            "SubagentStop",
+        ]
+    )
+    assert body["limits"] == {
+        "max_sessions": 10,
+        "max_websocket_connections": 100,
+        "max_message_size_mb": 10,
+        "hook_timeout_seconds": 30,
+    }
 
 
 def test_the_schema(shared: Bridge) -> None:
-    """Issue, point 5: an OpenAPI document at /api/v1/schema that names every endpoint of the spec."""
+    """Issue, point 5: an OpenAPI document at /api/v1/schema that names every endpoint of the
+    spec.
+    """
     answer = shared.get("/api/v1/schema", shared.hook_token, headers={"Accept": "application/json"})
     assert answer.status == 200, answer
     text = answer.body.decode()
     assert "openapi" in text[:200]
-    for path in ("/health", "/info", "/hooks/event", "/hooks/batch", "/sessions", "/events", "/files/tree", "/files/content", "/admin/reload-hooks"):
+    for path in (
+        "/health",
+        "/info",
+        "/hooks/event",
+        "/hooks/batch",
+        "/sessions",
+        "/events",
+        "/files/tree",
+        "/files/content",
+        "/admin/reload-hooks",
+    ):
         assert path in text, path
 
 

@@ -1,4 +1,6 @@
-"""Heartbeats (spec, Limits and WebSocket operations), liveness (D25), the time for auth (D21), proof by heartbeat (D27), slow clients (D30)."""
+"""Heartbeats (spec, Limits and WebSocket operations), liveness (D25), the time for auth (D21),
+proof by heartbeat (D27), slow clients (D30).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,21 @@ Patient = Callable[[str], Outcome]
 
 @pytest.mark.spec("ws.heartbeat_ping", "ws.heartbeat_pong", "envelope.heartbeat")
 def test_a_ping_is_answered_by_a_pong_with_type_and_timestamp_only(phone: Phone) -> None:
-    """Spec, envelope: "Heartbeat messages carry only type and timestamp" (checked for every frame received)."""
+    """Spec, envelope: "Heartbeat messages carry only type and timestamp" (checked for every frame
+    received).
+    """
     pong = phone.ping()
     assert set(pong) == {"type", "timestamp"}
 
 
 @pytest.mark.parametrize(
-    "extra", [{"payload": {}}, {"id": "hb-1"}, {"id": "3fa85f64-5717-4562-b3fc-2c963f66afa6", "payload": {}}], ids=["payload", "id", "both"]
+    "extra",
+    [
+        {"payload": {}},
+        {"id": "hb-1"},
+        {"id": "3fa85f64-5717-4562-b3fc-2c963f66afa6", "payload": {}},
+    ],
+    ids=["payload", "id", "both"],
 )
 def test_a_ping_may_carry_more(phone: Phone, extra: dict[str, object]) -> None:
     """D3: unknown fields are never an error; the pong stays bare."""
@@ -34,7 +44,10 @@ def test_every_ping_has_its_pong(phone: Phone) -> None:
     """Spec: heartbeat_ping, reply heartbeat_pong."""
     for _ in range(50):
         phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
-    phone.collect(lambda: sum(message["type"] == "heartbeat_pong" for message in phone.messages) == 50, "50 pongs")
+    phone.collect(
+        lambda: sum(message["type"] == "heartbeat_pong" for message in phone.messages) == 50,
+        "50 pongs",
+    )
 
 
 def test_heartbeats_are_answered_before_ready(device: Phone) -> None:
@@ -77,7 +90,9 @@ def test_no_auth_within_10_seconds(patient: Patient) -> None:
 @pytest.mark.slow("heartbeat_proof")
 @pytest.mark.spec("delivery.cursor", "limit.pong_wait")
 def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: Patient) -> None:
-    """D27: event 1 went out before the pong of a ping 10 s older and is proven; event 2 came after that pong and is not."""
+    """D27: event 1 went out before the pong of a ping 10 s older and is proven; event 2 came after
+    that pong and is not.
+    """
     assert patient("heartbeat_proof").seen["sent_again"] == [2, 3]
 
 
@@ -90,18 +105,26 @@ def test_two_pings_close_together_prove_nothing(patient: Patient) -> None:
 @pytest.mark.slow("no_reader")
 @pytest.mark.spec("delivery.slow")
 def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) -> None:
-    """D30: closed (4413) after 30 seconds; ingestion and other devices go on meanwhile; what it missed comes by its cursor."""
+    """D30: closed (4413) after 30 seconds; ingestion and other devices go on meanwhile; what it
+    missed comes by its cursor.
+    """
     outcome = patient("no_reader")
     received = outcome.seen["received"]
     assert received == list(range(len(received))) and len(received) < 24, received
-    assert outcome.code in (4413, None), "a frame may not fit any more into a full socket; any other close code is wrong"
-    assert outcome.seen["again"] == list(range(24)), "nothing was acknowledged: all of it is sent again, in order"
+    assert outcome.code in (4413, None), (
+        "a frame may not fit any more into a full socket; any other close code is wrong"
+    )
+    assert outcome.seen["again"] == list(range(24)), (
+        "nothing was acknowledged: all of it is sent again, in order"
+    )
 
 
 @pytest.mark.slow("no_reader")
 @pytest.mark.spec("delivery.slow")
 def test_ingestion_never_waits_for_a_client(patient: Patient) -> None:
-    """D30: ingestion never waits for a client, and a socket's backlog is not held in memory (24 MB were posted)."""
+    """D30: ingestion never waits for a client, and a socket's backlog is not held in memory (24 MB
+    were posted).
+    """
     outcome = patient("no_reader")
     assert outcome.seen["slowest"] < 10, "a reader that held it up would cost 30 s"
     assert outcome.seen["grown"] < 64 * 1024 * 1024, "24 MB of events must not pile up in memory"

@@ -18,14 +18,21 @@ def accepted(bridge: Bridge, events: list[Any]) -> dict[str, Any]:
     answer = bridge.post_batch(events)
     assert answer.status == 200, answer
     body = dict(answer.json())
-    assert body["received"] is True and body["count"] == len(events) == body["accepted"] + body["rejected"], body
-    assert len(body["event_ids"]) == body["accepted"] and all(is_uuid(event_id) for event_id in body["event_ids"])
+    assert (
+        body["received"] is True
+        and body["count"] == len(events) == body["accepted"] + body["rejected"]
+    ), body
+    assert len(body["event_ids"]) == body["accepted"] and all(
+        is_uuid(event_id) for event_id in body["event_ids"]
+    )
     return body
 
 
 @pytest.mark.spec("http.hooks.batch", "batch.result")
 def test_a_batch_in_order(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: 200 {received, count, accepted, rejected, event_ids}; D32: stored in order; the ids are those of the agent_events."""
+    """Spec: 200 {received, count, accepted, rejected, event_ids}; D32: stored in order; the ids are
+    those of the agent_events.
+    """
     bridge.watch(phone, sid)
     body = accepted(bridge, [prompt(sid, number) for number in range(50)])
     assert body["accepted"] == 50 and body.get("errors", []) == []
@@ -36,18 +43,28 @@ def test_a_batch_in_order(bridge: Bridge, sid: str, phone: Phone) -> None:
 @pytest.mark.spec("http.hooks.batch")
 def test_without_prefix(bridge: Bridge, sid: str) -> None:
     """D2: /hooks/batch answers too."""
-    assert bridge.https().post("/hooks/batch", token=bridge.hook_token, json_body={"events": [prompt(sid, 1)]}).status == 200
+    assert (
+        bridge.https()
+        .post("/hooks/batch", token=bridge.hook_token, json_body={"events": [prompt(sid, 1)]})
+        .status
+        == 200
+    )
     assert bridge.knows(sid)
 
 
 @pytest.mark.spec("batch.errors")
 def test_bad_ones_in_the_middle(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D32: validated one by one: the good ones are stored in order, errors names the others by index, with D8's violations."""
+    """D32: validated one by one: the good ones are stored in order, errors names the others by
+    index, with D8's violations.
+    """
     bridge.watch(phone, sid)
     bad: dict[int, tuple[Any, str]] = {
         1: (hook("Stop", sid, timestamp=now(-400)), "HOOK_STALE_TIMESTAMP"),
         2: ("not an object", "HOOK_INVALID_PAYLOAD"),
-        4: (hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"risk_level": "none"}), "HOOK_INVALID_PAYLOAD"),
+        4: (
+            hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"risk_level": "none"}),
+            "HOOK_INVALID_PAYLOAD",
+        ),
         5: (hook("Stop", ""), "HOOK_INVALID_SESSION_ID"),
         6: (hook("Stop", sid, event="Boom"), "HOOK_INVALID_EVENT_TYPE"),
         8: (None, "HOOK_INVALID_PAYLOAD"),
@@ -71,16 +88,28 @@ def test_only_bad_ones(bridge: Bridge, sid: str) -> None:
 
 @pytest.mark.spec("hook.event_id")
 def test_the_same_event_id_in_one_batch(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31: stored and sent once, also inside one batch and against an earlier post; the ids of the answer are the first answer's."""
+    """D31: stored and sent once, also inside one batch and against an earlier post; the ids of the
+    answer are the first answer's.
+    """
     known, twice = new_id(), new_id()
     first = bridge.accept(prompt(sid, 0, event_id=known))[0]["event_id"]
     phone.join(sid)
-    events = [prompt(sid, 1, event_id=twice), prompt(sid, 2), prompt(sid, 3, event_id=twice), prompt(sid, 4, event_id=known), prompt(sid, 5)]
+    events = [
+        prompt(sid, 1, event_id=twice),
+        prompt(sid, 2),
+        prompt(sid, 3, event_id=twice),
+        prompt(sid, 4, event_id=known),
+        prompt(sid, 5),
+    ]
     body = accepted(bridge, events)
     assert body["accepted"] == 5
     assert body["event_ids"][0] == body["event_ids"][2] and body["event_ids"][3] == first
     assert len(set(body["event_ids"])) == 4
-    assert [number for number in (event["payload"]["payload"]["number"] for event in _rest(phone, sid, 5)) if number != 0] == [1, 2, 5]
+    assert [
+        number
+        for number in (event["payload"]["payload"]["number"] for event in _rest(phone, sid, 5))
+        if number != 0
+    ] == [1, 2, 5]
 
 
 def _rest(phone: Phone, session_id: str, last: int) -> list[Any]:
@@ -89,7 +118,9 @@ def _rest(phone: Phone, session_id: str, last: int) -> list[Any]:
 
 
 def test_a_batch_repeated(bridge: Bridge, sid: str) -> None:
-    """D31: a producer that got no answer sends the whole batch again: nothing is doubled, the answer is the same."""
+    """D31: a producer that got no answer sends the whole batch again: nothing is doubled, the
+    answer is the same.
+    """
     events = [prompt(sid, number, event_id=new_id()) for number in range(20)]
     first, second = accepted(bridge, events), accepted(bridge, events)
     assert first["event_ids"] == second["event_ids"]
@@ -113,11 +144,23 @@ def test_500_are_taken(bridge: Bridge, sid: str) -> None:
 
 def test_501_are_not(bridge: Bridge, sid: str) -> None:
     """D32: more: 400 HOOK_INVALID_PAYLOAD, nothing half stored."""
-    assert_error(bridge.post_batch([prompt(sid, number) for number in range(501)]), 400, "HOOK_INVALID_PAYLOAD")
+    assert_error(
+        bridge.post_batch([prompt(sid, number) for number in range(501)]),
+        400,
+        "HOOK_INVALID_PAYLOAD",
+    )
     assert not bridge.knows(sid)
 
 
-@pytest.mark.parametrize("body", [{}, {"events": None}, {"events": {}}, {"events": "x"}, [], {"event": "Stop"}, None, 5], ids=repr)
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"events": None}, {"events": {}}, {"events": "x"}, [], {"event": "Stop"}, None, 5],
+    ids=repr,
+)
 def test_what_is_no_batch(bridge: Bridge, body: Any) -> None:
     """Spec: {events: array}; D8: 400 HOOK_INVALID_PAYLOAD."""
-    assert_error(bridge.https().post("/api/v1/hooks/batch", token=bridge.hook_token, json_body=body), 400, "HOOK_INVALID_PAYLOAD")
+    assert_error(
+        bridge.https().post("/api/v1/hooks/batch", token=bridge.hook_token, json_body=body),
+        400,
+        "HOOK_INVALID_PAYLOAD",
+    )

@@ -1,4 +1,6 @@
-"""POST /hooks/event (spec, Endpoints; D1, D2, D3, D5, D6, D14, D31): what is accepted, and what it makes."""
+"""POST /hooks/event (spec, Endpoints; D1, D2, D3, D5, D6, D14, D31): what is accepted, and what it
+makes.
+"""
 
 from __future__ import annotations
 
@@ -58,38 +60,81 @@ def test_event_and_event_type_alike(bridge: Bridge, sid: str) -> None:
 
 def test_event_and_event_type_different(bridge: Bridge, sid: str) -> None:
     """D1: both present and different: 400 HOOK_INVALID_EVENT_TYPE, nothing stored."""
-    assert_error(bridge.post_hook(hook("Stop", sid, event_type="SessionEnd")), 400, "HOOK_INVALID_EVENT_TYPE")
+    assert_error(
+        bridge.post_hook(hook("Stop", sid, event_type="SessionEnd")), 400, "HOOK_INVALID_EVENT_TYPE"
+    )
     assert not bridge.knows(sid)
 
 
 def test_only_event_type_is_validated_too(bridge: Bridge, sid: str) -> None:
     """D1, D5: read as event, hence strict for PreToolUse, and unknown names are refused."""
-    assert_error(bridge.post_hook(hook("PreToolUse", sid, {}, event=..., event_type="PreToolUse")), 400, "HOOK_INVALID_PAYLOAD")
-    assert_error(bridge.post_hook(hook("Stop", sid, event=..., event_type="Explosion")), 400, "HOOK_INVALID_EVENT_TYPE")
+    assert_error(
+        bridge.post_hook(hook("PreToolUse", sid, {}, event=..., event_type="PreToolUse")),
+        400,
+        "HOOK_INVALID_PAYLOAD",
+    )
+    assert_error(
+        bridge.post_hook(hook("Stop", sid, event=..., event_type="Explosion")),
+        400,
+        "HOOK_INVALID_EVENT_TYPE",
+    )
 
 
-@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Basic Zm9vOmJhcg==", "Bearer wrong", "Bearer a b c", "token"])
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", "Basic Zm9vOmJhcg==", "Bearer wrong", "Bearer a b c", "token"],
+)
 @pytest.mark.parametrize("body", [{}, {"event": "Nonsense"}], ids=["empty", "nonsense"])
-@pytest.mark.spec("event_post.order", "event_post.unauthorized", "auth.hook.wrong", "code.HOOK_AUTH_FAILED")
-def test_the_token_is_checked_first(bridge: Bridge, authorization: str | None, body: dict[str, Any]) -> None:
-    """Spec, processing order: authenticate before anything; 401 HOOK_AUTH_FAILED (D9: with WWW-Authenticate)."""
+@pytest.mark.spec(
+    "event_post.order", "event_post.unauthorized", "auth.hook.wrong", "code.HOOK_AUTH_FAILED"
+)
+def test_the_token_is_checked_first(
+    bridge: Bridge, authorization: str | None, body: dict[str, Any]
+) -> None:
+    """Spec, processing order: authenticate before anything; 401 HOOK_AUTH_FAILED (D9: with
+    WWW-Authenticate).
+    """
     headers = {} if authorization is None else {"Authorization": authorization}
-    assert_error(bridge.https().post("/api/v1/hooks/event", json_body=body, headers=headers), 401, "HOOK_AUTH_FAILED")
+    assert_error(
+        bridge.https().post("/api/v1/hooks/event", json_body=body, headers=headers),
+        401,
+        "HOOK_AUTH_FAILED",
+    )
 
 
-@pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/hooks/event", "/api/v1/hooks/batch", "/hooks/batch"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/hooks/event", "/hooks/event", "/api/v1/hooks/batch", "/hooks/batch"]
+)
 @pytest.mark.spec("auth.hook")
 def test_other_tokens_are_no_hook_tokens(bridge: Bridge, sid: str, path: str) -> None:
-    """D14: on /hooks/* anything but the hook token is 401 HOOK_AUTH_FAILED, a device's or the admin's token too."""
-    for token in (bridge.device_token(), bridge.admin_token, bridge.hook_token + "x", bridge.hook_token[:-1], bridge.hook_token.swapcase()):
-        assert_error(bridge.https().post(path, token=token, json_body=hook("Stop", sid)), 401, "HOOK_AUTH_FAILED")
+    """D14: on /hooks/* anything but the hook token is 401 HOOK_AUTH_FAILED, a device's or the
+    admin's token too.
+    """
+    for token in (
+        bridge.device_token(),
+        bridge.admin_token,
+        bridge.hook_token + "x",
+        bridge.hook_token[:-1],
+        bridge.hook_token.swapcase(),
+    ):
+        assert_error(
+            bridge.https().post(path, token=token, json_body=hook("Stop", sid)),
+            401,
+            "HOOK_AUTH_FAILED",
+        )
     assert not bridge.knows(sid)
 
 
 @pytest.mark.spec("event_post.headers", "session.agent_type")
 def test_the_source_header_becomes_the_agent_type(bridge: Bridge, sid: str) -> None:
     """D6: X-Hook-Source becomes agent_type; X-Hook-Version changes nothing."""
-    assert bridge.post_hook(hook("SessionStart", sid), headers={"X-Hook-Source": "my-agent", "X-Hook-Version": "9.9.9"}).status == 200
+    assert (
+        bridge.post_hook(
+            hook("SessionStart", sid),
+            headers={"X-Hook-Source": "my-agent", "X-Hook-Version": "9.9.9"},
+        ).status
+        == 200
+    )
     assert bridge.session(sid)["agent_type"] == "my-agent"
 
 
@@ -100,10 +145,17 @@ def test_without_the_source_header(bridge: Bridge, sid: str) -> None:
 
 
 def test_unknown_fields_are_passed_on(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D3: unknown fields in a hook event and in its payload are kept and passed on, whatever their type."""
+    """D3: unknown fields in a hook event and in its payload are kept and passed on, whatever their
+    type.
+    """
     device.ready()
     device.close()
-    payload = {"prompt": "p", "context": {"current_file": "a.py", "cursor_position": 3}, "ünknown": [None, True, 1.5, {"a": []}], "big": 2**53 + 1}
+    payload = {
+        "prompt": "p",
+        "context": {"current_file": "a.py", "cursor_position": 3},
+        "ünknown": [None, True, 1.5, {"a": []}],
+        "big": 2**53 + 1,
+    }
     bridge.accept(hook("UserPromptSubmit", sid, payload, correlation={"trace": ["x"]}))
     device.ready()
     received = device.expect("agent_event", session_id=sid)["payload"]
@@ -111,11 +163,25 @@ def test_unknown_fields_are_passed_on(bridge: Bridge, sid: str, device: Phone) -
     assert received["correlation"] == {"trace": ["x"]}
 
 
-@pytest.mark.parametrize("result", [None, False, 0, "", [], {}, {"deep": [1, {"x": None}]}, "text"], ids=repr)
+@pytest.mark.parametrize(
+    "result", [None, False, 0, "", [], {}, {"deep": [1, {"x": None}]}, "text"], ids=repr
+)
 @pytest.mark.spec("payload.PostToolUse.result")
 def test_a_result_is_anything(bridge: Bridge, sid: str, result: Any) -> None:
     """Spec, PostToolUse: result any, required, so null counts as given."""
-    answer = bridge.post_hook(hook("PostToolUse", sid, {"tool": "Bash", "params": {}, "result": result, "success": False, "execution_time_ms": 1.5}))
+    answer = bridge.post_hook(
+        hook(
+            "PostToolUse",
+            sid,
+            {
+                "tool": "Bash",
+                "params": {},
+                "result": result,
+                "success": False,
+                "execution_time_ms": 1.5,
+            },
+        )
+    )
     assert answer.status == 200, answer
 
 
@@ -127,7 +193,16 @@ def test_a_result_is_anything(bridge: Bridge, sid: str, result: Any) -> None:
         ("Stop", {"reason": "max_tokens", "context": "a string"}),
         ("Stop", {"reason": "safety", "context": {"a": 1}}),
         ("SessionEnd", {}),
-        ("SessionEnd", {"exit_reason": "completion", "message_count": 3, "tools_used": ["Bash"], "summary": "s", "exit_code": 0}),
+        (
+            "SessionEnd",
+            {
+                "exit_reason": "completion",
+                "message_count": 3,
+                "tools_used": ["Bash"],
+                "summary": "s",
+                "exit_code": 0,
+            },
+        ),
         ("UserPromptSubmit", {}),
         ("SubagentStop", {}),
         ("PreCompact", {}),
@@ -136,9 +211,15 @@ def test_a_result_is_anything(bridge: Bridge, sid: str, result: Any) -> None:
     ],
     ids=str,
 )
-@pytest.mark.spec("payload.lax", "payload.UserPromptSubmit.*", "payload.Stop.*", "payload.SessionEnd")
-def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str, event: str, payload: dict[str, Any]) -> None:
-    """D5: six events only need an object payload; absent optional fields are omitted or null (spec, Versioning 4)."""
+@pytest.mark.spec(
+    "payload.lax", "payload.UserPromptSubmit.*", "payload.Stop.*", "payload.SessionEnd"
+)
+def test_lax_where_the_spec_is_lax(
+    bridge: Bridge, sid: str, event: str, payload: dict[str, Any]
+) -> None:
+    """D5: six events only need an object payload; absent optional fields are omitted or null (spec,
+    Versioning 4).
+    """
     answer = bridge.post_hook(hook(event, sid, payload))
     assert answer.status == 200, answer
 
@@ -154,10 +235,17 @@ def test_timestamps_with_an_offset(bridge: Bridge, sid: str) -> None:
     """Spec: ISO 8601; an offset other than Z names the same moment."""
     moment = now(7200).replace("Z", "+02:00")
     assert bridge.post_hook(hook("Stop", sid, timestamp=moment)).status == 200
-    assert_error(bridge.post_hook(hook("Stop", sid, timestamp=now().replace("Z", "+02:00"))), 400, "HOOK_STALE_TIMESTAMP")
+    assert_error(
+        bridge.post_hook(hook("Stop", sid, timestamp=now().replace("Z", "+02:00"))),
+        400,
+        "HOOK_STALE_TIMESTAMP",
+    )
 
 
-@pytest.mark.parametrize("session_id", ["x", "ünïcödé 会话", "a b", "-", "a" * 200, "../../etc", "%2e%2e", "'; DROP TABLE--"])
+@pytest.mark.parametrize(
+    "session_id",
+    ["x", "ünïcödé 会话", "a b", "-", "a" * 200, "../../etc", "%2e%2e", "'; DROP TABLE--"],
+)
 @pytest.mark.spec("hook.session_id")
 def test_any_session_id_that_is_not_empty(bridge: Bridge, session_id: str, device: Phone) -> None:
     """Spec: session_id string, non-empty; it comes out as it went in."""
@@ -175,7 +263,9 @@ def test_the_same_event_id_twice(bridge: Bridge, sid: str, device: Phone) -> Non
     device.ready()
     device.close()
     event_id = new_id()
-    first, second = bridge.accept(prompt(sid, 1, event_id=event_id), prompt(sid, 2, event_id=event_id))
+    first, second = bridge.accept(
+        prompt(sid, 1, event_id=event_id), prompt(sid, 2, event_id=event_id)
+    )
     assert first["event_id"] == second["event_id"] and second["received"] is True
     bridge.accept(prompt(sid, 3))
     assert bridge.session(sid)["hook_count"] == 2
@@ -206,8 +296,14 @@ def test_the_same_event_id_at_the_same_time(bridge: Bridge, sid: str) -> None:
 @pytest.mark.parametrize("event_id", ["not-a-uuid", 7, None, ["x"], ""], ids=repr)
 def test_an_event_id_that_is_no_uuid_is_ignored(bridge: Bridge, sid: str, event_id: Any) -> None:
     """D31: anything but a UUID there is ignored: two events, two ids."""
-    first, second = bridge.accept(prompt(sid, 1, event_id=event_id), prompt(sid, 2, event_id=event_id))
-    assert is_uuid(first["event_id"]) and is_uuid(second["event_id"]) and first["event_id"] != second["event_id"]
+    first, second = bridge.accept(
+        prompt(sid, 1, event_id=event_id), prompt(sid, 2, event_id=event_id)
+    )
+    assert (
+        is_uuid(first["event_id"])
+        and is_uuid(second["event_id"])
+        and first["event_id"] != second["event_id"]
+    )
     assert bridge.session(sid)["hook_count"] == 2
 
 

@@ -1,4 +1,6 @@
-"""Client messages that come twice (D31): answered again, not done again; and what is another message."""
+"""Client messages that come twice (D31): answered again, not done again; and what is another
+message.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import new_id, prompt
 
-pytestmark = [pytest.mark.spec("client.repeat", "offline.flush"), pytest.mark.usefixtures("database")]
+pytestmark = [
+    pytest.mark.spec("client.repeat", "offline.flush"),
+    pytest.mark.usefixtures("database"),
+]
 
 
 def again(phone: Phone) -> Phone:
@@ -22,9 +27,17 @@ def again(phone: Phone) -> Phone:
 def test_a_decision_on_one_connection(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D31: on one connection any id: the same answer, one decision, one notification."""
     call_id = ask(bridge, joined, sid)
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "approved",
+        "modifications": None,
+    }
     answers = [send(joined, "approval_response", "decision-1", body) for _ in range(3)]
-    assert all(answer["type"] == "approval_recorded" and answer["payload"] == answers[0]["payload"] for answer in answers), answers
+    assert all(
+        answer["type"] == "approval_recorded" and answer["payload"] == answers[0]["payload"]
+        for answer in answers
+    ), answers
     bridge.fence(joined)
     assert len(notifications(joined, sid, "approval_decided")) == 1
 
@@ -33,14 +46,21 @@ def test_a_refusal_is_answered_again(bridge: Bridge, sid: str, joined: Phone) ->
     """D31, D38: a decision that lost is told so each time."""
     call_id = ask(bridge, joined, sid)
     decide(joined, sid, call_id, "rejected")
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "approved", "modifications": None}
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "approved",
+        "modifications": None,
+    }
     answers = [send(joined, "approval_response", "decision-1", body) for _ in range(2)]
     assert [answer["payload"]["code"] for answer in answers] == ["TOOL_ALREADY_DECIDED"] * 2
 
 
 @pytest.mark.parametrize("across", [False, True], ids=["one connection", "two connections"])
 def test_a_commit(bridge: Bridge, repository: Repository, phone: Phone, across: bool) -> None:
-    """D31: a commit whose answer was lost is not made twice: the second answer names the first one's commit."""
+    """D31: a commit whose answer was lost is not made twice: the second answer names the first
+    one's commit.
+    """
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     sid = session_in(bridge, phone, repository.path)
@@ -50,29 +70,45 @@ def test_a_commit(bridge: Bridge, repository: Repository, phone: Phone, across: 
     if across:
         again(phone).join(sid)
     second = send(phone, "git_commit", id_, body)
-    assert first["type"] == second["type"] == "git_status_response" and first["payload"]["commit"] == second["payload"]["commit"]
+    assert (
+        first["type"] == second["type"] == "git_status_response"
+        and first["payload"]["commit"] == second["payload"]["commit"]
+    )
     assert repository.git("rev-list", "--count", "HEAD").strip() == "2"
     third = send(phone, "git_commit", new_id(), body)
-    assert third["payload"]["commit"]["hash"] == repository.head() != first["payload"]["commit"]["hash"], "another id is another commit"
+    assert (
+        third["payload"]["commit"]["hash"]
+        == repository.head()
+        != first["payload"]["commit"]["hash"]
+    ), "another id is another commit"
 
 
 def test_a_commit_sent_twice_at_once(bridge: Bridge, repository: Repository, phone: Phone) -> None:
     """D31: the repetition comes before the answer: still one commit, both are answered."""
     repository.commit_files({"a": "1\n"})
-    repository.write(".git/hooks/pre-commit", "#!/bin/sh\nsleep 0.5\n").chmod(0o755)  # a commit that takes its time
+    # a commit that takes its time
+    repository.write(".git/hooks/pre-commit", "#!/bin/sh\nsleep 0.5\n").chmod(0o755)
     repository.write("a", "2\n")
     sid = session_in(bridge, phone, repository.path)
     id_, body = new_id(), {"session_id": sid, "message": "Once", "files": ["a"]}
     for _ in range(2):
         phone.send("git_commit", body, id=id_)
-    phone.collect(lambda: len([message for message in phone.messages if message.get("id") == id_]) == 2, "two answers")
+    phone.collect(
+        lambda: len([message for message in phone.messages if message.get("id") == id_]) == 2,
+        "two answers",
+    )
     first, second = [message for message in phone.messages if message.get("id") == id_]
-    assert first["type"] == second["type"] == "git_status_response" and first["payload"]["commit"] == second["payload"]["commit"]
+    assert (
+        first["type"] == second["type"] == "git_status_response"
+        and first["payload"]["commit"] == second["payload"]["commit"]
+    )
     assert repository.git("rev-list", "--count", "HEAD").strip() == "2"
 
 
 @pytest.mark.parametrize("difference", ["id", "payload", "device", "type"])
-def test_what_is_another_message(bridge: Bridge, repository: Repository, phone: Phone, device: Phone, difference: str) -> None:
+def test_what_is_another_message(
+    bridge: Bridge, repository: Repository, phone: Phone, device: Phone, difference: str
+) -> None:
     """D31: the same device, type, id and payload; otherwise it is another message and is done."""
     repository.commit_files({"a": "1\n"})
     sid = session_in(bridge, phone, repository.path)
@@ -82,28 +118,53 @@ def test_what_is_another_message(bridge: Bridge, repository: Repository, phone: 
     repository.write("a", "3\n")
     if difference == "type":
         answer = send(phone, "git_diff", id_, {"session_id": sid, "files": ["a"], "cached": False})
-        assert answer["type"] == "git_diff_response" and [file["path"] for file in answer["payload"]["files"]] == ["a"]
+        assert answer["type"] == "git_diff_response" and [
+            file["path"] for file in answer["payload"]["files"]
+        ] == ["a"]
         return
     other = phone
     if difference == "device":
         other = device.ready()
         other.join(sid)
-    second = send(other, "git_commit", new_id() if difference == "id" else id_, body | ({"message": "Second"} if difference == "payload" else {}))
-    assert second["payload"]["commit"]["hash"] == repository.head() != first["payload"]["commit"]["hash"]
+    second = send(
+        other,
+        "git_commit",
+        new_id() if difference == "id" else id_,
+        body | ({"message": "Second"} if difference == "payload" else {}),
+    )
+    assert (
+        second["payload"]["commit"]["hash"]
+        == repository.head()
+        != first["payload"]["commit"]["hash"]
+    )
 
 
 def test_the_order_of_keys_is_no_difference(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D31: a payload is an object: the same fields in another order are the same payload; on the wire too."""
+    """D31: a payload is an object: the same fields in another order are the same payload; on the
+    wire too.
+    """
     call_id = ask(bridge, joined, sid)
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "modified", "modifications": {"a": 1, "b": {"c": 2, "d": 3}}}
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "modified",
+        "modifications": {"a": 1, "b": {"c": 2, "d": 3}},
+    }
     turned = dict(reversed(body.items())) | {"modifications": {"b": {"d": 3, "c": 2}, "a": 1}}
     id_ = new_id()
-    assert send(joined, "approval_response", id_, body)["payload"] == send(joined, "approval_response", id_, turned)["payload"]
+    assert (
+        send(joined, "approval_response", id_, body)["payload"]
+        == send(joined, "approval_response", id_, turned)["payload"]
+    )
 
 
 @pytest.mark.parametrize("id_", ["decision-1", "1", "x" * 128], ids=lambda id_: id_[:12])
-def test_an_id_that_is_no_uuid_counts_on_its_connection_only(bridge: Bridge, repository: Repository, phone: Phone, id_: str) -> None:
-    """D31: across connections only a UUID: a client that counts from 1 again after reconnecting must be heard."""
+def test_an_id_that_is_no_uuid_counts_on_its_connection_only(
+    bridge: Bridge, repository: Repository, phone: Phone, id_: str
+) -> None:
+    """D31: across connections only a UUID: a client that counts from 1 again after reconnecting
+    must be heard.
+    """
     repository.commit_files({"a": "1\n"})
     sid = session_in(bridge, phone, repository.path)
     body = {"session_id": sid, "message": "Counted", "files": ["a"]}
@@ -117,9 +178,14 @@ def test_an_id_that_is_no_uuid_counts_on_its_connection_only(bridge: Bridge, rep
 
 
 def test_joining_is_always_done(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31: session_start of a known session is no message of that kind: the same one joins again after a reconnect."""
+    """D31: session_start of a known session is no message of that kind: the same one joins again
+    after a reconnect.
+    """
     bridge.accept(prompt(sid, 0))
-    id_, body = new_id(), {"agent": "primary-agent", "session_id": sid, "working_directory": "/", "resume": False}
+    id_, body = (
+        new_id(),
+        {"agent": "primary-agent", "session_id": sid, "working_directory": "/", "resume": False},
+    )
     assert send(phone, "session_start", id_, body)["type"] == "session_ready"
     again(phone)
     assert send(phone, "session_start", id_, body)["type"] == "session_ready"
@@ -131,23 +197,48 @@ def test_reading_is_always_done(bridge: Bridge, repository: Repository, phone: P
     """D31: what changes nothing is asked anew: the answer is what is now."""
     repository.commit_files({"a": "1\n"})
     sid, id_ = session_in(bridge, phone, repository.path), new_id()
-    assert send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is True
+    assert (
+        send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is True
+    )
     repository.write("a", "2\n")
-    assert send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is False
+    assert (
+        send(phone, "git_status_request", id_, {"session_id": sid})["payload"]["is_clean"] is False
+    )
 
 
-def test_what_was_refused_for_its_shape_is_not_remembered(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D31, D38: a message that was none decides nothing under its id; sent again as it should be, it is done."""
+def test_what_was_refused_for_its_shape_is_not_remembered(
+    bridge: Bridge, sid: str, joined: Phone
+) -> None:
+    """D31, D38: a message that was none decides nothing under its id; sent again as it should be,
+    it is done.
+    """
     call_id, id_ = ask(bridge, joined, sid), new_id()
-    body = {"session_id": sid, "tool_call_id": call_id, "decision": "modified", "modifications": None}
-    assert send(joined, "approval_response", id_, body)["payload"]["code"] == "PROTO_INVALID_MESSAGE"
-    assert send(joined, "approval_response", id_, body | {"modifications": {"command": "ls"}})["type"] == "approval_recorded"
+    body = {
+        "session_id": sid,
+        "tool_call_id": call_id,
+        "decision": "modified",
+        "modifications": None,
+    }
+    assert (
+        send(joined, "approval_response", id_, body)["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+    )
+    assert (
+        send(joined, "approval_response", id_, body | {"modifications": {"command": "ls"}})["type"]
+        == "approval_recorded"
+    )
 
 
-def test_what_could_not_be_done_yet_may_be_tried_again(bridge: Bridge, sid: str, phone: Phone, device: Phone) -> None:
-    """D21, D31: refused in the wrong phase, a message was not done: sent again with its id when it may be, it is."""
+def test_what_could_not_be_done_yet_may_be_tried_again(
+    bridge: Bridge, sid: str, phone: Phone, device: Phone
+) -> None:
+    """D21, D31: refused in the wrong phase, a message was not done: sent again with its id when it
+    may be, it is.
+    """
     bridge.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
-    id_, body = new_id(), {"session_id": sid, "tool_call_id": "x", "decision": "approved", "modifications": None}
+    id_, body = (
+        new_id(),
+        {"session_id": sid, "tool_call_id": "x", "decision": "approved", "modifications": None},
+    )
     device.connect()
     device.auth()
     assert send(device, "approval_response", id_, body)["payload"]["code"] == "PROTO_SEQUENCE_ERROR"

@@ -1,4 +1,6 @@
-"""A fault that nobody foresaw (spec, Errors; D9, D50): an answer that says so and no more, on both ways in, and the bridge lives on."""
+"""A fault that nobody foresaw (spec, Errors; D9, D50): an answer that says so and no more, on both
+ways in, and the bridge lives on.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tests.conformance.reader import Reader
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Running
 
-# The operating system's own open, broken for one name: whatever reads a file of that name fails in a way of its own. Then the command.
+# The operating system's own open, broken for one name: whatever reads a file of that name fails in
+# a way of its own. Then the command.
 FAULT = """
 import os, runpy, sys
 honest = os.open
@@ -58,18 +61,24 @@ def test_over_the_websocket(broken: Bridge) -> None:
     """D50: BRIDGE_ERROR, recoverable, without the details; the connection lives."""
     with broken.phones(1) as (phone,):
         reader = Reader(broken, phone)
-        payload = assert_refused(reader.ask("file_read", broken.root / "provoked.txt"), "BRIDGE_ERROR", True)
+        payload = assert_refused(
+            reader.ask("file_read", broken.root / "provoked.txt"), "BRIDGE_ERROR", True
+        )
         assert "secret" not in str(payload) and "ZeroDivision" not in str(payload)
         assert reader.read(broken.root / "other.txt")["content"] == "1"
 
 
 @pytest.mark.spec("code.INTERNAL_ERROR", "severity.error")
 def test_over_http(broken: Bridge) -> None:
-    """D9: 500 INTERNAL_ERROR with all six fields; the log has the request id and the fault, the answer does not."""
+    """D9: 500 INTERNAL_ERROR with all six fields; the log has the request id and the fault, the
+    answer does not.
+    """
     answer = broken.get("/api/v1/files/content?path=provoked.txt", broken.admin_token)
     body = assert_error(answer, 500, "INTERNAL_ERROR")
     assert b"secret" not in answer.body and b"ZeroDivision" not in answer.body
-    logged = "".join(path.read_text(errors="replace") for path in [broken.log, *(broken.data / "logs").glob("*")])
+    logged = "".join(
+        path.read_text(errors="replace") for path in [broken.log, *(broken.data / "logs").glob("*")]
+    )
     assert body["request_id"] in logged and "ZeroDivisionError" in logged
     assert broken.get("/api/v1/files/content?path=other.txt", broken.admin_token).status == 200
 
@@ -77,7 +86,9 @@ def test_over_http(broken: Bridge) -> None:
 @pytest.mark.spec("severity.error")
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "BRIDGE_ERROR"])
 def test_the_devices_are_told_once(fresh: Bridge, code: str) -> None:
-    """D51: a notification of type error, with what the log has it under; not one for each time it happens."""
+    """D51: a notification of type error, with what the log has it under; not one for each time it
+    happens.
+    """
     with fresh.phones(2) as (phone, other):
         reader, ids = Reader(fresh, phone), []
         for _ in range(5):
@@ -86,9 +97,21 @@ def test_the_devices_are_told_once(fresh: Bridge, code: str) -> None:
                 assert_refused(answer, code, True)
                 ids.append(answer["id"])
             else:
-                ids.append(assert_error(fresh.get("/api/v1/files/content?path=provoked.txt", fresh.admin_token), 500, code)["request_id"])
+                ids.append(
+                    assert_error(
+                        fresh.get("/api/v1/files/content?path=provoked.txt", fresh.admin_token),
+                        500,
+                        code,
+                    )["request_id"]
+                )
         for told in (phone, other):
             notice = told.expect("notification", notification_type="error")["payload"]
-            assert notice["data"] == {"code": code, "reference": ids[0]} and ids[0] in notice["body"]
+            assert (
+                notice["data"] == {"code": code, "reference": ids[0]} and ids[0] in notice["body"]
+            )
             fresh.fence(told)
-            assert [m["payload"]["data"].get("code") for m in told.messages if m["type"] == "notification"].count(code) == 1
+            assert [
+                m["payload"]["data"].get("code")
+                for m in told.messages
+                if m["type"] == "notification"
+            ].count(code) == 1

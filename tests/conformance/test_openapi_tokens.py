@@ -1,4 +1,6 @@
-"""schemathesis with one token for everything, with none, and with the limits on: refusals are answers that the OpenAPI document describes, too."""
+"""schemathesis with one token for everything, with none, and with the limits on: refusals are
+answers that the OpenAPI document describes, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response
-from tests.conformance.openapi import PATIENT, all_tokens, described, document_of, explore, furnished, operations_of
+from tests.conformance.openapi import (
+    PATIENT,
+    all_tokens,
+    described,
+    document_of,
+    explore,
+    furnished,
+    operations_of,
+)
 
 __all__ = ["furnished"]
 pytestmark = pytest.mark.timeout(PATIENT)
@@ -18,8 +28,14 @@ pytestmark = pytest.mark.timeout(PATIENT)
 
 @pytest.mark.parametrize("kind", ["device", "hook", "admin", None])
 def test_with_the_same_token_for_all(furnished: Bridge, tmp_path: Path, kind: str | None) -> None:
-    """Each kind of token, and none: what it may not do is answered as the document says too (D14)."""
-    tokens = {"device": furnished.device_token(), "hook": furnished.hook_token, "admin": furnished.admin_token}
+    """Each kind of token, and none: what it may not do is answered as the document says too
+    (D14).
+    """
+    tokens = {
+        "device": furnished.device_token(),
+        "hook": furnished.hook_token,
+        "admin": furnished.admin_token,
+    }
     header = ["-H", f"Authorization: Bearer {tokens[kind]}"] if kind else []
     run = explore(furnished, tmp_path, "--phases", "fuzzing", "-n", "4", *header)
     assert 200 in run.statuses and run.statuses & {401, 403}
@@ -32,7 +48,18 @@ def test_with_the_limits_on(make_bridge: Callable[..., Bridge], tmp_path: Path) 
     for operation in operations_of(document):
         described(operation, refused_at_last(bridge, operation))
     # ignored_auth demands 401 or 403 of wrong tokens, who after ten of them get 429 (D16).
-    run = explore(bridge, tmp_path, "--phases", "fuzzing", "-n", "4", "--exclude-checks", "ignored_auth", tokens=all_tokens(bridge), document=document)
+    run = explore(
+        bridge,
+        tmp_path,
+        "--phases",
+        "fuzzing",
+        "-n",
+        "4",
+        "--exclude-checks",
+        "ignored_auth",
+        tokens=all_tokens(bridge),
+        document=document,
+    )
     assert 429 in run.statuses
 
 
@@ -43,7 +70,9 @@ def refused_at_last(bridge: Bridge, operation: Any) -> Response:
     try:
         for _ in range(2 * 120 + 2):  # the minute may end in between
             path = operation.path.replace("{session_id}", "plain")
-            answer = bridge.https().request(operation.method.upper(), path, token=token, connection=connection)
+            answer = bridge.https().request(
+                operation.method.upper(), path, token=token, connection=connection
+            )
             if answer.status == 429:
                 return answer
     finally:

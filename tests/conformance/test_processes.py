@@ -1,4 +1,6 @@
-"""Several processes are one bridge (D15, D17, D23, D33, D46): two serve processes, one PostgreSQL, one Redis, which then goes away."""
+"""Several processes are one bridge (D15, D17, D23, D33, D46): two serve processes, one PostgreSQL,
+one Redis, which then goes away.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,20 @@ pytestmark = pytest.mark.spec("processes")
 
 
 @pytest.fixture(scope="module")
-def pair(make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis) -> Iterator[tuple[Bridge, Bridge]]:
+def pair(
+    make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis
+) -> Iterator[tuple[Bridge, Bridge]]:
     """Two processes with data directories of their own, the same tokens, database and Redis."""
     url = postgres_server.create_database()
     more = {"database_url": url, "redis_url": redis_server.url}
     first = make_bridge("first", BRIDGE_MAX_WEBSOCKETS="6", **more)
-    second = make_bridge("second", BRIDGE_MAX_WEBSOCKETS="6", BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **more)
+    second = make_bridge(
+        "second",
+        BRIDGE_MAX_WEBSOCKETS="6",
+        BRIDGE_HOOK_TOKEN=first.hook_token,
+        BRIDGE_ADMIN_TOKEN=first.admin_token,
+        **more,
+    )
     yield first, second
     for bridge in (first, second):
         bridge.stop()
@@ -47,7 +57,9 @@ def on(bridge: Bridge, token: str, **more: object) -> Phone:
 
 
 def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
-    """D33, D46: posted to one process, sent by both, counted on all processes, same ids, same order."""
+    """D33, D46: posted to one process, sent by both, counted on all processes, same ids, same
+    order.
+    """
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
@@ -56,14 +68,20 @@ def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
     there.join(sid)
     assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 2
     assert second.accept(prompt(sid, 2))[0]["broadcast_count"] == 2
-    assert [event["id"] for event in here.wait_numbers(sid, [1, 2])] == [event["id"] for event in there.wait_numbers(sid, [1, 2])]
+    assert [event["id"] for event in here.wait_numbers(sid, [1, 2])] == [
+        event["id"] for event in there.wait_numbers(sid, [1, 2])
+    ]
     assert second.session(sid)["websocket_connected"] is True
     here.close()
     there.close()
 
 
-def test_another_bridge_on_the_same_redis_server(pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]) -> None:
-    """D46: with a database number of its own it hears nothing of this one, though what is published reaches all databases of a server."""
+def test_another_bridge_on_the_same_redis_server(
+    pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]
+) -> None:
+    """D46: with a database number of its own it hears nothing of this one, though what is published
+    reaches all databases of a server.
+    """
     first = pair[0]
     with RedisClient.from_url(redis_server.url) as redis:
         ours = redis.pubsub_channels()
@@ -84,7 +102,9 @@ def test_another_bridge_on_the_same_redis_server(pair: tuple[Bridge, Bridge], re
 
 
 def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
-    """D26: a reader never sees 6 before a 5 that commits later: both sockets see every event once, in one order."""
+    """D26: a reader never sees 6 before a 5 that commits later: both sockets see every event once,
+    in one order.
+    """
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, "start"))
@@ -95,16 +115,22 @@ def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
     def post(bridge: Bridge, poster: int) -> None:
         bridge.accept(*[prompt(sid, f"{poster}-{number}") for number in range(40)])
 
-    threads = [threading.Thread(target=post, args=(pair[poster % 2], poster)) for poster in range(4)]
+    threads = [
+        threading.Thread(target=post, args=(pair[poster % 2], poster)) for poster in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     for phone in phones:
         phone.collect(lambda phone=phone: len(phone.events(sid)) >= 160, "160 events", 30)  # type: ignore[misc]
-    assert phones[0].numbers(sid) == phones[1].numbers(sid) and len(set(phones[0].numbers(sid))) == 160
+    assert (
+        phones[0].numbers(sid) == phones[1].numbers(sid) and len(set(phones[0].numbers(sid))) == 160
+    )
     for poster in range(4):
-        assert [number for number in phones[0].numbers(sid) if number.startswith(f"{poster}-")] == [f"{poster}-{number}" for number in range(40)]
+        assert [number for number in phones[0].numbers(sid) if number.startswith(f"{poster}-")] == [
+            f"{poster}-{number}" for number in range(40)
+        ]
     for phone in phones:
         phone.close()
 
@@ -129,7 +155,9 @@ def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
 
 
 def test_replacement_across_processes(pair: tuple[Bridge, Bridge]) -> None:
-    """D23: the newer connection on the other process replaces the older one, and continues from its cursor."""
+    """D23: the newer connection on the other process replaces the older one, and continues from its
+    cursor.
+    """
     first, second = pair
     sid, token = new_session(), first.device_token()
     first.accept(prompt(sid, 0))
@@ -164,7 +192,9 @@ def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
 
 
 def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
-    """D46: rows about connections carry a lease of 15 seconds; D35: a process that starts takes its predecessor's over at once."""
+    """D46: rows about connections carry a lease of 15 seconds; D35: a process that starts takes its
+    predecessor's over at once.
+    """
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
@@ -202,16 +232,24 @@ def test_revoking_closes_on_every_process(pair: tuple[Bridge, Bridge]) -> None:
 
 @pytest.fixture
 def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[[], None]]:
-    """Takes Redis away when called; back again at the end, and then both processes are healthy by themselves."""
+    """Takes Redis away when called; back again at the end, and then both processes are healthy by
+    themselves.
+    """
     yield redis_server.stop
     if redis_server.process is not None and redis_server.process.poll() is not None:
         redis_server.start()
     for bridge in pair:
-        eventually(lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200, 30)
+        eventually(
+            lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200, 30
+        )
 
 
-def test_without_redis_events_go_on(pair: tuple[Bridge, Bridge], dark: Callable[[], None], redis_server: Redis) -> None:
-    """D46: Redis down: events are still accepted, stored and delivered, on both processes; and after it is back."""
+def test_without_redis_events_go_on(
+    pair: tuple[Bridge, Bridge], dark: Callable[[], None], redis_server: Redis
+) -> None:
+    """D46: Redis down: events are still accepted, stored and delivered, on both processes; and
+    after it is back.
+    """
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
@@ -230,20 +268,34 @@ def test_without_redis_events_go_on(pair: tuple[Bridge, Bridge], dark: Callable[
 
 
 @pytest.mark.spec("http.health.degraded")
-def test_without_redis_health_says_so(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
+def test_without_redis_health_says_so(
+    pair: tuple[Bridge, Bridge], dark: Callable[[], None]
+) -> None:
     """D46, D48: /health is 503 with websocket_server unhealthy, and with the spec's body only."""
     first, _ = pair
     dark()
-    degraded = eventually(lambda: (answer := first.get("/api/v1/health", first.hook_token)).status == 503 and answer, 15)
+    degraded = eventually(
+        lambda: (answer := first.get("/api/v1/health", first.hook_token)).status == 503 and answer,
+        15,
+    )
     body = degraded.json()
-    assert set(body) == {"status", "version", "checks", "timestamp"} and body["status"] == "degraded", body
+    assert (
+        set(body) == {"status", "version", "checks", "timestamp"} and body["status"] == "degraded"
+    ), body
     assert set(body["checks"]) == {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
-    assert body["checks"]["websocket_server"] == "unhealthy" and set(body["checks"].values()) <= {"healthy", "unhealthy"}
+    assert body["checks"]["websocket_server"] == "unhealthy" and set(body["checks"].values()) <= {
+        "healthy",
+        "unhealthy",
+    }
     assert_now(body["timestamp"])
 
 
-def test_without_redis_a_device_can_connect(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
-    """D46: sockets fall back to reading the log: also those that come while Redis is down, and what they join."""
+def test_without_redis_a_device_can_connect(
+    pair: tuple[Bridge, Bridge], dark: Callable[[], None]
+) -> None:
+    """D46: sockets fall back to reading the log: also those that come while Redis is down, and what
+    they join.
+    """
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
@@ -256,7 +308,9 @@ def test_without_redis_a_device_can_connect(pair: tuple[Bridge, Bridge], dark: C
     newcomer.expect("session_started", 20)
 
 
-def test_without_redis_revoking_closes(pair: tuple[Bridge, Bridge], dark: Callable[[], None]) -> None:
+def test_without_redis_revoking_closes(
+    pair: tuple[Bridge, Bridge], dark: Callable[[], None]
+) -> None:
     """D15: within two seconds, on every process, Redis or no Redis."""
     first, second = pair
     pairing = first.pairing()
@@ -270,7 +324,9 @@ def test_without_redis_revoking_closes(pair: tuple[Bridge, Bridge], dark: Callab
 
 @pytest.mark.spec("code.STORAGE_UNAVAILABLE")
 def test_without_the_database(pair: tuple[Bridge, Bridge], postgres_server: Postgres) -> None:
-    """D46: the database down: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored; it comes back by itself."""
+    """D46: the database down: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that
+    is not stored; it comes back by itself.
+    """
     first, _ = pair
     sid = new_session()
     first.accept(prompt(sid, 0))

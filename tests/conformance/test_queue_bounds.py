@@ -1,4 +1,6 @@
-"""Bounds of the log (D29, D30): the oldest goes first, and a gap is always said, never silent: a bridge with a small queue."""
+"""Bounds of the log (D29, D30): the oldest goes first, and a gap is always said, never silent: a
+bridge with a small queue.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Waiting:
 
 @pytest.fixture(scope="module")
 def small(database_url: str | None, make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
-    bridge = make_bridge("small", database_url=database_url, BRIDGE_QUEUE_MAX="20", BRIDGE_QUEUE_TTL_SECONDS=str(TTL))
+    bridge = make_bridge(
+        "small", database_url=database_url, BRIDGE_QUEUE_MAX="20", BRIDGE_QUEUE_TTL_SECONDS=str(TTL)
+    )
     yield bridge
     bridge.stop()
 
@@ -46,16 +50,22 @@ def waiting(small: Bridge) -> Waiting:
 
 
 def said_gap(phone: Phone, session_id: str) -> bool:
-    """D29: a feed that had to drop says so in a notification of type error on the next connection."""
+    """D29: a feed that had to drop says so in a notification of type error on the next
+    connection.
+    """
     return any(
-        message["type"] == "notification" and message["payload"]["notification_type"] == "error" and session_id in str(message["payload"])
+        message["type"] == "notification"
+        and message["payload"]["notification_type"] == "error"
+        and session_id in str(message["payload"])
         for message in phone.messages
     )
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
 def test_a_full_queue_drops_the_oldest_and_says_so(small: Bridge, sid: str, batch: bool) -> None:
-    """D29, D30: oldest first out, whenever pruning last ran; the gap is said, the rest comes in order."""
+    """D29, D30: oldest first out, whenever pruning last ran; the gap is said, the rest comes in
+    order.
+    """
     small.accept(prompt(sid, "start"))
     phone = small.phone()
     away(phone)
@@ -77,14 +87,21 @@ def test_a_full_queue_drops_the_oldest_and_says_so(small: Bridge, sid: str, batc
 
 
 def test_a_replay_since_a_moment_says_what_is_gone_after_it(small: Bridge, sid: str) -> None:
-    """D29, D30: `complete` is about what was asked for: false when some of it is gone (pruned yet or not), true when only what came before it is."""
+    """D29, D30: `complete` is about what was asked for: false when some of it is gone (pruned yet
+    or not), true when only what came before it is.
+    """
     small.accept(prompt(sid, "start"))
     phone = small.phone().ready()
     phone.join(sid)
     moments = []
     for start in (0, 30):
         moments.append(now())
-        assert small.post_batch([prompt(sid, number) for number in range(start, start + 15)]).json()["accepted"] == 15
+        assert (
+            small.post_batch([prompt(sid, number) for number in range(start, start + 15)]).json()[
+                "accepted"
+            ]
+            == 15
+        )
     payloads = [replay(phone, sid, since=moment) for moment in moments]
     assert [payload["complete"] for payload in payloads] == [False, True]
     assert [len(replayed(payload)) for payload in payloads] == [20, 15]
@@ -123,12 +140,16 @@ def test_a_busy_session_drops_nothing_of_a_quiet_one(small: Bridge, sid: str) ->
 
 
 def test_old_messages_are_dropped_and_it_is_said(small: Bridge, waiting: Waiting) -> None:
-    """D30: BRIDGE_QUEUE_TTL_SECONDS, holding at read time whenever pruning last ran; the gap is said."""
+    """D30: BRIDGE_QUEUE_TTL_SECONDS, holding at read time whenever pruning last ran; the gap is
+    said.
+    """
     sid, phone = waiting.session_id, waiting.phone
     eventually(lambda: (parse_time(now()) - parse_time(waiting.posted)).total_seconds() > TTL + 0.5)
     small.accept(prompt(sid, "new"))
     phone.ready()
     phone.collect(lambda: "new" in phone.numbers(sid), "the new event")
     assert phone.numbers(sid) == ["new"]
-    phone.collect(lambda: said_gap(phone, sid), "the notification that messages were dropped", PATIENCE)
+    phone.collect(
+        lambda: said_gap(phone, sid), "the notification that messages were dropped", PATIENCE
+    )
     phone.close()

@@ -1,7 +1,9 @@
-"""Rate limits (spec, Limits; D9, D16, D17): counted per token, or per address where there is no valid token.
+"""Rate limits (spec, Limits; D9, D16, D17): counted per token, or per address where there is no
+valid token.
 
-A limit's minute may turn while a test counts, so a test posts until it is refused: never before the limit, and at the latest after
-two minutes' worth; and where it goes on to be refused, there is enough left of that minute. Addresses of 127.0.0.0/8 give each test a client address of its own.
+A limit's minute may turn while a test counts, so a test posts until it is refused: never before the
+limit, and at the latest after two minutes' worth; and where it goes on to be refused, there is
+enough left of that minute. Addresses of 127.0.0.0/8 give each test a client address of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ from tests.conformance.samples import hook, new_id, new_session, now, prompt
 ENOUGH = 5  # seconds
 
 
-def until_refused(ask: Callable[[], Response], limit: int, good: tuple[int, ...] = (200,), spent: int = 0) -> Response:
-    """Ask until 429; it must come after `limit` answers at the earliest, less those that other tests may have spent."""
+def until_refused(
+    ask: Callable[[], Response], limit: int, good: tuple[int, ...] = (200,), spent: int = 0
+) -> Response:
+    """Ask until 429; it must come after `limit` answers at the earliest, less those that other
+    tests may have spent.
+    """
     for count in range(2 * limit + 1):
         answer = ask()
         if answer.status == 429:
@@ -41,7 +47,9 @@ def enough_left(refused: Callable[[], Response]) -> None:
         time.sleep(left + 1)  # until that minute is over
 
 
-def asker(bridge: Bridge, method: str, path: str, token: str | None, **more: object) -> Callable[[], Response]:
+def asker(
+    bridge: Bridge, method: str, path: str, token: str | None, **more: object
+) -> Callable[[], Response]:
     """The same request again and again over one connection."""
     https = bridge.https()
     connection = https.open()
@@ -50,7 +58,9 @@ def asker(bridge: Bridge, method: str, path: str, token: str | None, **more: obj
 
 @pytest.mark.spec("limit.rate.event", "code.RATE_LIMIT_EXCEEDED", "auth.hardening")
 def test_hooks_event(rated: Bridge) -> None:
-    """Spec: 120 a minute; D2: with and without prefix are one endpoint, one count; batches have their own."""
+    """Spec: 120 a minute; D2: with and without prefix are one endpoint, one count; batches have
+    their own.
+    """
     sid = new_session()
     https = rated.https()
     connection = https.open()
@@ -58,7 +68,9 @@ def test_hooks_event(rated: Bridge) -> None:
 
     def post() -> Response:
         path = ("/hooks/event", "/api/v1/hooks/event")[next(turn) % 2]
-        return https.post(path, token=rated.hook_token, json_body=hook("Stop", sid), connection=connection)
+        return https.post(
+            path, token=rated.hook_token, json_body=hook("Stop", sid), connection=connection
+        )
 
     enough_left(lambda: until_refused(post, 120))
     stored = rated.session(sid)["hook_count"]
@@ -70,10 +82,23 @@ def test_hooks_event(rated: Bridge) -> None:
 @pytest.mark.spec("limit.rate.batch")
 def test_hooks_batch(rated: Bridge) -> None:
     """Spec: 10 a minute."""
-    until_refused(asker(rated, "POST", "/api/v1/hooks/batch", rated.hook_token, json_body={"events": [hook("Stop", new_session())]}), 10, spent=4)
+    until_refused(
+        asker(
+            rated,
+            "POST",
+            "/api/v1/hooks/batch",
+            rated.hook_token,
+            json_body={"events": [hook("Stop", new_session())]},
+        ),
+        10,
+        spent=4,
+    )
 
 
-@pytest.mark.parametrize(("path", "limit"), [("/api/v1/health", 60), ("/api/v1/files/tree?path=.", 60), ("/api/v1/sessions", 30)])
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [("/api/v1/health", 60), ("/api/v1/files/tree?path=.", 60), ("/api/v1/sessions", 30)],
+)
 @pytest.mark.spec("limit.rate.status", "limit.rate.sessions", "limit.rate.files")
 def test_each_endpoint_has_its_limit(rated: Bridge, path: str, limit: int) -> None:
     """Spec, Limits; D17: per token: another device is not held up by this one."""
@@ -90,7 +115,9 @@ def test_sessions_are_one_group(rated: Bridge) -> None:
     https = rated.https()
     connection = https.open()
     paths = ("/api/v1/sessions", "/api/v1/sessions/grouped", "/api/v1/sessions/unknown")
-    until_refused(lambda: https.get(paths[next(turn) % 3], token=token, connection=connection), 30, (200, 404))
+    until_refused(
+        lambda: https.get(paths[next(turn) % 3], token=token, connection=connection), 30, (200, 404)
+    )
 
 
 def test_admin(rated: Bridge) -> None:
@@ -117,54 +144,99 @@ def test_upgrades(rated: Bridge) -> None:
 
 @pytest.mark.spec("wscode.RATE_LIMITED")
 def test_websocket_messages(rated: Bridge) -> None:
-    """D17: 1,200 a minute per connection, heartbeats and notification_ack aside, then error RATE_LIMITED, recoverable, the message not acted on."""
+    """D17: 1,200 a minute per connection, heartbeats and notification_ack aside, then error
+    RATE_LIMITED, recoverable, the message not acted on.
+    """
     phone = Phone(rated.port, rated.device_token(), rated.pin, source="127.0.0.31").ready()
     for _ in range(300):
         phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
         phone.send("notification_ack", {"notification_ids": [new_id()]})
     health = {"timestamp": now(), "client_nonce": "n", "client_capabilities": []}
     sent = [phone.send("health_check", health) for _ in range(2450)]
-    phone.collect(lambda: sum(message["type"] in ("health_status", "error") for message in phone.messages) >= 2451, "2450 answers", 60)
-    answers = {str(message["id"]): message for message in phone.messages if message["type"] != "heartbeat_pong"}
+    phone.collect(
+        lambda: (
+            sum(message["type"] in ("health_status", "error") for message in phone.messages) >= 2451
+        ),
+        "2450 answers",
+        60,
+    )
+    answers = {
+        str(message["id"]): message
+        for message in phone.messages
+        if message["type"] != "heartbeat_pong"
+    }
     refused = [index for index, id_ in enumerate(sent) if answers[id_]["type"] == "error"]
     assert refused and refused[0] >= 1190, "1,200 a minute, the few of getting ready aside"
     payload = answers[sent[refused[0]]]["payload"]
-    assert isinstance(payload, dict) and payload["code"] == "RATE_LIMITED" and payload["recoverable"] is True
+    assert (
+        isinstance(payload, dict)
+        and payload["code"] == "RATE_LIMITED"
+        and payload["recoverable"] is True
+    )
     phone.ping()
     phone.close()
 
 
-def locked_out(bridge: Bridge, source: str, *, plain_port: int | None = None, headers: dict[str, str] | None = None) -> None:
+def locked_out(
+    bridge: Bridge,
+    source: str,
+    *,
+    plain_port: int | None = None,
+    headers: dict[str, str] | None = None,
+) -> None:
     """Fail from an address until it is refused."""
-    https = Https(plain_port or bridge.port, None if plain_port else bridge.pin, source=source, plain=plain_port is not None)
-    enough_left(lambda: until_refused(lambda: https.get("/api/v1/health", token=f"wrong-{new_id()}", headers=headers), 10, (401,)))
+    https = Https(
+        plain_port or bridge.port,
+        None if plain_port else bridge.pin,
+        source=source,
+        plain=plain_port is not None,
+    )
+    enough_left(
+        lambda: until_refused(
+            lambda: https.get("/api/v1/health", token=f"wrong-{new_id()}", headers=headers),
+            10,
+            (401,),
+        )
+    )
 
 
 @pytest.mark.spec("auth.lockout", "connerror.RATE_LIMITED")
 def test_failed_authentication(rated: Bridge) -> None:
-    """D16: after 10 failures in a minute the address gets 429, on every endpoint and over the WebSocket; a correct token from there still works."""
+    """D16: after 10 failures in a minute the address gets 429, on every endpoint and over the
+    WebSocket; a correct token from there still works.
+    """
     source = "127.0.0.41"
     locked_out(rated, source)
     https = rated.https(source=source)
-    assert_error(https.post("/api/v1/hooks/event", token="wrong", json_body={}), 429, "RATE_LIMIT_EXCEEDED")
+    assert_error(
+        https.post("/api/v1/hooks/event", token="wrong", json_body={}), 429, "RATE_LIMIT_EXCEEDED"
+    )
     assert_error(https.get("/api/v1/sessions"), 429, "RATE_LIMIT_EXCEEDED")
     assert https.get("/api/v1/info", token=rated.hook_token).status == 200
     assert https.get("/api/v1/files/tree?path=.", token=rated.device_token()).status == 200
-    assert https.post("/api/v1/hooks/batch", token=rated.hook_token, json_body={"events": []}).status in (200, 429)
+    assert https.post(
+        "/api/v1/hooks/batch", token=rated.hook_token, json_body={"events": []}
+    ).status in (200, 429)
     phone = Phone(rated.port, rated.device_token(), rated.pin, source=source).ready()
     phone.ping()
     phone.close()
     thief = Phone(rated.port, "wrong", rated.pin, source=source)
     thief.connect()
     answer = thief.auth()
-    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", answer
+    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", (
+        answer
+    )
     assert thief.wait_closed() == 4429
 
 
 def test_other_addresses_are_not_locked_out(rated: Bridge) -> None:
     """D16: counted per client address."""
     locked_out(rated, "127.0.0.42")
-    assert_error(rated.https(source="127.0.0.43").get("/api/v1/health", token="wrong"), 401, "AUTH_INVALID_TOKEN")
+    assert_error(
+        rated.https(source="127.0.0.43").get("/api/v1/health", token="wrong"),
+        401,
+        "AUTH_INVALID_TOKEN",
+    )
 
 
 def test_failures_over_the_websocket_count(rated: Bridge) -> None:
@@ -181,7 +253,9 @@ def test_failures_over_the_websocket_count(rated: Bridge) -> None:
         assert code == "AUTH_FAILED"
     else:
         raise AssertionError("20 failures and no RATE_LIMITED")
-    assert_error(rated.https(source=source).get("/api/v1/health", token="wrong"), 429, "RATE_LIMIT_EXCEEDED")
+    assert_error(
+        rated.https(source=source).get("/api/v1/health", token="wrong"), 429, "RATE_LIMIT_EXCEEDED"
+    )
 
 
 def test_failed_upgrades_count(rated: Bridge) -> None:
@@ -189,7 +263,9 @@ def test_failed_upgrades_count(rated: Bridge) -> None:
     statuses = []
     for _ in range(21):
         socket = RawSocket(rated.port, source="127.0.0.45")
-        statuses.append(socket.upgrade(headers={"Authorization": f"Bearer wrong-{new_id()}"}).status)
+        statuses.append(
+            socket.upgrade(headers={"Authorization": f"Bearer wrong-{new_id()}"}).status
+        )
         socket.close()
         if statuses[-1] == 429:
             break
@@ -197,14 +273,25 @@ def test_failed_upgrades_count(rated: Bridge) -> None:
 
 
 def test_behind_a_proxy_each_client_has_its_address(rated: Bridge) -> None:
-    """D16, D19: the client address is the rightmost hop that is not a trusted proxy: a made-up hop on the left is no escape."""
+    """D16, D19: the client address is the rightmost hop that is not a trusted proxy: a made-up hop
+    on the left is no escape.
+    """
     port = int(rated.settings["BRIDGE_PLAIN_PORT"])
-    locked_out(rated, "127.0.0.1", plain_port=port, headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.5"})
+    locked_out(
+        rated,
+        "127.0.0.1",
+        plain_port=port,
+        headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.5"},
+    )
     https = Https(port, plain=True)
     forged = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "198.51.100.77, 203.0.113.5"}
-    assert_error(https.get("/api/v1/health", token="wrong", headers=forged), 429, "RATE_LIMIT_EXCEEDED")
+    assert_error(
+        https.get("/api/v1/health", token="wrong", headers=forged), 429, "RATE_LIMIT_EXCEEDED"
+    )
     other = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.5, 203.0.113.6"}
-    assert_error(https.get("/api/v1/health", token="wrong", headers=other), 401, "AUTH_INVALID_TOKEN")
+    assert_error(
+        https.get("/api/v1/health", token="wrong", headers=other), 401, "AUTH_INVALID_TOKEN"
+    )
 
 
 def test_ipv6_addresses_count_by_64(rated: Bridge) -> None:
@@ -214,7 +301,11 @@ def test_ipv6_addresses_count_by_64(rated: Bridge) -> None:
 
     def ask(prefix: str) -> Response:
         address = f"{prefix}:{next(turn):x}:1:2:3"
-        return https.get("/api/v1/health", token="wrong", headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": address})
+        return https.get(
+            "/api/v1/health",
+            token="wrong",
+            headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": address},
+        )
 
     statuses = [ask("2001:db8:1:1").status for _ in range(21)]
     assert 429 in statuses and statuses.index(429) >= 10
@@ -226,7 +317,9 @@ def test_a_limit_is_told_to_a_client_that_sends_much(rated: Bridge) -> None:
     source = "127.0.0.46"
     locked_out(rated, source)
     try:
-        answer = rated.https(source=source).post("/api/v1/hooks/event", token="wrong", body=b"x" * (9 * 1024 * 1024))
+        answer = rated.https(source=source).post(
+            "/api/v1/hooks/event", token="wrong", body=b"x" * (9 * 1024 * 1024)
+        )
     except (ConnectionError, ssl.SSLError) as error:
         raise AssertionError("cut off before the answer") from error
     assert_error(answer, 429, "RATE_LIMIT_EXCEEDED")

@@ -1,4 +1,6 @@
-"""How many connections (spec, Limits: max_websocket_connections; D21, D23): a bridge with room for three."""
+"""How many connections (spec, Limits: max_websocket_connections; D21, D23): a bridge with room for
+three.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def full(narrow: Bridge) -> Iterator[list[Phone]]:
 
 
 def connect_patiently(phone: Phone) -> None:
-    """Reconnect until the place that a closed connection held is free; what refuses meanwhile must be the limit."""
+    """Reconnect until the place that a closed connection held is free; what refuses meanwhile must
+    be the limit.
+    """
     for _ in range(100):
         phone.connect()
         answer = phone.auth()
@@ -45,14 +49,18 @@ def refused(phone: Phone) -> bool:
     answer = phone.auth()
     if answer["type"] == "connection_ack":
         return False
-    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", answer
+    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", (
+        answer
+    )
     assert phone.wait_closed() == 4429
     return True
 
 
 @pytest.mark.spec("limit.max_websocket_connections", "connerror.RATE_LIMITED")
 def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
-    """D23: beyond max_websocket_connections: connection_error RATE_LIMITED, close 4429; the others stay."""
+    """D23: beyond max_websocket_connections: connection_error RATE_LIMITED, close 4429; the others
+    stay.
+    """
     assert refused(narrow.phone())
     for phone in full:
         phone.ping()
@@ -94,7 +102,10 @@ def test_only_authenticated_connections_count(narrow: Bridge, full: list[Phone])
 
 def test_info_names_the_limit(narrow: Bridge) -> None:
     """Spec: limits.max_websocket_connections; D44: BRIDGE_MAX_WEBSOCKETS."""
-    assert narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]["max_websocket_connections"] == 3
+    assert (
+        narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]["max_websocket_connections"]
+        == 3
+    )
 
 
 def test_a_refused_device_loses_nothing(narrow: Bridge, full: list[Phone]) -> None:

@@ -11,24 +11,35 @@ from tests.conformance.delivery import back, replay, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask")]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask"),
+]
 
 
 def test_replay_after_an_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: what came after that message, whole envelopes with their ids, complete; on any connection, acknowledged or not."""
+    """D29: what came after that message, whole envelopes with their ids, complete; on any
+    connection, acknowledged or not.
+    """
     bridge.watch(phone, sid)
     bridge.accept(*[prompt(sid, number) for number in range(6)])
     events = phone.wait_numbers(sid, range(6))
     phone.ack(*events)
     payload = replay(phone, sid, after_id=events[2]["id"])
     assert replayed(payload) == [3, 4, 5] and payload["complete"] is True
-    assert [message["id"] for message in payload["messages"]] == [event["id"] for event in events[3:]]
-    assert [message["payload"] for message in payload["messages"]] == [event["payload"] for event in events[3:]]
+    assert [message["id"] for message in payload["messages"]] == [
+        event["id"] for event in events[3:]
+    ]
+    assert [message["payload"] for message in payload["messages"]] == [
+        event["payload"] for event in events[3:]
+    ]
     assert replayed(replay(phone, sid, after_id=events[5]["id"])) == []
 
 
 def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: since; also what a new device never got (it starts at the present, asking gives the past)."""
+    """D29: since; also what a new device never got (it starts at the present, asking gives the
+    past).
+    """
     bridge.accept(*[prompt(sid, number) for number in range(3)])
     with bridge.phones() as (newcomer,):
         newcomer.join(sid)
@@ -38,7 +49,9 @@ def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
 
 
 def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27, D29: an answer to replay_request is apart from the feed: live events go on, the backlog is still due."""
+    """D27, D29: an answer to replay_request is apart from the feed: live events go on, the backlog
+    is still due.
+    """
     bridge.accept(prompt(sid, 0))
     device.ready()
     device.join(sid)
@@ -52,7 +65,9 @@ def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
 
 
 def test_replay_after_an_unknown_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: an id that the log does not hold (any more) cannot be answered as complete: complete false, or an error that says so."""
+    """D29: an id that the log does not hold (any more) cannot be answered as complete: complete
+    false, or an error that says so.
+    """
     bridge.watch(phone, sid)
     for unknown in (new_id(), "not-a-uuid"):
         answer = phone.request("replay_request", {"session_id": sid, "after_id": unknown})
@@ -62,21 +77,29 @@ def test_replay_after_an_unknown_id(bridge: Bridge, sid: str, phone: Phone) -> N
             assert answer["type"] == "error" and answer["payload"]["code"], answer
 
 
-@pytest.mark.parametrize("how", [{"since": "yesterday"}, {"since": 5}, {"after_id": 5}, {"after_id": []}], ids=repr)
+@pytest.mark.parametrize(
+    "how", [{"since": "yesterday"}, {"since": 5}, {"after_id": 5}, {"after_id": []}], ids=repr
+)
 def test_replay_of_nonsense(bridge: Bridge, sid: str, phone: Phone, how: dict[str, Any]) -> None:
     """Spec: PROTO_INVALID_MESSAGE with violations."""
     bridge.watch(phone, sid)
     answer = phone.request("replay_request", {"session_id": sid} | how)
-    assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE" and answer["payload"]["violations"], answer
+    assert (
+        answer["payload"]["code"] == "PROTO_INVALID_MESSAGE" and answer["payload"]["violations"]
+    ), answer
 
 
 def test_replay_of_another_session_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29, D14: an id of another session's message does not open this one's log at a wrong place, nor the other's."""
+    """D29, D14: an id of another session's message does not open this one's log at a wrong place,
+    nor the other's.
+    """
     other = new_session()
     bridge.watch(phone, sid, other)
     bridge.accept(prompt(sid, 1), prompt(other, "secret"), prompt(sid, 2))
     phone.collect(lambda: "secret" in phone.numbers(other) and 2 in phone.numbers(sid), "all")
-    answer = phone.request("replay_request", {"session_id": sid, "after_id": phone.events(other)[-1]["id"]})
+    answer = phone.request(
+        "replay_request", {"session_id": sid, "after_id": phone.events(other)[-1]["id"]}
+    )
     if answer["type"] == "replay_buffer":
         assert "secret" not in replayed(answer["payload"])
         assert replayed(answer["payload"]) == [2] or answer["payload"]["complete"] is False

@@ -1,4 +1,6 @@
-"""docs/conformance.md: every row of the contract has a test, every marker a row, and the page is up to date."""
+"""docs/conformance.md: every row of the contract has a test, every marker a row, and the page is up
+to date.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,23 @@ def test_the_page_is_up_to_date(found: list[Mark]) -> None:
 
 
 def test_what_is_missing_is_noticed(found: list[Mark]) -> None:
-    """This check can fail: without its tests a row is reported, and so are an unknown row and a test that is shadowed by another."""
+    """This check can fail: without its tests a row is reported, and so are an unknown row and a
+    test that is shadowed by another.
+    """
     without = [mark for mark in found if "processes" not in mark.names]
     assert any("processes" in problem for problem in report.problems(without))
-    assert any("no row" in problem for problem in report.problems([*found, Mark("tests/x.py", "test_x", ("nonsense.*",))]))
+    assert any(
+        "no row" in problem
+        for problem in report.problems([*found, Mark("tests/x.py", "test_x", ("nonsense.*",))])
+    )
     twice = [*found, Mark("tests/x.py", "test_x", ()), Mark("tests/x.py", "test_x", ())]
     assert any("two tests" in problem for problem in report.problems(twice))
 
 
 def test_markers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the module, on a function, among others; what is expected to fail proves nothing; what cannot be proven yet is matched by no pattern."""
+    """On the module, on a function, among others; what is expected to fail proves nothing; what
+    cannot be proven yet is matched by no pattern.
+    """
     monkeypatch.setattr(report, "REPOSITORY", tmp_path)
     file = tmp_path / "tests" / "test_a.py"
     file.parent.mkdir()
@@ -46,7 +55,15 @@ def test_markers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         '@pytest.mark.xfail(strict=True)\n@pytest.mark.spec("processes")\ndef test_two(): ...\n'
     )
     marks = list(report.marks(report.test_files()))
-    assert marks == [Mark("tests/test_a.py", "", ("ws.auth",)), Mark("tests/test_a.py", "test_one", ("offline.cl*", "settings"))]
+    assert marks == [
+        Mark("tests/test_a.py", "", ("ws.auth",)),
+        Mark("tests/test_a.py", "test_one", ("offline.cl*", "settings")),
+    ]
     by_row = report.proofs(marks)
-    assert [len(by_row[id_]) for id_ in ("ws.auth", "settings", "processes", "offline.client")] == [1, 1, 0, 0]
+    assert [len(by_row[id_]) for id_ in ("ws.auth", "settings", "processes", "offline.client")] == [
+        1,
+        1,
+        0,
+        0,
+    ]
     assert ROWS["offline.client"].later

@@ -1,4 +1,6 @@
-"""PROTO_SEQUENCE_ERROR (spec, WebSocket errors and Connection phases; D7, D21): each message in each phase in which it may not come."""
+"""PROTO_SEQUENCE_ERROR (spec, WebSocket errors and Connection phases; D7, D21): each message in
+each phase in which it may not come.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ pytestmark = pytest.mark.spec("wscode.PROTO_SEQUENCE_ERROR", "error.recoverable"
 AUTH = {"token": "x" * 43, "client_version": "1.2.3", "platform": "ios"}
 HANDSHAKE: dict[str, dict[str, Any]] = {
     "health_check": {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]},
-    "acknowledge_warning": {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": now()},
+    "acknowledge_warning": {
+        "warning_code": "DIRECT_PUBLIC_CONNECTION",
+        "acknowledged": True,
+        "acknowledged_at": now(),
+    },
     "notification_ack": {"notification_ids": ["x"]},
 }
 JOINING: dict[str, dict[str, Any]] = {
@@ -40,9 +46,13 @@ SERVED = {type_: fields for type_, fields in IN_A_SESSION.items() if type_ not i
 
 
 def assert_sequence(answer: Message, received: str, phase: str, expected: str) -> None:
-    """Spec: details expected, received, currentPhase; recoverable: the client may go on in the right order."""
+    """Spec: details expected, received, currentPhase; recoverable: the client may go on in the
+    right order.
+    """
     details = assert_refused(answer, "PROTO_SEQUENCE_ERROR", True)["details"]
-    assert set(details) == {"expected", "received", "currentPhase"} and details["received"] == received, details
+    assert (
+        set(details) == {"expected", "received", "currentPhase"} and details["received"] == received
+    ), details
     assert str(details["currentPhase"]).lower().replace("_", " ") == phase, details
     assert expected in json.dumps(details["expected"]), details
 
@@ -64,13 +74,20 @@ def test_a_heartbeat_before_auth(device: Phone) -> None:
 
 
 def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
-    """D21: before ready only health_check, acknowledge_warning, notification_ack and heartbeats; known session or not."""
+    """D21: before ready only health_check, acknowledge_warning, notification_ack and heartbeats;
+    known session or not.
+    """
     shared.accept(prompt(sid, 0))
     device.connect()
     device.auth()
     for session_id in (sid, new_session()):
         for type_, fields in (JOINING | IN_A_SESSION).items():
-            assert_sequence(device.request(type_, {"session_id": session_id} | fields), type_, "authenticated", "health_check")
+            assert_sequence(
+                device.request(type_, {"session_id": session_id} | fields),
+                type_,
+                "authenticated",
+                "health_check",
+            )
     assert_sequence(device.request("auth", AUTH), "auth", "authenticated", "health_check")
     device.send("notification_ack", HANDSHAKE["notification_ack"])
     device.ping()
@@ -78,7 +95,9 @@ def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
 
 
 def test_waiting_for_an_acknowledgement(public: Bridge, sid: str) -> None:
-    """Spec, Connection phases: health reported, not ready: what is expected now is acknowledge_warning."""
+    """Spec, Connection phases: health reported, not ready: what is expected now is
+    acknowledge_warning.
+    """
     phone = public.phone(client_version="1.5.0")
     phone.connect()
     phone.auth()
@@ -86,48 +105,88 @@ def test_waiting_for_an_acknowledgement(public: Bridge, sid: str) -> None:
     for type_, fields in (JOINING | IN_A_SESSION).items():
         answer = phone.request(type_, {"session_id": sid} | fields)
         details = assert_refused(answer, "PROTO_SEQUENCE_ERROR", True)["details"]
-        assert details["received"] == type_ and "acknowledge_warning" in json.dumps(details["expected"]), details
-        assert details["currentPhase"] in ("authenticated", "health_reported", "health reported"), details
-    assert phone.request("acknowledge_warning", HANDSHAKE["acknowledge_warning"])["payload"]["ready"] is True
+        assert details["received"] == type_ and "acknowledge_warning" in json.dumps(
+            details["expected"]
+        ), details
+        assert details["currentPhase"] in ("authenticated", "health_reported", "health reported"), (
+            details
+        )
+    assert (
+        phone.request("acknowledge_warning", HANDSHAKE["acknowledge_warning"])["payload"]["ready"]
+        is True
+    )
     phone.close()
 
 
 def test_auth_when_ready(phone: Phone) -> None:
     """D21: auth is for a connection that has none."""
     details = assert_refused(phone.request("auth", AUTH), "PROTO_SEQUENCE_ERROR", True)["details"]
-    assert details["received"] == "auth" and details["currentPhase"] == "ready" and details["expected"], details
+    assert (
+        details["received"] == "auth" and details["currentPhase"] == "ready" and details["expected"]
+    ), details
 
 
 def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: raised when a session message precedes joining; D7: after unknown and closed, and only then."""
+    """Spec: raised when a session message precedes joining; D7: after unknown and closed, and only
+    then.
+    """
     shared.accept(prompt(sid, 0))
     for type_, fields in SERVED.items():
         answer = phone.request(type_, {"session_id": sid} | fields)
         assert_sequence(answer, type_, "ready", "session_start")
         assert answer["payload"]["session_id"] == sid
         unknown = new_session()
-        assert_refused(phone.request(type_, {"session_id": unknown} | fields), "SESSION_NOT_FOUND", False, unknown)
-    assert phone.request("approval_response", {"session_id": sid} | JOINING["approval_response"])["payload"]["code"] == "TOOL_CALL_NOT_FOUND"
+        assert_refused(
+            phone.request(type_, {"session_id": unknown} | fields),
+            "SESSION_NOT_FOUND",
+            False,
+            unknown,
+        )
+    assert (
+        phone.request("approval_response", {"session_id": sid} | JOINING["approval_response"])[
+            "payload"
+        ]["code"]
+        == "TOOL_CALL_NOT_FOUND"
+    )
     phone.join(sid)
-    assert phone.request("replay_request", {"session_id": sid} | IN_A_SESSION["replay_request"])["type"] == "replay_buffer"
+    assert (
+        phone.request("replay_request", {"session_id": sid} | IN_A_SESSION["replay_request"])[
+            "type"
+        ]
+        == "replay_buffer"
+    )
 
 
 @pytest.mark.parametrize("type_", AGENTS)
-def test_a_message_to_the_agent_before_joining(shared: Bridge, sid: str, phone: Phone, type_: str) -> None:
+def test_a_message_to_the_agent_before_joining(
+    shared: Bridge, sid: str, phone: Phone, type_: str
+) -> None:
     """Spec: raised when a session message precedes joining: the agent's too."""
     shared.accept(prompt(sid, 0))
-    assert_sequence(phone.request(type_, {"session_id": sid} | IN_A_SESSION[type_]), type_, "ready", "session_start")
+    assert_sequence(
+        phone.request(type_, {"session_id": sid} | IN_A_SESSION[type_]),
+        type_,
+        "ready",
+        "session_start",
+    )
 
 
 def test_after_leaving(shared: Bridge, sid: str, joined: Phone) -> None:
     """D21, D22: a session that was left is not joined."""
     joined.leave(sid)
     for type_, fields in SERVED.items():
-        assert_sequence(joined.request(type_, {"session_id": sid} | fields), type_, "ready", "session_start")
+        assert_sequence(
+            joined.request(type_, {"session_id": sid} | fields), type_, "ready", "session_start"
+        )
 
 
 def test_a_new_connection_has_joined_nothing(shared: Bridge, sid: str, joined: Phone) -> None:
     """D21, D28: joins are a connection's own."""
     joined.close()
     joined.ready()
-    assert_sequence(joined.request("file_list", {"session_id": sid, "path": "."}), "file_list", "ready", "session_start")
+    assert_sequence(
+        joined.request("file_list", {"session_id": sid, "path": "."}),
+        "file_list",
+        "ready",
+        "session_start",
+    )

@@ -1,4 +1,6 @@
-"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (spec, Endpoints; D6, D14, D34, D35, D39)."""
+"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (spec, Endpoints; D6, D14, D34, D35,
+D39).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,22 @@ from tests.conformance.https import assert_error, assert_now, is_uuid, parse_tim
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, prompt
 
-FIELDS = {"id", "agent_type", "title", "working_directory", "status", "created_at", "last_activity_at", "websocket_connected", "hook_count"}
-MESSAGE = {"type": "user_message", "content": "hello", "metadata": {"source": "mobile", "client_version": "1.0.0"}}
+FIELDS = {
+    "id",
+    "agent_type",
+    "title",
+    "working_directory",
+    "status",
+    "created_at",
+    "last_activity_at",
+    "websocket_connected",
+    "hook_count",
+}
+MESSAGE = {
+    "type": "user_message",
+    "content": "hello",
+    "metadata": {"source": "mobile", "client_version": "1.0.0"},
+}
 
 
 def listed(bridge: Bridge, session_id: str) -> dict[str, Any] | None:
@@ -30,8 +46,16 @@ def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
     shared.accept(hook("SessionStart", sid, {"working_directory": "/home/dev/my-project"}))
     session = listed(shared, sid)
     assert session is not None and set(session) >= FIELDS and "recent_events" not in session
-    assert session["status"] == "active" and session["working_directory"] == "/home/dev/my-project" and session["title"] == "my-project"
-    assert session["websocket_connected"] is False and session["hook_count"] == 1 and session["agent_type"] == "primary-agent"
+    assert (
+        session["status"] == "active"
+        and session["working_directory"] == "/home/dev/my-project"
+        and session["title"] == "my-project"
+    )
+    assert (
+        session["websocket_connected"] is False
+        and session["hook_count"] == 1
+        and session["agent_type"] == "primary-agent"
+    )
     assert_now(session["created_at"])
     assert_now(session["last_activity_at"])
     single = shared.session(sid)
@@ -39,7 +63,9 @@ def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
     assert len(single["recent_events"]) == 1
 
 
-@pytest.mark.parametrize("event", [event for event in EVENTS if event not in ("SessionStart", "SessionEnd")])
+@pytest.mark.parametrize(
+    "event", [event for event in EVENTS if event not in ("SessionStart", "SessionEnd")]
+)
 def test_any_event_creates_a_session(shared: Bridge, sid: str, event: str) -> None:
     """D34: the first hook event creates it, any event."""
     shared.accept(hook(event, sid))
@@ -61,15 +87,38 @@ def test_session_end_closes_and_session_start_reopens(shared: Bridge, sid: str) 
 @pytest.mark.parametrize(
     ("events", "title"),
     [
-        ([("SessionStart", {"working_directory": "/srv/web", "initial_prompt": "Fix the bug\nand more"})], "Fix the bug"),
-        ([("SessionStart", {"working_directory": "/srv/web"}), ("UserPromptSubmit", {"prompt": "Second line\nis not shown"})], "Second line"),
-        ([("SessionStart", {"working_directory": "/srv/web"}), ("UserPromptSubmit", {"prompt": "first"}), ("UserPromptSubmit", {"prompt": "second"})], "first"),
+        (
+            [
+                (
+                    "SessionStart",
+                    {"working_directory": "/srv/web", "initial_prompt": "Fix the bug\nand more"},
+                )
+            ],
+            "Fix the bug",
+        ),
+        (
+            [
+                ("SessionStart", {"working_directory": "/srv/web"}),
+                ("UserPromptSubmit", {"prompt": "Second line\nis not shown"}),
+            ],
+            "Second line",
+        ),
+        (
+            [
+                ("SessionStart", {"working_directory": "/srv/web"}),
+                ("UserPromptSubmit", {"prompt": "first"}),
+                ("UserPromptSubmit", {"prompt": "second"}),
+            ],
+            "first",
+        ),
         ([("SessionStart", {"working_directory": "/srv/web"})], "web"),
     ],
     ids=["initial-prompt", "prompt", "first-prompt", "directory"],
 )
 @pytest.mark.spec("session.title")
-def test_titles(shared: Bridge, sid: str, events: list[tuple[str, dict[str, Any]]], title: str) -> None:
+def test_titles(
+    shared: Bridge, sid: str, events: list[tuple[str, dict[str, Any]]], title: str
+) -> None:
     """D6: the first line of the first prompt, else the directory's name."""
     shared.accept(*[hook(event, sid, payload) for event, payload in events])
     assert shared.session(sid)["title"] == title
@@ -79,7 +128,10 @@ def test_titles(shared: Bridge, sid: str, events: list[tuple[str, dict[str, Any]
 def test_recent_events(shared: Bridge, sid: str) -> None:
     """Spec: {type, timestamp, tool}; D35: the last 20, newest first."""
     bodies = [prompt(sid, number) for number in range(22)]
-    bodies += [hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"tool": "Grep"}), hook("Stop", sid)]
+    bodies += [
+        hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"tool": "Grep"}),
+        hook("Stop", sid),
+    ]
     shared.accept(*bodies)
     recent = shared.session(sid)["recent_events"]
     assert [event["type"] for event in recent] == ["Stop", "PreToolUse"] + ["UserPromptSubmit"] * 18
@@ -108,7 +160,9 @@ def test_a_rejected_event_counts_nothing(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.spec("session.websocket_connected")
 def test_websocket_connected(shared: Bridge, sid: str) -> None:
-    """Spec: websocket_connected is true while a client has joined, not while it is merely connected."""
+    """Spec: websocket_connected is true while a client has joined, not while it is merely
+    connected.
+    """
     shared.accept(prompt(sid, 1))
     with shared.phones() as (phone,):
         assert shared.session(sid)["websocket_connected"] is False
@@ -122,24 +176,44 @@ def test_websocket_connected(shared: Bridge, sid: str) -> None:
     eventually(lambda: shared.session(sid)["websocket_connected"] is False)
 
 
-@pytest.mark.parametrize("session_id", ["no-such-session", "6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50", "%00", "%2e%2e", "a%20b", "%F0%9F%98%80", "x" * 2000, "%ff"])
+@pytest.mark.parametrize(
+    "session_id",
+    [
+        "no-such-session",
+        "6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50",
+        "%00",
+        "%2e%2e",
+        "a%20b",
+        "%F0%9F%98%80",
+        "x" * 2000,
+        "%ff",
+    ],
+)
 @pytest.mark.parametrize("suffix", ["", "/events"])
 @pytest.mark.spec("code.SESSION_NOT_FOUND")
 def test_an_unknown_session(shared: Bridge, session_id: str, suffix: str) -> None:
     """Spec: 404 SESSION_NOT_FOUND."""
     method, body = ("POST", MESSAGE) if suffix else ("GET", ...)
-    answer = shared.https().request(method, f"/api/v1/sessions/{session_id}{suffix}", token=shared.admin_token, json_body=body)
+    answer = shared.https().request(
+        method, f"/api/v1/sessions/{session_id}{suffix}", token=shared.admin_token, json_body=body
+    )
     assert_error(answer, 404, "SESSION_NOT_FOUND")
 
 
-@pytest.mark.parametrize("session_id", ["with space", "ünï", "100%", "a+b", "a?b=c#d", "dots..dots", "team/project"])
+@pytest.mark.parametrize(
+    "session_id", ["with space", "ünï", "100%", "a+b", "a?b=c#d", "dots..dots", "team/project"]
+)
 def test_session_ids_are_quoted(shared: Bridge, session_id: str) -> None:
     """Spec: session_id is any non-empty string, so its percent-encoded form addresses it."""
     unique = f"{session_id} {new_id()}"
     shared.accept(prompt(unique, 1))
     answer = shared.get(f"/api/v1/sessions/{quote(unique, safe='')}", shared.admin_token)
     assert answer.status == 200 and answer.json()["id"] == unique, answer
-    answer = shared.https().post(f"/api/v1/sessions/{quote(unique, safe='')}/events", token=shared.admin_token, json_body=MESSAGE)
+    answer = shared.https().post(
+        f"/api/v1/sessions/{quote(unique, safe='')}/events",
+        token=shared.admin_token,
+        json_body=MESSAGE,
+    )
     assert answer.status == 202 and answer.json()["session_id"] == unique, answer
 
 
@@ -157,10 +231,14 @@ def test_events_are_only_posted(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.spec("http.session.events")
 def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phone) -> None:
-    """Spec: 202 {accepted, event_id, session_id}; D39: accepted false, hooks cannot control the agent."""
+    """Spec: 202 {accepted, event_id, session_id}; D39: accepted false, hooks cannot control the
+    agent.
+    """
     shared.accept(prompt(sid, 1))
     for token in (shared.admin_token, device.token):
-        answer = shared.https().post(f"/api/v1/sessions/{sid}/events", token=token, json_body=MESSAGE)
+        answer = shared.https().post(
+            f"/api/v1/sessions/{sid}/events", token=token, json_body=MESSAGE
+        )
         assert answer.status == 202, answer
         body = answer.json()
         assert body["accepted"] is False and body["session_id"] == sid and is_uuid(body["event_id"])
@@ -170,7 +248,13 @@ def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phon
 def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
     """Spec: closed session: 409 SESSION_CLOSED."""
     shared.accept(prompt(sid, 1), hook("SessionEnd", sid))
-    assert_error(shared.https().post(f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=MESSAGE), 409, "SESSION_CLOSED")
+    assert_error(
+        shared.https().post(
+            f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=MESSAGE
+        ),
+        409,
+        "SESSION_CLOSED",
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,15 +276,37 @@ def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
 def test_a_bad_event(shared: Bridge, sid: str, body: Any) -> None:
     """Spec: type string, content string, metadata object; D9: 400 VALIDATION_ERROR."""
     shared.accept(prompt(sid, 1))
-    assert_error(shared.https().post(f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=body), 400, "VALIDATION_ERROR")
+    assert_error(
+        shared.https().post(
+            f"/api/v1/sessions/{sid}/events", token=shared.admin_token, json_body=body
+        ),
+        400,
+        "VALIDATION_ERROR",
+    )
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/v1/sessions"), ("GET", "/api/v1/sessions/x"), ("POST", "/api/v1/sessions/x/events")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/sessions"),
+        ("GET", "/api/v1/sessions/x"),
+        ("POST", "/api/v1/sessions/x/events"),
+    ],
+)
 @pytest.mark.spec("auth.device", "auth.scope")
 def test_who_may(shared: Bridge, method: str, path: str) -> None:
-    """D14: device and admin tokens; the hook token 403; none 401, whether the session exists or not."""
+    """D14: device and admin tokens; the hook token 403; none 401, whether the session exists or
+    not.
+    """
     body = MESSAGE if method == "POST" else ...
-    assert_error(shared.https().request(method, path, token=shared.hook_token, json_body=body), 403, "AUTH_INSUFFICIENT_SCOPE")
+    assert_error(
+        shared.https().request(method, path, token=shared.hook_token, json_body=body),
+        403,
+        "AUTH_INSUFFICIENT_SCOPE",
+    )
     assert_error(shared.https().request(method, path, json_body=body), 401, "AUTH_INVALID_TOKEN")
     for token in (shared.device_token(), shared.admin_token):
-        assert shared.https().request(method, path, token=token, json_body=body).status in (200, 404)
+        assert shared.https().request(method, path, token=token, json_body=body).status in (
+            200,
+            404,
+        )

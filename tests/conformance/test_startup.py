@@ -1,4 +1,6 @@
-"""What stops the start (D16, D44, D45): one line that names the setting, no traceback, no listening socket."""
+"""What stops the start (D16, D44, D45): one line that names the setting, no traceback, no listening
+socket.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ BAD: dict[str, dict[str, str]] = {
     "BRIDGE_MIN_CLIENT_VERSION": {"BRIDGE_MIN_CLIENT_VERSION": "one"},
     "BRIDGE_TRUSTED_PROXIES": {"BRIDGE_TRUSTED_PROXIES": "not-an-address"},
     "DATABASE_URL": {"DATABASE_URL": "nonsense"},
-    "BRIDGE_TLS_CERT": {"BRIDGE_TLS_CERT": "/no/such/file.pem", "BRIDGE_TLS_KEY": "/no/such/key.pem"},
+    "BRIDGE_TLS_CERT": {
+        "BRIDGE_TLS_CERT": "/no/such/file.pem",
+        "BRIDGE_TLS_KEY": "/no/such/key.pem",
+    },
 }
 
 
@@ -58,7 +63,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.spec("severity.fatal")
 def test_a_bad_value_stops_the_start(outcomes: dict[str, tuple[int, str]], name: str) -> None:
-    """D44: a bad value stops the start with one line that names the setting (and does not print a secret)."""
+    """D44: a bad value stops the start with one line that names the setting (and does not print a
+    secret).
+    """
     code, output = outcomes[name]
     assert code not in (0, -9), output
     assert name in output and "Traceback" not in output, output
@@ -70,13 +77,28 @@ def test_a_bad_value_stops_the_start(outcomes: dict[str, tuple[int, str]], name:
 def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:
     """It says so and ends; the one that listens goes on."""
     bridge = Bridge(tmp_path, BRIDGE_PORT=str(shared.port))
-    done = subprocess.run([sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=bridge.environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and str(shared.port) in done.stdout + done.stderr and "Traceback" not in done.stderr, done.stderr
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serve"],
+        cwd=REPOSITORY,
+        env=bridge.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (
+        done.returncode != 0
+        and str(shared.port) in done.stdout + done.stderr
+        and "Traceback" not in done.stderr
+    ), done.stderr
     assert shared.get("/api/v1/health", shared.hook_token).status == 200
 
 
 def test_listens_where_it_was_told(shared: Bridge) -> None:
     """D44: BRIDGE_HOST 127.0.0.1 listens there alone."""
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    local = {row.split()[1].split(":")[0] for row in rows if row.split()[1].endswith(f":{shared.port:04X}") and row.split()[3] == "0A"}
+    local = {
+        row.split()[1].split(":")[0]
+        for row in rows
+        if row.split()[1].endswith(f":{shared.port:04X}") and row.split()[3] == "0A"
+    }
     assert local == {socket.inet_aton("127.0.0.1")[::-1].hex().upper()}

@@ -1,4 +1,6 @@
-"""TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20, D45)."""
+"""TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20,
+D45).
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,25 @@ def plain_port(bridge: Bridge) -> int:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 @pytest.mark.spec("tls.certificate")
-def test_the_certificate_verifies_with_its_authority(shared: Bridge, tmp_path: Path, name: str) -> None:
+def test_the_certificate_verifies_with_its_authority(
+    shared: Bridge, tmp_path: Path, name: str
+) -> None:
     """D19: an own CA at /ca.crt (no token), a leaf with all its names and addresses."""
     answer = shared.get("/ca.crt")
     assert answer.status == 200
     path = tmp_path / "ca.crt"
-    pem = answer.body if answer.body.startswith(b"-----") else ssl.DER_cert_to_PEM_cert(answer.body).encode()
+    pem = (
+        answer.body
+        if answer.body.startswith(b"-----")
+        else ssl.DER_cert_to_PEM_cert(answer.body).encode()
+    )
     path.write_bytes(pem)
     assert b"PRIVATE" not in pem
     context = ssl.create_default_context(cafile=str(path))
-    with socket.create_connection((LOOPBACK, shared.port), 10) as raw, context.wrap_socket(raw, server_hostname=name) as connection:
+    with (
+        socket.create_connection((LOOPBACK, shared.port), 10) as raw,
+        context.wrap_socket(raw, server_hostname=name) as connection,
+    ):
         assert connection.version() in ("TLSv1.2", "TLSv1.3")
 
 
@@ -61,7 +72,11 @@ def test_the_leaf(shared: Bridge) -> None:
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert constraints.ca is False
     body = shared.get("/ca.crt").body
-    authority = x509.load_pem_x509_certificate(body) if body.startswith(b"-----") else x509.load_der_x509_certificate(body)
+    authority = (
+        x509.load_pem_x509_certificate(body)
+        if body.startswith(b"-----")
+        else x509.load_der_x509_certificate(body)
+    )
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is True
     certificate.verify_directly_issued_by(authority)
 
@@ -81,16 +96,23 @@ def test_old_tls_is_refused(shared: Bridge) -> None:
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_connection((LOOPBACK, shared.port), 10) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
+    with (
+        socket.create_connection((LOOPBACK, shared.port), 10) as raw,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
         context.wrap_socket(raw, server_hostname=LOOPBACK)
 
 
 @pytest.mark.spec("auth.tls")
 def test_plain_http_on_the_tls_port(shared: Bridge) -> None:
-    """Spec: TLS is required for all traffic: nothing is answered that was asked in the clear, certainly no 200."""
+    """Spec: TLS is required for all traffic: nothing is answered that was asked in the clear,
+    certainly no 200.
+    """
     with socket.create_connection((LOOPBACK, shared.port), 10) as raw:
         raw.settimeout(10)
-        raw.sendall(f"GET /api/v1/health HTTP/1.1\r\nHost: {LOOPBACK}\r\nAuthorization: Bearer {shared.hook_token}\r\n\r\n".encode())
+        raw.sendall(
+            f"GET /api/v1/health HTTP/1.1\r\nHost: {LOOPBACK}\r\nAuthorization: Bearer {shared.hook_token}\r\n\r\n".encode()
+        )
         answer = b""
         try:
             while data := raw.recv(4096):
@@ -122,13 +144,23 @@ def test_a_proxy_is_served(public: Bridge) -> None:
     """D19: a trusted proxy that terminated TLS: HTTP and WebSocket."""
     https = Https(plain_port(public), plain=True)
     assert https.get("/api/v1/health", token=public.hook_token, headers=PROXY).status == 200
-    answer = https.post("/api/v1/hooks/event", token=public.hook_token, json_body=hook("Stop", new_session()), headers=PROXY | {"Host": "bridge.example.com"})
+    answer = https.post(
+        "/api/v1/hooks/event",
+        token=public.hook_token,
+        json_body=hook("Stop", new_session()),
+        headers=PROXY | {"Host": "bridge.example.com"},
+    )
     assert answer.status == 200
     phone = Phone(plain_port(public), public.device_token(), plain=True, client_version="1.5.0")
     phone.connect(headers=PROXY)
     acknowledged = phone.auth()
-    assert acknowledged["type"] == "connection_ack" and acknowledged["payload"]["connection_mode"] == "direct_public"
-    assert acknowledged["payload"]["bridge_url"].startswith(("wss://bridge.example.com", "https://bridge.example.com"))
+    assert (
+        acknowledged["type"] == "connection_ack"
+        and acknowledged["payload"]["connection_mode"] == "direct_public"
+    )
+    assert acknowledged["payload"]["bridge_url"].startswith(
+        ("wss://bridge.example.com", "https://bridge.example.com")
+    )
     phone.close()
 
 
@@ -145,15 +177,23 @@ INSECURE: list[tuple[dict[str, str], str | None]] = [
 
 @pytest.mark.parametrize(("headers", "source"), INSECURE, ids=str)
 @pytest.mark.spec("auth.tls", "connerror.INSECURE_TRANSPORT")
-def test_anything_else_on_the_plain_listener(public: Bridge, headers: dict[str, str], source: str | None) -> None:
-    """D19: 403 INSECURE_TRANSPORT over HTTP; over WebSocket connection_error INSECURE_TRANSPORT and 4403, at once, before any message is read."""
+def test_anything_else_on_the_plain_listener(
+    public: Bridge, headers: dict[str, str], source: str | None
+) -> None:
+    """D19: 403 INSECURE_TRANSPORT over HTTP; over WebSocket connection_error INSECURE_TRANSPORT and
+    4403, at once, before any message is read.
+    """
     for path in ("/api/v1/health", "/api/v1/nope", "/pair", "/ca.crt", "/admin/"):
-        answer: Response = Https(plain_port(public), plain=True, source=source).get(path, token=public.admin_token, headers=headers)
+        answer: Response = Https(plain_port(public), plain=True, source=source).get(
+            path, token=public.admin_token, headers=headers
+        )
         assert_error(answer, 403, "INSECURE_TRANSPORT")
     phone = Phone(plain_port(public), public.device_token(), plain=True, source=source)
     phone.connect(headers=headers)
     message = phone.receive()
-    assert message["type"] == "connection_error" and message["payload"]["code"] == "INSECURE_TRANSPORT", message
+    assert (
+        message["type"] == "connection_error" and message["payload"]["code"] == "INSECURE_TRANSPORT"
+    ), message
     assert phone.wait_closed() == 4403
 
 
@@ -163,25 +203,39 @@ def test_a_token_sent_in_the_clear_does_nothing(public: Bridge) -> None:
     try:
         assert raw.upgrade().status == 101
         try:
-            raw.send("auth", {"token": public.device_token(), "client_version": "1.5.0", "platform": "web"})
+            raw.send(
+                "auth",
+                {"token": public.device_token(), "client_version": "1.5.0", "platform": "web"},
+            )
         except OSError:
             pass
         messages, code = raw.until_closed()
-        assert [message["payload"].get("code") for message in messages] == ["INSECURE_TRANSPORT"] and code in (4403, None)
+        assert [message["payload"].get("code") for message in messages] == [
+            "INSECURE_TRANSPORT"
+        ] and code in (4403, None)
     finally:
         raw.close()
 
 
 def test_the_plain_listener_is_on_loopback_only(public: Bridge) -> None:
     """D19, D45: an optional listener on loopback."""
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:] + Path("/proc/net/tcp6").read_text().splitlines()[1:]
+    rows = (
+        Path("/proc/net/tcp").read_text().splitlines()[1:]
+        + Path("/proc/net/tcp6").read_text().splitlines()[1:]
+    )
     port = f"{plain_port(public):04X}"
-    listening = {row.split()[1].split(":")[0] for row in rows if row.split()[1].endswith(f":{port}") and row.split()[3] == "0A"}
+    listening = {
+        row.split()[1].split(":")[0]
+        for row in rows
+        if row.split()[1].endswith(f":{port}") and row.split()[3] == "0A"
+    }
     assert listening and listening <= {"0100007F", "00000000000000000000000001000000"}, listening
 
 
 def test_insecure_over_a_wrong_mode_only(misconfigured: Bridge) -> None:
-    """D20: a misconfigured bridge still ingests over TLS: nothing is lost while its owner repairs it."""
+    """D20: a misconfigured bridge still ingests over TLS: nothing is lost while its owner repairs
+    it.
+    """
     sid = new_session()
     misconfigured.accept(hook("Stop", sid, timestamp=now()))
     assert misconfigured.knows(sid)

@@ -1,4 +1,6 @@
-"""Tool calls with what nobody should put into them (issue, Bad input; D3, D8, D38): refused with a clear code, or told and decided as they are."""
+"""Tool calls with what nobody should put into them (issue, Bad input; D3, D8, D38): refused with a
+clear code, or told and decided as they are.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import now
 from tests.conformance.test_bad_input import ODD_VALUES, nested
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("record.params", "record.modifications")]
+pytestmark = [
+    pytest.mark.usefixtures("database"),
+    pytest.mark.spec("record.params", "record.modifications"),
+]
 ODD = [*ODD_VALUES, nested(60), '[{"a": []}, [[]]]', '{"": {"": ""}}']
 
 
@@ -22,9 +27,15 @@ def body(session_id: str, payload: str) -> bytes:
     return f'{{"event": "PreToolUse", "timestamp": "{now()}", "session_id": {json.dumps(session_id)}, "payload": {payload}}}'.encode()
 
 
-def told_or_refused(bridge: Bridge, phone: Phone, session_id: str, payload: str) -> dict[str, Any] | None:
-    """The question that a PreToolUse became, or None where the event was refused; anything but 200 and 400 is a fault."""
-    answer = bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=body(session_id, payload))
+def told_or_refused(
+    bridge: Bridge, phone: Phone, session_id: str, payload: str
+) -> dict[str, Any] | None:
+    """The question that a PreToolUse became, or None where the event was refused; anything but 200
+    and 400 is a fault.
+    """
+    answer = bridge.https().post(
+        "/api/v1/hooks/event", token=bridge.hook_token, body=body(session_id, payload)
+    )
     if answer.status != 200:
         assert_error(answer, 400)
         return None
@@ -32,24 +43,48 @@ def told_or_refused(bridge: Bridge, phone: Phone, session_id: str, payload: str)
 
 
 def test_odd_params(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D3: whatever the params hold, the person who decides sees what the tool would run with, and can decide it."""
+    """D3: whatever the params hold, the person who decides sees what the tool would run with, and
+    can decide it.
+    """
     for text in ODD:
-        asked = told_or_refused(bridge, joined, sid, f'{{"tool": "Bash", "params": {{"odd": {text}}}, "risk_level": "low", "requires_approval": true}}')
+        asked = told_or_refused(
+            bridge,
+            joined,
+            sid,
+            f'{{"tool": "Bash", "params": {{"odd": {text}}}, "risk_level": "low", "requires_approval": true}}',
+        )
         if asked is not None:
             assert asked["params"] == {"odd": strict_json(text)}, text[:40]
-            assert_recorded(decide(joined, sid, asked["tool_call_id"], "rejected"), sid, asked["tool_call_id"], "rejected")
+            assert_recorded(
+                decide(joined, sid, asked["tool_call_id"], "rejected"),
+                sid,
+                asked["tool_call_id"],
+                "rejected",
+            )
 
 
 def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: a tool's name and a call's id are any strings."""
     for text in ('"a\\u0000b"', '"\\ud800"', '"' + "x" * 5000 + '"', '" "', '""', '"\\u202e"'):
-        for fields in (f'"tool": {text}', f'"tool": "Bash", "tool_call_id": {text}', f'"tool": "Bash", "reasoning": {text}'):
+        for fields in (
+            f'"tool": {text}',
+            f'"tool": "Bash", "tool_call_id": {text}',
+            f'"tool": "Bash", "reasoning": {text}',
+        ):
             asked = told_or_refused(
-                bridge, joined, sid, f'{{{fields}, "params": {{"f": {json.dumps(fields)}}}, "risk_level": "low", "requires_approval": true}}'
+                bridge,
+                joined,
+                sid,
+                f'{{{fields}, "params": {{"f": {json.dumps(fields)}}}, "risk_level": "low", "requires_approval": true}}',
             )
             if asked is not None:
                 assert asked["tool_call_id"].strip() and asked["description"].strip(), fields
-                assert_recorded(decide(joined, sid, asked["tool_call_id"], "approved"), sid, asked["tool_call_id"], "approved")
+                assert_recorded(
+                    decide(joined, sid, asked["tool_call_id"], "approved"),
+                    sid,
+                    asked["tool_call_id"],
+                    "approved",
+                )
 
 
 def test_odd_results(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -57,24 +92,44 @@ def test_odd_results(bridge: Bridge, sid: str, joined: Phone) -> None:
     for number, text in enumerate(ODD):
         bridge.accept(pre(sid, {"n": number}, tool_call_id=str(number)))
         payload = f'{{"tool": "Bash", "params": {{"n": {number}}}, "tool_call_id": "{number}", "result": {text}, "success": true}}'
-        answer = bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1))
+        answer = bridge.https().post(
+            "/api/v1/hooks/event",
+            token=bridge.hook_token,
+            body=body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1),
+        )
         if answer.status != 200:
             assert_error(answer, 400)
             continue
         result = joined.expect("tool_result", session_id=sid)["payload"]
-        assert result["tool_call_id"] == str(number) and isinstance(result["result"]["content"], str), text[:40]
+        assert result["tool_call_id"] == str(number) and isinstance(
+            result["result"]["content"], str
+        ), text[:40]
 
 
 def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: modifications are any object: recorded, or refused as no message; never a fault of the bridge."""
+    """D38: modifications are any object: recorded, or refused as no message; never a fault of the
+    bridge.
+    """
     for number, text in enumerate(ODD):
         bridge.accept(pre(sid, {"n": number}, approval=True, tool_call_id=str(number)))
         joined.expect("approval_required", session_id=sid)
         fields = f'{{"session_id": {json.dumps(sid)}, "tool_call_id": "{number}", "decision": "modified", "modifications": {{"odd": {text}}}}}'
         before = len(joined.messages)
-        joined.send_raw(f'{{"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}", "payload": {fields}}}')
-        joined.collect(lambda: any(message["type"] in ("error", "approval_recorded") for message in joined.messages[before:]), f"an answer to {text[:40]}")  # noqa: B023
-        (answer,) = [message for message in joined.messages[before:] if message["type"] in ("error", "approval_recorded")]
+        joined.send_raw(
+            f'{{"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}", "payload": {fields}}}'
+        )
+        joined.collect(
+            lambda: any(
+                message["type"] in ("error", "approval_recorded")
+                for message in joined.messages[before:]  # noqa: B023 - called before the next
+            ),
+            f"an answer to {text[:40]}",
+        )
+        (answer,) = [
+            message
+            for message in joined.messages[before:]
+            if message["type"] in ("error", "approval_recorded")
+        ]
         if answer["type"] == "error":
             assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
         else:
@@ -82,16 +137,24 @@ def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 
 def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Issue, bad input: NULs in the ids that a client names: unknown or no message, on every database."""
+    """Issue, bad input: NULs in the ids that a client names: unknown or no message, on every
+    database.
+    """
     for odd in ("\x00", "a\x00b", "x" * 100_000):
         requests: list[tuple[str, dict[str, Any]]] = [
-            ("approval_response", {"tool_call_id": odd, "decision": "approved", "modifications": None}),
+            (
+                "approval_response",
+                {"tool_call_id": odd, "decision": "approved", "modifications": None},
+            ),
             ("replay_request", {"after_id": odd}),
             ("git_commit", {"message": odd, "files": [odd]}),
             ("session_end", {"reason": odd}),
         ]
         for type_, fields in requests:
             answer = joined.request(type_, {"session_id": sid} | fields)
-            assert answer["payload"].get("code") not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, str(answer)[:500])
+            assert answer["payload"].get("code") not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (
+                type_,
+                str(answer)[:500],
+            )
         joined.ack(odd)
     joined.ping()

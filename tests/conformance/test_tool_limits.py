@@ -1,4 +1,6 @@
-"""Tools that the bridge itself runs and that fail or take too long (spec, Limits and WebSocket errors; D50): the whole `tool_error` that a phone gets."""
+"""Tools that the bridge itself runs and that fail or take too long (spec, Limits and WebSocket
+errors; D50): the whole `tool_error` that a phone gets.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from tests.conformance.samples import new_id
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Running
 
-COMMAND_SECONDS, FILE_SECONDS = 5, 0.5  # here; elsewhere as the specification says, which the server below looks at first
-# Files that are called `hangs` are opened only when there is one in the root that is called `go on`.
+# here; elsewhere as the specification says, which the server below looks at first
+COMMAND_SECONDS, FILE_SECONDS = 5, 0.5
+# Files that are called `hangs` are opened only when there is one in the root that is called `go
+# on`.
 SERVE = f"""
 import os, pathlib, runpy, sys, time
 from bridge_project.kernel import limits
@@ -65,7 +69,11 @@ class Hurried(QuickBridge):
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     acp = shlex.join(command("sessions_app.agents.demo.acp_agent"))
-    bridge = Hurried(tmp_path_factory.mktemp("limits"), BRIDGE_DEMO_SHELL="1", BRIDGE_ACP_AGENTS=f"demo-acp={acp}")
+    bridge = Hurried(
+        tmp_path_factory.mktemp("limits"),
+        BRIDGE_DEMO_SHELL="1",
+        BRIDGE_ACP_AGENTS=f"demo-acp={acp}",
+    )
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin
@@ -85,7 +93,9 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture(params=["demo", "demo-acp"])
 def agent(request: pytest.FixtureRequest) -> str:
-    """Both ways in which the bridge runs a command: for `demo`, and for a program that has it do so."""
+    """Both ways in which the bridge runs a command: for `demo`, and for a program that has it do
+    so.
+    """
     return str(request.param)
 
 
@@ -97,13 +107,35 @@ def session(bridge: Bridge, phone: Phone, agent: str) -> Iterator[str]:
 
 
 def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, Any]:
-    """The payload of the call's tool_error, with the spec's fields and their types; a tool_result of the same call says that it has failed."""
+    """The payload of the call's tool_error, with the spec's fields and their types; a tool_result
+    of the same call says that it has failed.
+    """
     payload = dict(phone.expect("tool_error", session_id=session, tool_call_id=call_id)["payload"])
-    assert set(payload) == {"session_id", "tool_call_id", "tool", "code", "message", "details", "retryable", "max_retries"}, payload
-    assert set(payload["details"]) <= {"exit_code", "stderr", "stdout", "execution_time_ms"}, payload
-    assert payload["tool"] == name and isinstance(payload["message"], str) and payload["message"], payload
-    assert type(payload["max_retries"]) is int and payload["retryable"] is (payload["max_retries"] > 0), payload
-    assert phone.expect("tool_result", session_id=session, tool_call_id=call_id)["payload"]["result"]["success"] is False
+    assert set(payload) == {
+        "session_id",
+        "tool_call_id",
+        "tool",
+        "code",
+        "message",
+        "details",
+        "retryable",
+        "max_retries",
+    }, payload
+    assert set(payload["details"]) <= {"exit_code", "stderr", "stdout", "execution_time_ms"}, (
+        payload
+    )
+    assert payload["tool"] == name and isinstance(payload["message"], str) and payload["message"], (
+        payload
+    )
+    assert type(payload["max_retries"]) is int and payload["retryable"] is (
+        payload["max_retries"] > 0
+    ), payload
+    assert (
+        phone.expect("tool_result", session_id=session, tool_call_id=call_id)["payload"]["result"][
+            "success"
+        ]
+        is False
+    )
     return payload
 
 
@@ -120,13 +152,20 @@ def run(phone: Phone, session: str, agent: str, line: str) -> dict[str, Any]:
     return payload
 
 
-@pytest.mark.spec("wscode.TOOL_TIMEOUT", "limit.tool_timeouts", "error.tool_error.*", "ws.tool_error")
+@pytest.mark.spec(
+    "wscode.TOOL_TIMEOUT", "limit.tool_timeouts", "error.tool_error.*", "ws.tool_error"
+)
 def test_a_command_that_takes_too_long(phone: Phone, session: str, agent: str) -> None:
-    """Spec: TOOL_TIMEOUT with what it said until then; the command and what it started are gone, and the agent goes on."""
+    """Spec: TOOL_TIMEOUT with what it said until then; the command and what it started are gone,
+    and the agent goes on.
+    """
     mark = new_id()
     payload = run(phone, session, agent, f"echo begun; sleep 100 & sleep 100; : {mark}")
     details = payload["details"]
-    assert payload["code"] == "TOOL_TIMEOUT" and f"longer than {COMMAND_SECONDS} seconds" in payload["message"]
+    assert (
+        payload["code"] == "TOOL_TIMEOUT"
+        and f"longer than {COMMAND_SECONDS} seconds" in payload["message"]
+    )
     assert details["stdout"].startswith("begun\n") and details.get("exit_code") is None
     assert details["execution_time_ms"] >= COMMAND_SECONDS * 1000
     assert (payload["retryable"], payload["max_retries"]) == (False, 0)
@@ -134,32 +173,53 @@ def test_a_command_that_takes_too_long(phone: Phone, session: str, agent: str) -
     assert "and on" in words(ask(phone, session, "and on"))
 
 
-@pytest.mark.spec("retry.policy", "wscode.TOOL_EXECUTION_FAILED", "wscode.TOOL_ERROR", "error.tool_error.*")
+@pytest.mark.spec(
+    "retry.policy", "wscode.TOOL_EXECUTION_FAILED", "wscode.TOOL_ERROR", "error.tool_error.*"
+)
 def test_the_retry_policy(bridge: Bridge, phone: Phone, session: str, agent: str) -> None:
-    """Spec, Tool retry policy; D50: whatever the failure, the code says that the tool ran, and TOOL_ERROR is in the table alone, as never sent."""
+    """Spec, Tool retry policy; D50: whatever the failure, the code says that the tool ran, and
+    TOOL_ERROR is in the table alone, as never sent.
+    """
     for line, (exit_code, retries) in RETRIES.items():
         payload = run(phone, session, agent, line)
-        assert (payload["code"], payload["retryable"], payload["max_retries"]) == ("TOOL_EXECUTION_FAILED", retries > 0, retries), (line, payload)
+        assert (payload["code"], payload["retryable"], payload["max_retries"]) == (
+            "TOOL_EXECUTION_FAILED",
+            retries > 0,
+            retries,
+        ), (line, payload)
         details = payload["details"]
-        assert details.get("exit_code") in (exit_code, None if exit_code < 0 else exit_code), (line, details)
+        assert details.get("exit_code") in (exit_code, None if exit_code < 0 else exit_code), (
+            line,
+            details,
+        )
         assert 0 <= details["execution_time_ms"] < 1000 * COMMAND_SECONDS, details
-        assert "echo" not in line or line.split("'")[1] in (details.get("stderr") or "") + (details.get("stdout") or "")
+        assert "echo" not in line or line.split("'")[1] in (details.get("stderr") or "") + (
+            details.get("stdout") or ""
+        )
     page = bridge.get("/docs/errors/TOOL_ERROR").body.decode()
-    assert "never sent" in page and "TOOL_EXECUTION_FAILED" in page and "Change the parameters" in page
+    assert (
+        "never sent" in page and "TOOL_EXECUTION_FAILED" in page and "Change the parameters" in page
+    )
 
 
 @pytest.mark.spec("limit.tool_timeouts", "wscode.TOOL_TIMEOUT")
 @pytest.mark.parametrize("agent", ["demo-acp"], indirect=True)
 @pytest.mark.parametrize("way", ["Read", "Write"])
 def test_a_file_that_takes_too_long(phone: Phone, session: str, way: str) -> None:
-    """Spec: read_file and edit_file have a time of their own: nobody is asked about reading, and yet it is said that it failed."""
+    """Spec: read_file and edit_file have a time of their own: nobody is asked about reading, and
+    yet it is said that it failed.
+    """
     say(phone, session, "/read hangs" if way == "Read" else "/write hangs text")
     kind = "approval_required" if way == "Write" else "tool_call"
     asked = phone.expect(kind, session_id=session)["payload"]
     if way == "Write":
         decide(phone, session, asked["tool_call_id"], "approved")
     payload = failure(phone, session, asked["tool_call_id"], way)
-    assert (payload["code"], payload["retryable"], payload["max_retries"]) == ("TOOL_TIMEOUT", False, 0)
+    assert (payload["code"], payload["retryable"], payload["max_retries"]) == (
+        "TOOL_TIMEOUT",
+        False,
+        0,
+    )
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert "and on" in words(ask(phone, session, "and on"))
 
@@ -167,11 +227,21 @@ def test_a_file_that_takes_too_long(phone: Phone, session: str, way: str) -> Non
 @pytest.mark.spec("wscode.TOOL_EXECUTION_FAILED")
 @pytest.mark.parametrize("agent", ["demo-acp"], indirect=True)
 def test_a_file_that_may_not_be_read(phone: Phone, session: str) -> None:
-    """D12: the agent is told, and so are the devices, that it wanted what lies outside; a file that is not there is no failure."""
+    """D12: the agent is told, and so are the devices, that it wanted what lies outside; a file that
+    is not there is no failure.
+    """
     assert "does not do it" in words(ask(phone, session, "/read missing.txt"))
     before = len(phone.messages)
     ask(phone, session, "/read /etc/passwd")
-    [payload] = [message["payload"] for message in phone.messages if message["type"] == "tool_error"]
-    [call] = [message["payload"] for message in phone.messages[before:] if message["type"] == "tool_call"]
-    assert (payload["code"], payload["max_retries"], payload["tool_call_id"]) == ("TOOL_EXECUTION_FAILED", 0, call["tool_call_id"])
+    [payload] = [
+        message["payload"] for message in phone.messages if message["type"] == "tool_error"
+    ]
+    [call] = [
+        message["payload"] for message in phone.messages[before:] if message["type"] == "tool_call"
+    ]
+    assert (payload["code"], payload["max_retries"], payload["tool_call_id"]) == (
+        "TOOL_EXECUTION_FAILED",
+        0,
+        call["tool_call_id"],
+    )
     assert call["params"] == {"file_path": "/etc/passwd"} and "root:" not in str(phone.messages)

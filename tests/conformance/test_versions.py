@@ -24,11 +24,15 @@ pytestmark = pytest.mark.spec("versioning.compatible")
 )
 @pytest.mark.spec("connerror.VERSION_INCOMPATIBLE")
 def test_incompatible(public: Bridge, version: str, reason: str) -> None:
-    """Below the minimum 1.2.0 or above the maximum 1.10.0, compared as numbers: connection_error VERSION_INCOMPATIBLE with the reason, close 4426."""
+    """Below the minimum 1.2.0 or above the maximum 1.10.0, compared as numbers: connection_error
+    VERSION_INCOMPATIBLE with the reason, close 4426.
+    """
     phone = public.phone()
     phone.connect()
     answer = phone.auth(client_version=version)
-    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "VERSION_INCOMPATIBLE", answer
+    assert (
+        answer["type"] == "connection_error" and answer["payload"]["code"] == "VERSION_INCOMPATIBLE"
+    ), answer
     assert reason in json.dumps(answer["payload"])
     assert phone.wait_closed() == 4426
 
@@ -54,7 +58,12 @@ def test_no_version(shared: Bridge, version: str) -> None:
 
 def test_default_bounds(shared: Bridge) -> None:
     """D44: 1.0.0 to 1.999.999."""
-    for version, type_ in (("1.0.0", "connection_ack"), ("1.999.999", "connection_ack"), ("0.9.9", "connection_error"), ("2.0.0", "connection_error")):
+    for version, type_ in (
+        ("1.0.0", "connection_ack"),
+        ("1.999.999", "connection_ack"),
+        ("0.9.9", "connection_error"),
+        ("2.0.0", "connection_error"),
+    ):
         phone = shared.phone()
         phone.connect()
         assert phone.auth(client_version=version)["type"] == type_, version
@@ -62,7 +71,9 @@ def test_default_bounds(shared: Bridge) -> None:
 
 
 def test_a_refused_version_claims_nothing(public: Bridge) -> None:
-    """D15, D21: a client of a wrong version is turned away before it can use the token up: the right one may still bind it."""
+    """D15, D21: a client of a wrong version is turned away before it can use the token up: the
+    right one may still bind it.
+    """
     pairing = public.pairing()
     old = public.phone(pairing, device_id="old-app", client_version="0.1.0")
     old.connect()

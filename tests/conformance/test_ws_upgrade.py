@@ -18,7 +18,9 @@ def upgrade_status(bridge: Bridge, **headers: str | None) -> int:
     """The status of a hand-made upgrade; an error's body must be D9's."""
     socket = RawSocket(bridge.port)
     try:
-        answer = socket.upgrade(headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = socket.upgrade(
+            headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         if answer.status in (401, 403, 429):
             assert_error(answer, answer.status)
         return answer.status
@@ -41,7 +43,9 @@ def test_without_upgrade_and_token(shared: Bridge) -> None:
 
 
 def test_the_url_of_the_pairing(shared: Bridge, device: Phone) -> None:
-    """D43: the pairing's url is the wss address; with its token in the header too the upgrade is a 101."""
+    """D43: the pairing's url is the wss address; with its token in the header too the upgrade is a
+    101.
+    """
     pairing = shared.pairing()
     assert pairing.url == f"wss://127.0.0.1:{shared.port}/api/v1/ws"
     device.connect(headers={"Authorization": f"Bearer {device.token}"})
@@ -62,7 +66,9 @@ def test_auth_is_needed_either_way(device: Phone) -> None:
 
 @pytest.mark.parametrize("authorization", ["Bearer nope", "Bearer", "Basic eDp5", "", "nonsense"])
 def test_a_wrong_authorization(shared: Bridge, device: Phone, authorization: str) -> None:
-    """D18: when present it must be a valid device token, else 401 (with the error body and WWW-Authenticate)."""
+    """D18: when present it must be a valid device token, else 401 (with the error body and
+    WWW-Authenticate).
+    """
     assert upgrade_status(shared, Authorization=authorization) == 401
     with pytest.raises(InvalidStatus) as refused:
         device.connect(headers={"Authorization": authorization})
@@ -77,7 +83,11 @@ def test_other_tokens_do_not_upgrade(shared: Bridge) -> None:
 
 def test_own_origins(shared: Bridge) -> None:
     """D18: the bridge's own, and those of BRIDGE_ALLOWED_ORIGINS."""
-    for origin in (f"https://127.0.0.1:{shared.port}", f"https://localhost:{shared.port}", ALLOWED_ORIGIN):
+    for origin in (
+        f"https://127.0.0.1:{shared.port}",
+        f"https://localhost:{shared.port}",
+        ALLOWED_ORIGIN,
+    ):
         assert upgrade_status(shared, Origin=origin) == 101, origin
 
 
@@ -108,16 +118,27 @@ def test_an_origin_that_is_none(shared: Bridge) -> None:
 
 def test_a_foreign_origin_with_a_good_token(shared: Bridge) -> None:
     """D18: the origin is checked whatever the token."""
-    assert upgrade_status(shared, Origin="https://evil.example", Authorization=f"Bearer {shared.device_token()}") == 403
+    assert (
+        upgrade_status(
+            shared, Origin="https://evil.example", Authorization=f"Bearer {shared.device_token()}"
+        )
+        == 403
+    )
 
 
 def test_a_wrong_host(shared: Bridge) -> None:
     """D18: the same names are ALLOWED_HOSTS (DNS rebinding)."""
     assert upgrade_status(shared, Host="evil.example") in (400, 403, 421)
-    assert upgrade_status(shared, Host="evil.example", Origin="https://evil.example") in (400, 403, 421)
+    assert upgrade_status(shared, Host="evil.example", Origin="https://evil.example") in (
+        400,
+        403,
+        421,
+    )
 
 
-@pytest.mark.parametrize("path", ["/ws", "/api/v1/wss", "/api/v1/ws/x", "/", "/api/v1/health", "/api/v1/%00"])
+@pytest.mark.parametrize(
+    "path", ["/ws", "/api/v1/wss", "/api/v1/ws/x", "/", "/api/v1/health", "/api/v1/%00"]
+)
 def test_other_paths_do_not_upgrade(shared: Bridge, path: str) -> None:
     """D2: only under /api/v1; a refusal, not a crash."""
     socket = RawSocket(shared.port)
@@ -138,7 +159,12 @@ def test_query_strings(shared: Bridge) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Sec-WebSocket-Version": "8"}, {"Sec-WebSocket-Key": "short"}, {"Sec-WebSocket-Key": None}, {"Sec-WebSocket-Version": None}],
+    [
+        {"Sec-WebSocket-Version": "8"},
+        {"Sec-WebSocket-Key": "short"},
+        {"Sec-WebSocket-Key": None},
+        {"Sec-WebSocket-Version": None},
+    ],
     ids=["version", "short-key", "no-key", "no-version"],
 )
 def test_broken_handshakes(shared: Bridge, headers: dict[str, str | None]) -> None:
@@ -154,7 +180,12 @@ def test_unasked_subprotocols_and_extensions(shared: Bridge, device: Phone) -> N
     """A client that offers compression or a subprotocol is served."""
     socket = RawSocket(shared.port)
     try:
-        answer = socket.upgrade(headers={"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits", "Sec-WebSocket-Protocol": "bridge.v1"})
+        answer = socket.upgrade(
+            headers={
+                "Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits",
+                "Sec-WebSocket-Protocol": "bridge.v1",
+            }
+        )
         assert answer.status == 101
     finally:
         socket.close()

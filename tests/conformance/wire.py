@@ -1,7 +1,7 @@
 """A WebSocket on the sans-I/O core of the `websockets` library, in the caller's thread.
 
-The library's own threaded client reads and writes one TLS connection from two threads, which OpenSSL does not allow: about one
-handshake in 400 hangs on Python 3.11.
+The library's own threaded client reads and writes one TLS connection from two threads, which
+OpenSSL does not allow: about one handshake in 400 hangs on Python 3.11.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Closed(Exception):
 
 
 class Wire:
-    """`sock` is connected, TLS done. `upgrade` raises websockets' InvalidHandshake (InvalidStatus, …)."""
+    """`sock` is connected, TLS done. `upgrade` raises websockets' InvalidHandshake (InvalidStatus,
+    …).
+    """
 
     def __init__(self, sock: socket.socket, uri: str) -> None:
         self.sock = sock
@@ -77,7 +79,9 @@ class Wire:
         return int(self.protocol.close_rcvd.code) if self.protocol.close_rcvd else 1006
 
     def flush(self, deadline: float) -> None:
-        """Write what the protocol has to say, and read meanwhile, so that two full buffers never wait for each other."""
+        """Write what the protocol has to say, and read meanwhile, so that two full buffers never
+        wait for each other.
+        """
         data = memoryview(b"".join(self.protocol.data_to_send()))
         while data and not self.ended:
             try:
@@ -136,7 +140,11 @@ class Wire:
         for event in self.protocol.events_received():
             if isinstance(event, Response):
                 self.response = event
-            elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            elif isinstance(event, Frame) and event.opcode in (
+                Opcode.TEXT,
+                Opcode.BINARY,
+                Opcode.CONT,
+            ):
                 if event.opcode is not Opcode.CONT:
                     self.text = event.opcode is Opcode.TEXT
                 self.parts.append(bytes(event.data))

@@ -19,7 +19,13 @@ TEN_MINUTES = timedelta(minutes=10)
 
 @pytest.fixture
 def mint() -> Callable[..., Minted]:
-    def make(name: str = "phone", *, ttl: timedelta = TEN_MINUTES, lifetime: timedelta | None = None, device: Device | None = None) -> Minted:
+    def make(
+        name: str = "phone",
+        *,
+        ttl: timedelta = TEN_MINUTES,
+        lifetime: timedelta | None = None,
+        device: Device | None = None,
+    ) -> Minted:
         return pairing.mint(name, ttl=ttl, lifetime=lifetime, device=device)
 
     return make

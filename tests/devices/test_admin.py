@@ -29,7 +29,10 @@ def logged_in(client: Client) -> Client:
     client.get("/admin/login/")
     csrf = {"csrfmiddlewaretoken": client.cookies[settings.CSRF_COOKIE_NAME].value}
     answer = client.post(
-        "/admin/login/", {"username": "ada", "password": PASSWORD, **csrf}, secure=True, headers={"Referer": "https://testserver/admin/login/"}
+        "/admin/login/",
+        {"username": "ada", "password": PASSWORD, **csrf},
+        secure=True,
+        headers={"Referer": "https://testserver/admin/login/"},
     )
     assert settings.SESSION_COOKIE_NAME in client.cookies, answer.content
     return client
@@ -56,14 +59,18 @@ def test_the_list_shows_who_where_and_when(admin: Client, mint: Callable[..., Mi
     assert token.digest not in page and plain not in page
 
 
-def test_the_number_of_queries_does_not_grow(admin: Client, mint: Callable[..., Minted], django_assert_max_num_queries: Callable[..., object]) -> None:
+def test_the_number_of_queries_does_not_grow(
+    admin: Client, mint: Callable[..., Minted], django_assert_max_num_queries: Callable[..., object]
+) -> None:
     for n in range(8):
         mint(f"phone {n}")
     with django_assert_max_num_queries(8):  # type: ignore[attr-defined]
         admin.get(DEVICES)
 
 
-def test_a_device_shows_its_tokens_but_never_a_digest(admin: Client, mint: Callable[..., Minted]) -> None:
+def test_a_device_shows_its_tokens_but_never_a_digest(
+    admin: Client, mint: Callable[..., Minted]
+) -> None:
     device, token, plain = mint()
     auth(plain, "binding-1")
     page = admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
@@ -73,7 +80,13 @@ def test_a_device_shows_its_tokens_but_never_a_digest(admin: Client, mint: Calla
 
 def test_only_the_name_can_be_changed(admin: Client, mint: Callable[..., Minted]) -> None:
     device, _, _ = mint()
-    form = {"tokens-TOTAL_FORMS": "0", "tokens-INITIAL_FORMS": "0", "name": "tablet", "platform": "web", "revoked_at_0": "2026-01-01"}
+    form = {
+        "tokens-TOTAL_FORMS": "0",
+        "tokens-INITIAL_FORMS": "0",
+        "name": "tablet",
+        "platform": "web",
+        "revoked_at_0": "2026-01-01",
+    }
     assert admin.post(f"{DEVICES}{device.pk}/change/", form).status_code == 302
     device.refresh_from_db()
     assert (device.name, device.platform, device.revoked_at) == ("tablet", "", None)
@@ -87,7 +100,9 @@ def test_none_is_added_or_deleted(admin: Client, mint: Callable[..., Minted]) ->
 
 
 class TestRevoke:
-    def test_the_button_asks_first(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_the_button_asks_first(
+        self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, plain = mint()
         page = admin.get(f"{DEVICES}{device.pk}/revoke/")
         assert page.status_code == 200 and str(device) in page.content.decode()
@@ -97,33 +112,51 @@ class TestRevoke:
         assert LogEntry.objects.get().get_change_message() == "Revoked."
         assert "/revoke/" not in admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
 
-    def test_the_action_asks_first(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_the_action_asks_first(
+        self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         minted = [mint(name) for name in ("a", "b", "c")]
-        form = {"action": "revoke_selected", "_selected_action": [str(device.pk) for device, _, _ in minted[:2]]}
+        form = {
+            "action": "revoke_selected",
+            "_selected_action": [str(device.pk) for device, _, _ in minted[:2]],
+        }
         page = admin.post(DEVICES, form).content.decode()
         assert not revoked and all(f'value="{device.pk}"' in page for device, _, _ in minted[:2])
         assert admin.post(DEVICES, {**form, "confirmed": "yes"}).status_code == 302
         assert {device.name for device in revoked} == {"a", "b"}
         assert tokens.identify(minted[2][2]) is not None
 
-    def test_revoked_ones_stay_revoked(self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_revoked_ones_stay_revoked(
+        self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, _ = mint()
         for _ in range(2):
             admin.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"})
-        response = admin.post(DEVICES, {"action": "revoke_selected", "_selected_action": [str(device.pk)]}, follow=True)
+        response = admin.post(
+            DEVICES,
+            {"action": "revoke_selected", "_selected_action": [str(device.pk)]},
+            follow=True,
+        )
         assert "revoked already" in response.content.decode()
         assert len(revoked) == 1
 
     @pytest.mark.parametrize("staff", [False, True])
-    def test_not_without_the_right(self, staff: bool, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_not_without_the_right(
+        self, staff: bool, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, _ = mint()
         User.objects.create_user("ada", password=PASSWORD, is_staff=True)
         client = logged_in(Client())
         User.objects.update(is_staff=staff)
-        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code in (302, 403)
+        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code in (
+            302,
+            403,
+        )
         assert not revoked
 
-    def test_not_from_another_page(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_not_from_another_page(
+        self, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, _ = mint()
         User.objects.create_superuser("ada", password=PASSWORD)
         client = logged_in(Client(enforce_csrf_checks=True))

@@ -32,9 +32,13 @@ CHANGES: dict[str, Callable[[AuditEntry], Any]] = {
     "update": lambda entry: AuditEntry.objects.update(who="Mallory"),
     "update some": lambda entry: AuditEntry.objects.filter(pk=entry.pk).update(who="Mallory"),
     "bulk_update": lambda entry: AuditEntry.objects.bulk_update([changed(entry)], ["who"]),
-    "bulk_create": lambda entry: AuditEntry.objects.bulk_create([changed(entry)], update_conflicts=True, update_fields=["who"], unique_fields=["id"]),
+    "bulk_create": lambda entry: AuditEntry.objects.bulk_create(
+        [changed(entry)], update_conflicts=True, update_fields=["who"], unique_fields=["id"]
+    ),
     "bulk_create, what is there": lambda entry: AuditEntry.objects.bulk_create([changed(entry)]),
-    "update_or_create": lambda entry: AuditEntry.objects.update_or_create(pk=entry.pk, defaults={"who": "Mallory"}),
+    "update_or_create": lambda entry: AuditEntry.objects.update_or_create(
+        pk=entry.pk, defaults={"who": "Mallory"}
+    ),
     "delete": lambda entry: entry.delete(),
     "delete all": lambda entry: AuditEntry.objects.all().delete(),
     "delete some": lambda entry: AuditEntry.objects.exclude(who="Eve").delete(),
@@ -56,7 +60,9 @@ def test_none_takes_the_place_of_another(entry: AuditEntry) -> None:
 
 
 def test_entries_are_added(entry: AuditEntry) -> None:
-    AuditEntry.objects.bulk_create([AuditEntry(action="commit", actor="terminal") for _ in range(2)], batch_size=1)
+    AuditEntry.objects.bulk_create(
+        [AuditEntry(action="commit", actor="terminal") for _ in range(2)], batch_size=1
+    )
     assert AuditEntry.objects.count() == 3
 
 
@@ -66,4 +72,7 @@ def test_an_entry_outlives_its_device(mint: Callable[..., Minted]) -> None:
     audit.record("decision", device=device)
     number = device.pk
     Device.objects.all().delete()
-    assert AuditEntry.objects.values_list("who", "device_number").get(action="decision") == ("Ada's phone", number)
+    assert AuditEntry.objects.values_list("who", "device_number").get(action="decision") == (
+        "Ada's phone",
+        number,
+    )

@@ -1,4 +1,6 @@
-"""Who may use what over HTTP: the scopes of D14, malformed headers, and the count of failures (D15, D16)."""
+"""Who may use what over HTTP: the scopes of D14, malformed headers, and the count of failures (D15,
+D16).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from rest_framework.views import APIView
 
 from bridge_project.kernel.config import conf
 from devices_app import pairing
-from devices_app.authentication import AdminOnly, AnyToken, BearerAuthentication, DeviceOrAdmin, HookOnly
+from devices_app.authentication import (
+    AdminOnly,
+    AnyToken,
+    BearerAuthentication,
+    DeviceOrAdmin,
+    HookOnly,
+)
 from devices_app.models import Device, Token
 from tests.devices.conftest import Minted
 
@@ -35,7 +43,9 @@ def _fresh_counts() -> Iterator[None]:
         caches[name].clear()
 
 
-def ask(permission: type[BasePermission], authorization: str | None, address: str = "192.168.1.7") -> HttpResponseBase:
+def ask(
+    permission: type[BasePermission], authorization: str | None, address: str = "192.168.1.7"
+) -> HttpResponseBase:
     """What a view that has this permission answers."""
 
     class View(APIView):
@@ -59,29 +69,86 @@ def outcome(response: HttpResponseBase) -> tuple[int, Any]:
 
 SCOPES: list[tuple[type[BasePermission], dict[str, tuple[int, str]]]] = [
     (AnyToken, {"device": (200, "device"), "hook": (200, "hook"), "admin": (200, "admin")}),
-    (DeviceOrAdmin, {"device": (200, "device"), "hook": (403, "AUTH_INSUFFICIENT_SCOPE"), "admin": (200, "admin")}),
-    (AdminOnly, {"device": (403, "AUTH_INSUFFICIENT_SCOPE"), "hook": (403, "AUTH_INSUFFICIENT_SCOPE"), "admin": (200, "admin")}),
-    (HookOnly, {"device": (401, "HOOK_AUTH_FAILED"), "hook": (200, "hook"), "admin": (401, "HOOK_AUTH_FAILED")}),
+    (
+        DeviceOrAdmin,
+        {
+            "device": (200, "device"),
+            "hook": (403, "AUTH_INSUFFICIENT_SCOPE"),
+            "admin": (200, "admin"),
+        },
+    ),
+    (
+        AdminOnly,
+        {
+            "device": (403, "AUTH_INSUFFICIENT_SCOPE"),
+            "hook": (403, "AUTH_INSUFFICIENT_SCOPE"),
+            "admin": (200, "admin"),
+        },
+    ),
+    (
+        HookOnly,
+        {
+            "device": (401, "HOOK_AUTH_FAILED"),
+            "hook": (200, "hook"),
+            "admin": (401, "HOOK_AUTH_FAILED"),
+        },
+    ),
 ]
 
 
-@pytest.mark.parametrize(("permission", "kind", "expected"), [(permission, kind, expected) for permission, row in SCOPES for kind, expected in row.items()])
-def test_scopes(permission: type[BasePermission], kind: str, expected: tuple[int, str], mint: Callable[..., Minted]) -> None:
-    text = {"hook": conf.secret("hook_token"), "admin": conf.secret("admin_token")}.get(kind) or mint()[2]
+@pytest.mark.parametrize(
+    ("permission", "kind", "expected"),
+    [(permission, kind, expected) for permission, row in SCOPES for kind, expected in row.items()],
+)
+def test_scopes(
+    permission: type[BasePermission],
+    kind: str,
+    expected: tuple[int, str],
+    mint: Callable[..., Minted],
+) -> None:
+    text = {"hook": conf.secret("hook_token"), "admin": conf.secret("admin_token")}.get(
+        kind
+    ) or mint()[2]
     assert outcome(ask(permission, f"Bearer {text}")) == expected
 
 
-@pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "Bearer \x00", "Bearer unknown", "Bearer " + "x" * 9000])
-@pytest.mark.parametrize(("permission", "code"), [(AnyToken, "AUTH_INVALID_TOKEN"), (AdminOnly, "AUTH_INVALID_TOKEN"), (HookOnly, "HOOK_AUTH_FAILED")])
-def test_what_is_no_token_is_401_with_a_challenge(authorization: str | None, permission: type[BasePermission], code: str) -> None:
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic YTpi",
+        "Bearer a b",
+        "Bearer \x00",
+        "Bearer unknown",
+        "Bearer " + "x" * 9000,
+    ],
+)
+@pytest.mark.parametrize(
+    ("permission", "code"),
+    [
+        (AnyToken, "AUTH_INVALID_TOKEN"),
+        (AdminOnly, "AUTH_INVALID_TOKEN"),
+        (HookOnly, "HOOK_AUTH_FAILED"),
+    ],
+)
+def test_what_is_no_token_is_401_with_a_challenge(
+    authorization: str | None, permission: type[BasePermission], code: str
+) -> None:
     response = ask(permission, authorization)
     assert outcome(response) == (401, code)
     assert response["WWW-Authenticate"] == "Bearer"
 
 
 class TestFailures:
-    @pytest.mark.parametrize(("permission", "code"), [(AnyToken, "AUTH_INVALID_TOKEN"), (HookOnly, "HOOK_AUTH_FAILED")])
-    def test_after_ten_in_a_minute_429_but_a_correct_token_works(self, permission: type[BasePermission], code: str, steady_minute: None) -> None:
+    @pytest.mark.parametrize(
+        ("permission", "code"), [(AnyToken, "AUTH_INVALID_TOKEN"), (HookOnly, "HOOK_AUTH_FAILED")]
+    )
+    def test_after_ten_in_a_minute_429_but_a_correct_token_works(
+        self, permission: type[BasePermission], code: str, steady_minute: None
+    ) -> None:
         assert [outcome(ask(permission, "Bearer wrong")) for _ in range(10)] == [(401, code)] * 10
         refused = ask(permission, "Bearer wrong")
         assert outcome(refused) == (429, "RATE_LIMIT_EXCEEDED")
@@ -93,17 +160,25 @@ class TestFailures:
             ask(AnyToken, "Bearer wrong")
         assert outcome(ask(AnyToken, "Bearer wrong", address="192.168.1.8"))[0] == 401
 
-    def test_a_wrong_kind_on_hooks_counts(self, mint: Callable[..., Minted], steady_minute: None) -> None:
+    def test_a_wrong_kind_on_hooks_counts(
+        self, mint: Callable[..., Minted], steady_minute: None
+    ) -> None:
         _, _, plain = mint()
-        assert [outcome(ask(HookOnly, f"Bearer {plain}"))[0] for _ in range(11)] == [401] * 10 + [429]
+        assert [outcome(ask(HookOnly, f"Bearer {plain}"))[0] for _ in range(11)] == [401] * 10 + [
+            429
+        ]
 
-    def test_a_wrong_kind_elsewhere_does_not(self, mint: Callable[..., Minted], steady_minute: None) -> None:
+    def test_a_wrong_kind_elsewhere_does_not(
+        self, mint: Callable[..., Minted], steady_minute: None
+    ) -> None:
         _, _, plain = mint()
         assert {outcome(ask(AdminOnly, f"Bearer {plain}"))[0] for _ in range(11)} == {403}
 
 
 class TestUse:
-    def test_the_first_request_claims_and_is_seen(self, mint: Callable[..., Minted], paired: list[dict[str, Any]]) -> None:
+    def test_the_first_request_claims_and_is_seen(
+        self, mint: Callable[..., Minted], paired: list[dict[str, Any]]
+    ) -> None:
         device, token, plain = mint()
         ask(AnyToken, f"Bearer {plain}", address="10.1.2.3")
         device.refresh_from_db()
@@ -111,7 +186,9 @@ class TestUse:
         assert token.used_at and device.last_address == "10.1.2.3" and device.last_seen_at
         assert len(paired) == 1
 
-    def test_a_request_costs_one_query(self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    def test_a_request_costs_one_query(
+        self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
         _, _, plain = mint()
         ask(AnyToken, f"Bearer {plain}")
         with django_assert_num_queries(1):
@@ -119,7 +196,9 @@ class TestUse:
         with django_assert_num_queries(0):
             ask(HookOnly, f"Bearer {conf.secret('hook_token')}")
 
-    def test_a_device_token_at_the_hooks_is_not_used_up(self, mint: Callable[..., Minted], paired: list[dict[str, Any]]) -> None:
+    def test_a_device_token_at_the_hooks_is_not_used_up(
+        self, mint: Callable[..., Minted], paired: list[dict[str, Any]]
+    ) -> None:
         _, token, plain = mint()
         ask(HookOnly, f"Bearer {plain}")
         token.refresh_from_db()

@@ -28,8 +28,15 @@ from tests.devices.conftest import Minted, auth
 
 pytestmark = pytest.mark.django_db
 
-HERE = server_address.Address(base_url="https://192.168.1.20:8443", ws_url="wss://192.168.1.20:8443/api/v1/ws", pin="a1" * 32, fingerprint="b2" * 32)
-LINK = re.compile(r"https://192\.168\.1\.20:8443/pair#v=1&token=(bridge_device_[\w-]{43})&url=wss://192\.168\.1\.20:8443/api/v1/ws&pin=(?:a1){32}")
+HERE = server_address.Address(
+    base_url="https://192.168.1.20:8443",
+    ws_url="wss://192.168.1.20:8443/api/v1/ws",
+    pin="a1" * 32,
+    fingerprint="b2" * 32,
+)
+LINK = re.compile(
+    r"https://192\.168\.1\.20:8443/pair#v=1&token=(bridge_device_[\w-]{43})&url=wss://192\.168\.1\.20:8443/api/v1/ws&pin=(?:a1){32}"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -63,27 +70,51 @@ def drawn(text: str, *, dark_on_light: bool) -> Image.Image:
     """A picture of a terminal in which the half blocks of a code were printed."""
     lines = [line for line in text.splitlines() if line]
     scale, blocks = 6, {" ": (0, 0), "▀": (1, 0), "▄": (0, 1), "█": (1, 1)}
-    picture = Image.new("L", (max(map(len, lines)) * scale, len(lines) * 2 * scale), 255 if dark_on_light else 0)
+    picture = Image.new(
+        "L", (max(map(len, lines)) * scale, len(lines) * 2 * scale), 255 if dark_on_light else 0
+    )
     for y, line in enumerate(lines):
         for x, block in enumerate(line):
             for half, filled in enumerate(blocks[block]):
                 if filled:
-                    picture.paste(0 if dark_on_light else 255, (x * scale, (2 * y + half) * scale, (x + 1) * scale, (2 * y + half + 1) * scale))
+                    picture.paste(
+                        0 if dark_on_light else 255,
+                        (
+                            x * scale,
+                            (2 * y + half) * scale,
+                            (x + 1) * scale,
+                            (2 * y + half + 1) * scale,
+                        ),
+                    )
     return picture
 
 
 def strokes(svg: str) -> Image.Image:
-    """A picture of an SVG whose code is one path of horizontal strokes: ``hN`` draws N dark modules, ``mX Y`` moves."""
+    """A picture of an SVG whose code is one path of horizontal strokes: ``hN`` draws N dark
+    modules, ``mX Y`` moves.
+    """
     size, path = re.search(r'width="(\d+)"', svg), re.search(r'stroke="#000" d="([^"]+)"', svg)
     assert size and path
     picture, scale = Image.new("L", (int(size[1]), int(size[1])), 255), 8
     x = y = 0.0
     for kind, first, second in re.findall(r"([Mmh])(-?[\d.]+)(?: (-?[\d.]+))?", path[1]):
         if kind == "h":
-            picture.paste(0, (int(x * scale), int((y - 0.5) * scale), int((x + int(first)) * scale), int((y + 0.5) * scale)))
+            picture.paste(
+                0,
+                (
+                    int(x * scale),
+                    int((y - 0.5) * scale),
+                    int((x + int(first)) * scale),
+                    int((y + 0.5) * scale),
+                ),
+            )
             x += int(first)
         else:
-            x, y = (float(first), float(second)) if kind == "M" else (x + float(first), y + float(second))
+            x, y = (
+                (float(first), float(second))
+                if kind == "M"
+                else (x + float(first), y + float(second))
+            )
     return picture
 
 
@@ -95,13 +126,17 @@ def token_in(link: str) -> str:
 
 class TestMint:
     def test_url(self) -> None:
-        plain = token_in(run("mint_pairing_qr", "--name", "Ada's phone", "--format", "url").rstrip("\n"))
+        plain = token_in(
+            run("mint_pairing_qr", "--name", "Ada's phone", "--format", "url").rstrip("\n")
+        )
         found = tokens.identify(plain)
         assert found is not None and found.device is not None and found.device.name == "Ada's phone"
 
     def test_json(self) -> None:
         with time_machine.travel(datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC), tick=False):
-            answer = json.loads(run("mint_pairing_qr", "--name", "Żółw 手机", "--format", "json", "--ttl", "90s"))
+            answer = json.loads(
+                run("mint_pairing_qr", "--name", "Żółw 手机", "--format", "json", "--ttl", "90s")
+            )
         assert list(answer) == ["v", "name", "url", "token", "pin", "fingerprint", "expires_at"]
         plain = answer.pop("token")
         assert answer == {
@@ -125,11 +160,16 @@ class TestMint:
             assert tokens.identify(token_in(decoded(picture)))
 
     def test_svg(self) -> None:
-        assert tokens.identify(token_in(decoded(strokes(run("mint_pairing_qr", "--format", "svg")))))
+        assert tokens.identify(
+            token_in(decoded(strokes(run("mint_pairing_qr", "--format", "svg"))))
+        )
 
     @pytest.mark.parametrize("coloured", [False, True])
     def test_terminal(self, coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("devices_app.management.commands.mint_pairing_qr.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: coloured)))
+        monkeypatch.setattr(
+            "devices_app.management.commands.mint_pairing_qr.sys",
+            SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: coloured)),
+        )
         text = run("mint_pairing_qr", "--name", "phone")
         code, _, words = text.partition("\n\n")
         assert ("\033[" in code) == coloured
@@ -137,9 +177,22 @@ class TestMint:
         assert token_in(link)
         assert link in words and "phone" in words and HERE.fingerprint in words
 
-    @pytest.mark.parametrize(("host", "warned"), [("localhost", True), ("127.0.0.1", True), ("192.168.1.20", False), ("bridge.example", False)])
+    @pytest.mark.parametrize(
+        ("host", "warned"),
+        [
+            ("localhost", True),
+            ("127.0.0.1", True),
+            ("192.168.1.20", False),
+            ("bridge.example", False),
+        ],
+    )
     def test_an_address_that_no_phone_reaches_is_said(self, host: str, warned: bool) -> None:
-        server_address.record(conf, server_address.Address(f"https://{host}:8443", f"wss://{host}:8443/api/v1/ws", HERE.pin, HERE.fingerprint))
+        server_address.record(
+            conf,
+            server_address.Address(
+                f"https://{host}:8443", f"wss://{host}:8443/api/v1/ws", HERE.pin, HERE.fingerprint
+            ),
+        )
         assert ("no phone can reach it" in run("mint_pairing_qr")) == warned
 
     def test_output_is_for_the_owner_alone(self, tmp_path: Path) -> None:
@@ -152,11 +205,16 @@ class TestMint:
             assert target.stat().st_size > 100
 
     def test_no_such_directory_mints_nothing(self, tmp_path: Path) -> None:
-        assert "no directory" in failure("mint_pairing_qr", "--output", str(tmp_path / "no" / "file"))
+        assert "no directory" in failure(
+            "mint_pairing_qr", "--output", str(tmp_path / "no" / "file")
+        )
         assert not Token.objects.exists()
 
     def test_a_picture_into_a_terminal_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("devices_app.management.commands.mint_pairing_qr.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+        monkeypatch.setattr(
+            "devices_app.management.commands.mint_pairing_qr.sys",
+            SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)),
+        )
         assert "--output" in failure("mint_pairing_qr", "--format", "png")
 
     def test_default_name_ttl_and_lifetime(self) -> None:
@@ -170,9 +228,14 @@ class TestMint:
         run("mint_pairing_qr", "--lifetime", "7d", "--ttl", "2h")
         token = Token.objects.get()
         assert token.expires_at is not None
-        assert (token.expires_at - token.minted_at, token.use_by - token.minted_at) == (timedelta(days=7), timedelta(hours=2))
+        assert (token.expires_at - token.minted_at, token.use_by - token.minted_at) == (
+            timedelta(days=7),
+            timedelta(hours=2),
+        )
 
-    @pytest.mark.parametrize("text", ["", "10", "0m", "-1m", "1w", "1.5h", "10 m", "9999999d", "١m"])
+    @pytest.mark.parametrize(
+        "text", ["", "10", "0m", "-1m", "1w", "1.5h", "10 m", "9999999d", "١m"]
+    )
     @pytest.mark.parametrize("option", ["--ttl", "--lifetime"])
     def test_a_duration_that_is_none(self, option: str, text: str) -> None:
         assert "duration" in failure("mint_pairing_qr", f"{option}={text}")
@@ -190,7 +253,9 @@ class TestMint:
         device, _, old = mint("phone")
         auth(old, "id-1")
         Device.objects.filter(pk=device.pk).update(start_seq=7)
-        new = token_in(run("mint_pairing_qr", "--device", str(getattr(device, by)), "--format", "url").strip())
+        new = token_in(
+            run("mint_pairing_qr", "--device", str(getattr(device, by)), "--format", "url").strip()
+        )
         assert auth(old, "id-1").pk == device.pk
         again = auth(new, "id-2")
         assert (again.pk, again.start_seq) == (device.pk, 7)
@@ -211,7 +276,12 @@ class TestMint:
         assert answer["pin"] == certificates.ensure(conf).pin
 
     def test_not_where_devices_would_be_rejected(self) -> None:
-        server_address.record(conf, server_address.Address("http://bridge.example", "ws://bridge.example/api/v1/ws", HERE.pin, HERE.fingerprint))
+        server_address.record(
+            conf,
+            server_address.Address(
+                "http://bridge.example", "ws://bridge.example/api/v1/ws", HERE.pin, HERE.fingerprint
+            ),
+        )
         assert "BRIDGE_PUBLIC_URL" in failure("mint_pairing_qr")
         assert not Device.objects.exists()
 
@@ -227,8 +297,23 @@ class TestList:
             auth(plain, platform="ios", client_version="1.4.0", address="10.0.0.7")
             mint("手机")
             lines = run("list_devices").splitlines()
-        assert re.split(r" {2,}", lines[0]) == ["ID", "NAME", "STATE", "PLATFORM", "VERSION", "LAST SEEN (UTC)", "ADDRESS"]
-        assert re.split(r" {2,}", lines[1])[1:] == ["Ada's phone", "paired", "ios", "1.4.0", "2026-05-04 03:02:01", "10.0.0.7"]
+        assert re.split(r" {2,}", lines[0]) == [
+            "ID",
+            "NAME",
+            "STATE",
+            "PLATFORM",
+            "VERSION",
+            "LAST SEEN (UTC)",
+            "ADDRESS",
+        ]
+        assert re.split(r" {2,}", lines[1])[1:] == [
+            "Ada's phone",
+            "paired",
+            "ios",
+            "1.4.0",
+            "2026-05-04 03:02:01",
+            "10.0.0.7",
+        ]
         assert re.split(r" {2,}", lines[2])[1:] == ["手机", "waiting", "-", "-", "-", "-"]
         assert plain not in "".join(lines) and tokens.digest(plain) not in "".join(lines)
 
@@ -242,13 +327,21 @@ class TestList:
         auth(plain)
         pairing.revoke(device)
         (found,) = json.loads(run("list_devices", "--json"))
-        assert (found["id"], found["name"], found["state"], found["platform"], found["last_address"]) == (device.pk, "phone", "revoked", "ios", "192.168.1.7")
+        assert (
+            found["id"],
+            found["name"],
+            found["state"],
+            found["platform"],
+            found["last_address"],
+        ) == (device.pk, "phone", "revoked", "ios", "192.168.1.7")
         assert found["revoked_at"] and found["paired_at"] and found["last_seen_at"]
 
 
 class TestRevoke:
     @pytest.mark.parametrize("by", ["pk", "name"])
-    def test_by_id_or_name(self, by: str, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_by_id_or_name(
+        self, by: str, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, plain = mint()
         assert "is revoked" in run("revoke_device", str(getattr(device, by)))
         assert tokens.identify(plain) is None and revoked == [device]
@@ -272,7 +365,9 @@ class TestRevoke:
         assert other.revoked_at is None and Device.objects.get(pk=device.pk).revoked_at is not None
 
 
-@pytest.mark.parametrize("arguments", [["mint_pairing_qr"], ["list_devices"], ["revoke_device", "1"], ["make_admin"]])
+@pytest.mark.parametrize(
+    "arguments", [["mint_pairing_qr"], ["list_devices"], ["revoke_device", "1"], ["make_admin"]]
+)
 class TestWithoutADatabase:
     def test_no_tables(self, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connection.introspection, "table_names", list)
@@ -293,12 +388,17 @@ class TestMakeAdmin:
         """A terminal in which somebody types these."""
         left = iter(answers)
         place = "bridge_project.management.commands.make_admin"
-        monkeypatch.setattr(f"{place}.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+        monkeypatch.setattr(
+            f"{place}.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+        )
         monkeypatch.setattr("builtins.input", lambda _prompt: next(left))
         monkeypatch.setattr(f"{place}.getpass", SimpleNamespace(getpass=lambda _prompt: next(left)))
 
     def pipe(self, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-        monkeypatch.setattr("bridge_project.management.commands.make_admin.sys", SimpleNamespace(stdin=io.StringIO(text)))
+        monkeypatch.setattr(
+            "bridge_project.management.commands.make_admin.sys",
+            SimpleNamespace(stdin=io.StringIO(text)),
+        )
 
     def the_user(self) -> Any:
         return get_user_model().objects.get()
@@ -307,10 +407,18 @@ class TestMakeAdmin:
         self.terminal(monkeypatch, "ada", self.PASSWORD, self.PASSWORD)
         assert f"{HERE.base_url}/admin/" in run("make_admin")
         user = self.the_user()
-        assert (user.username, user.is_superuser, user.is_staff) == ("ada", True, True) and user.check_password(self.PASSWORD)
+        assert (user.username, user.is_superuser, user.is_staff) == (
+            "ada",
+            True,
+            True,
+        ) and user.check_password(self.PASSWORD)
 
-    def test_asks_again_when_the_two_differ_or_it_is_weak(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.terminal(monkeypatch, "", "short", self.PASSWORD, "other", self.PASSWORD, self.PASSWORD)
+    def test_asks_again_when_the_two_differ_or_it_is_weak(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.terminal(
+            monkeypatch, "", "short", self.PASSWORD, "other", self.PASSWORD, self.PASSWORD
+        )
         run("make_admin")
         assert self.the_user().username == "admin"
 
@@ -329,14 +437,23 @@ class TestMakeAdmin:
         run("make_admin")
         assert self.the_user().username == "admin" and self.the_user().check_password(self.PASSWORD)
 
-    @pytest.mark.parametrize(("text", "says"), [("", "No password"), ("short\n", "too short"), ("password123\n", "too common")])
-    def test_no_or_a_weak_password(self, text: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [("", "No password"), ("short\n", "too short"), ("password123\n", "too common")],
+    )
+    def test_no_or_a_weak_password(
+        self, text: str, says: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.pipe(monkeypatch, text)
         assert says in failure("make_admin")
         assert not get_user_model().objects.exists()
 
-    @pytest.mark.parametrize(("name", "says"), [("ada", "already exists"), ("a b", "valid username"), ("x" * 151, "150")])
-    def test_a_name_that_is_taken_or_none(self, name: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("name", "says"), [("ada", "already exists"), ("a b", "valid username"), ("x" * 151, "150")]
+    )
+    def test_a_name_that_is_taken_or_none(
+        self, name: str, says: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", self.PASSWORD)
         get_user_model().objects.create_user("ada")
         assert says in failure("make_admin", "--username", name)

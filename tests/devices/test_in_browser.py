@@ -1,4 +1,6 @@
-"""The pairing page in a real browser: the fragment is read, cleared, shown, copied, and never leaves it (D43). And the admin site's forms."""
+"""The pairing page in a real browser: the fragment is read, cleared, shown, copied, and never
+leaves it (D43). And the admin site's forms.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ from bridge_project.network import certificates as tls_certificates
 from devices_app import tokens
 from tests.devices.conftest import Minted
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 DRIVER = shutil.which("chromedriver")
 
 pytestmark = [
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver on this machine (apt install chromium-driver)"),
+    pytest.mark.skipif(
+        not (BROWSER and DRIVER),
+        reason="no chromium and chromedriver on this machine (apt install chromium-driver)",
+    ),
 ]
 
 TOKEN = "bridge_device_" + "Az0-_" * 8 + "abc"
@@ -42,7 +49,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 @dataclass
 class Site:
-    """The bridge's pages over TLS; ``asked`` holds the first line of every request and its headers."""
+    """The bridge's pages over TLS; ``asked`` holds the first line of every request and its
+    headers.
+    """
 
     host: str
     asked: list[str]
@@ -105,7 +114,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
         options.add_argument(argument)
     options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=str(DRIVER)))
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(executable_path=str(DRIVER))
+    )
     try:
         yield driver
     finally:
@@ -136,13 +147,20 @@ def shown(browser: webdriver.Chrome) -> dict[str, str]:
 
 def history_of(browser: webdriver.Chrome) -> list[str]:
     """The addresses that "back" and "forward" and the list of recent pages offer."""
-    return [entry["url"] for entry in browser.execute_cdp_cmd("Page.getNavigationHistory", {})["entries"]]
+    return [
+        entry["url"]
+        for entry in browser.execute_cdp_cmd("Page.getNavigationHistory", {})["entries"]
+    ]
 
 
 def requests_in(browser: webdriver.Chrome) -> list[str]:
     """Every address that the browser asked for, as its own log has it."""
     entries = [json.loads(entry["message"])["message"] for entry in log_of(browser, "performance")]
-    found = [entry["params"]["request"]["url"] for entry in entries if entry["method"] == "Network.requestWillBeSent"]
+    found = [
+        entry["params"]["request"]["url"]
+        for entry in entries
+        if entry["method"] == "Network.requestWillBeSent"
+    ]
     return [url for url in found if not url.startswith(("about:", "data:", "chrome:"))]
 
 
@@ -157,7 +175,9 @@ def test_it_shows_the_code_and_tells_nobody(browser: webdriver.Chrome, site: Sit
     assert log_of(browser, "browser") == []
 
 
-def test_it_clears_the_fragment_from_address_and_history(browser: webdriver.Chrome, site: Site) -> None:
+def test_it_clears_the_fragment_from_address_and_history(
+    browser: webdriver.Chrome, site: Site
+) -> None:
     browser.get(site.link())
     assert browser.current_url == f"https://{site.host}/pair"
     assert TOKEN not in "".join(history_of(browser))
@@ -167,20 +187,34 @@ def test_it_clears_the_fragment_from_address_and_history(browser: webdriver.Chro
 
 
 def test_it_copies(browser: webdriver.Chrome, site: Site) -> None:
-    browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"], "origin": f"https://{site.host}"})
+    browser.execute_cdp_cmd(
+        "Browser.grantPermissions",
+        {
+            "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"],
+            "origin": f"https://{site.host}",
+        },
+    )
     browser.get(site.link())
     expected = {"url": site.url, "token": TOKEN, "pin": PIN}
     for name in ("url", "token", "pin", "all"):
         browser.find_element(By.CSS_SELECTOR, f"[data-copy={name}]").click()
         WebDriverWait(browser, 20).until(lambda b: text_of(b, "said").startswith("Copied"))
-        copied = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))")
-        assert copied == expected[name] if name != "all" else json.loads(copied) == {"v": 1, **expected}
+        copied = browser.execute_async_script(
+            "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"
+        )
+        assert (
+            copied == expected[name]
+            if name != "all"
+            else json.loads(copied) == {"v": 1, **expected}
+        )
         browser.execute_script("document.getElementById('said').textContent = ''")
 
 
 def test_without_a_clipboard_it_selects(browser: webdriver.Chrome, site: Site) -> None:
     browser.get(site.link())
-    browser.execute_script("Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject(new Error('no'))}})")
+    browser.execute_script(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject(new Error('no'))}})"
+    )
     browser.find_element(By.CSS_SELECTOR, "[data-copy=token]").click()
     WebDriverWait(browser, 20).until(lambda b: text_of(b, "said").startswith("Selected"))
     assert browser.execute_script("return String(getSelection())") == TOKEN
@@ -209,20 +243,33 @@ def test_another_code_in_the_same_tab(browser: webdriver.Chrome, site: Site) -> 
         ({"url": "wss://[/"}, "another place"),
     ],
 )
-def test_a_wrong_code_is_said_and_not_shown(changes: dict[str, str], says: str, browser: webdriver.Chrome, site: Site) -> None:
+def test_a_wrong_code_is_said_and_not_shown(
+    changes: dict[str, str], says: str, browser: webdriver.Chrome, site: Site
+) -> None:
     browser.get(site.link(**changes))
     assert says in text_of(browser, "problem")
     assert not browser.find_element(By.ID, "code").is_displayed()
     assert browser.current_url == f"https://{site.host}/pair"
-    assert browser.execute_script("return ['url', 'token', 'pin'].map((id) => document.getElementById(id).textContent).join('')") == ""
+    assert (
+        browser.execute_script(
+            "return ['url', 'token', 'pin'].map((id) => document.getElementById(id).textContent).join('')"
+        )
+        == ""
+    )
 
 
-def test_the_policy_stops_what_somebody_would_slip_in(browser: webdriver.Chrome, site: Site) -> None:
+def test_the_policy_stops_what_somebody_would_slip_in(
+    browser: webdriver.Chrome, site: Site
+) -> None:
     browser.get(site.link())
     del site.asked[:]
-    browser.execute_script("const s = document.createElement('script'); s.textContent = 'document.title = \"run\"'; document.body.append(s)")
+    browser.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'document.title = \"run\"'; document.body.append(s)"
+    )
     assert browser.title == "Pair this device"
-    sent = browser.execute_async_script("fetch('/pair?leak').then(() => arguments[0]('sent'), () => arguments[0]('stopped'))")
+    sent = browser.execute_async_script(
+        "fetch('/pair?leak').then(() => arguments[0]('sent'), () => arguments[0]('stopped'))"
+    )
     assert sent == "stopped"
     image = browser.execute_async_script(
         "const i = new Image(); i.onload = () => arguments[0]('sent'); i.onerror = () => arguments[0]('stopped'); i.src = '/pair?leak'"
@@ -232,10 +279,20 @@ def test_the_policy_stops_what_somebody_would_slip_in(browser: webdriver.Chrome,
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(scheme: str, browser: webdriver.Chrome, site: Site, tmp_path: Path) -> None:
-    """Contrast of at least 4.5 (WCAG AA), a name for every button, nothing wider than a small phone, targets of at least 44 pixels."""
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 320, "height": 800, "deviceScaleFactor": 2, "mobile": True})
+def test_every_text_can_be_read(
+    scheme: str, browser: webdriver.Chrome, site: Site, tmp_path: Path
+) -> None:
+    """Contrast of at least 4.5 (WCAG AA), a name for every button, nothing wider than a small
+    phone, targets of at least 44 pixels.
+    """
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 320, "height": 800, "deviceScaleFactor": 2, "mobile": True},
+    )
     try:
         browser.get(site.link())
         measured = browser.execute_script(MEASURE)
@@ -250,8 +307,12 @@ def test_every_text_can_be_read(scheme: str, browser: webdriver.Chrome, site: Si
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_administrator_logs_in_and_revokes(browser: webdriver.Chrome, site: Site, mint: Callable[..., Minted]) -> None:
-    """Browsers send more than Django's test client does: secure cookies, ``Origin``, ``Referer``."""
+def test_an_administrator_logs_in_and_revokes(
+    browser: webdriver.Chrome, site: Site, mint: Callable[..., Minted]
+) -> None:
+    """Browsers send more than Django's test client does: secure cookies, ``Origin``,
+    ``Referer``.
+    """
     User.objects.create_superuser("ada", password="sphinx-of-black-quartz")
     device, _, plain = mint()
     browser.implicitly_wait(20)  # for the page that a click leads to

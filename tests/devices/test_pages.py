@@ -1,4 +1,6 @@
-"""The pages that a phone opens without a token, as bytes: /pair and /ca.crt (D19, D43). What the browser makes of /pair is in test_in_browser."""
+"""The pages that a phone opens without a token, as bytes: /pair and /ca.crt (D19, D43). What the
+browser makes of /pair is in test_in_browser.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,31 @@ class TestPair:
         response = client.get("/pair")
         assert response.status_code == 200
         assert response["Content-Type"] == "text/html; charset=utf-8"
-        assert (response["Cache-Control"], response["Referrer-Policy"], response["X-Content-Type-Options"]) == ("no-store", "no-referrer", "nosniff")
+        assert (
+            response["Cache-Control"],
+            response["Referrer-Policy"],
+            response["X-Content-Type-Options"],
+        ) == ("no-store", "no-referrer", "nosniff")
         assert not response.cookies
 
-    def test_the_policy_lets_the_two_parts_of_the_page_and_nothing_else_run(self, client: Client) -> None:
+    def test_the_policy_lets_the_two_parts_of_the_page_and_nothing_else_run(
+        self, client: Client
+    ) -> None:
         response = client.get("/pair")
-        policy = dict(part.split(" ", 1) for part in response["Content-Security-Policy"].split("; "))
-        page = response.content.decode()
-        assert {name: policy[name] for name in ("default-src", "form-action", "base-uri", "frame-ancestors")} == dict.fromkeys(
-            ("default-src", "form-action", "base-uri", "frame-ancestors"), "'none'"
+        policy = dict(
+            part.split(" ", 1) for part in response["Content-Security-Policy"].split("; ")
         )
+        page = response.content.decode()
+        assert {
+            name: policy[name]
+            for name in ("default-src", "form-action", "base-uri", "frame-ancestors")
+        } == dict.fromkeys(("default-src", "form-action", "base-uri", "frame-ancestors"), "'none'")
         for tag, directive in (("script", "script-src"), ("style", "style-src")):
             (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-            assert policy[directive] == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+            assert (
+                policy[directive]
+                == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+            )
         assert not re.findall(r"""\b(?:src|action)=|\bhref="(?!data:,")|\bon\w+=|style=""", page)
 
     def test_head(self, client: Client) -> None:
@@ -49,7 +63,9 @@ class TestPair:
         response = getattr(Client(enforce_csrf_checks=True), method)("/pair")
         assert response.status_code == 405
         assert response["Allow"] == "GET, HEAD"
-        assert response.json()["code"] == "METHOD_NOT_ALLOWED" and response.json().keys() >= SIX_FIELDS
+        assert (
+            response.json()["code"] == "METHOD_NOT_ALLOWED" and response.json().keys() >= SIX_FIELDS
+        )
 
 
 class TestAuthority:
@@ -61,21 +77,34 @@ class TestAuthority:
 
     def test_it_is_the_one_that_signed_the_leaf(self, client: Client) -> None:
         response = client.get("/ca.crt")
-        assert (response.status_code, response["Content-Type"]) == (200, "application/x-x509-ca-cert")
+        assert (response.status_code, response["Content-Type"]) == (
+            200,
+            "application/x-x509-ca-cert",
+        )
         leaf = x509.load_pem_x509_certificates(certificates.ensure(conf).chain.read_bytes())[0]
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(response.content))
         assert b"PRIVATE" not in response.content
         assert not response.cookies
 
-    def test_none_with_a_given_certificate(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(views, "tls", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=None)))
+    def test_none_with_a_given_certificate(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            views, "tls", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=None))
+        )
         response = client.get("/ca.crt")
         assert response.status_code == 404
         assert response.json()["code"] == "NOT_FOUND" and response.json().keys() >= SIX_FIELDS
 
-    def test_a_renewed_one_is_sent(self, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_a_renewed_one_is_sent(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         (tmp_path / "ca.crt").write_bytes(b"first")
-        monkeypatch.setattr(views, "tls", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")))
+        monkeypatch.setattr(
+            views,
+            "tls",
+            SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")),
+        )
         assert client.get("/ca.crt").content == b"first"
         (tmp_path / "ca.crt").write_bytes(b"second")
         assert client.get("/ca.crt").content == b"second"

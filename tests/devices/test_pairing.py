@@ -1,4 +1,6 @@
-"""The life of a token over HTTP and WebSocket: claim, binding, revocation, what is remembered (D15, D24, D43)."""
+"""The life of a token over HTTP and WebSocket: claim, binding, revocation, what is remembered (D15,
+D24, D43).
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,21 @@ def refused(plain: str, device_id: str | None = "id-1") -> str:
 
 
 class TestBinding:
-    def test_the_first_auth_claims_and_binds(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_the_first_auth_claims_and_binds(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         device, token, plain = mint()
         assert auth(plain, "id-1") == device
         token.refresh_from_db()
         assert token.client_device_id == "id-1"
         assert token.used_at and token.authenticated_at
-        assert [(seen["device"], seen["token"], seen["announce"], seen["first"]) for seen in paired] == [(device, token, True, True)]
+        assert [
+            (seen["device"], seen["token"], seen["announce"], seen["first"]) for seen in paired
+        ] == [(device, token, True, True)]
 
-    def test_where_it_came_from_is_known_when_it_is_announced(self, mint: Callable[..., Minted]) -> None:
+    def test_where_it_came_from_is_known_when_it_is_announced(
+        self, mint: Callable[..., Minted]
+    ) -> None:
         seen: list[str] = []
 
         def receive(device: Device, **kwargs: Any) -> None:
@@ -60,7 +68,9 @@ class TestBinding:
             signals.device_paired.disconnect(receive)
         assert seen == ["10.0.0.1", "10.0.0.2"]
 
-    def test_the_same_device_comes_back_without_a_word(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_the_same_device_comes_back_without_a_word(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         device, _, plain = mint()
         auth(plain, "id-1")
         del paired[:]
@@ -68,7 +78,9 @@ class TestBinding:
         assert not paired
 
     @pytest.mark.parametrize("other", ["id-2", None, "", "ID-1"])
-    def test_another_device_or_none_is_refused(self, other: str | None, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_another_device_or_none_is_refused(
+        self, other: str | None, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         _, token, plain = mint()
         auth(plain, "id-1")
         assert refused(plain, other) == pairing.BOUND_ELSEWHERE
@@ -76,7 +88,9 @@ class TestBinding:
         assert token.client_device_id == "id-1"
         assert len(paired) == 1
 
-    def test_without_device_id_it_stays_unbound_and_is_announced_once(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_without_device_id_it_stays_unbound_and_is_announced_once(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         _, token, plain = mint()
         auth(plain, None)
         auth(plain, None)
@@ -84,21 +98,27 @@ class TestBinding:
         assert token.client_device_id is None
         assert len(paired) == 1 and paired[0]["announce"]
 
-    def test_the_first_device_id_binds_also_later_and_is_announced(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_the_first_device_id_binds_also_later_and_is_announced(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         _, _, plain = mint()
         auth(plain, None)
         auth(plain, "id-1")
         assert refused(plain, None) == refused(plain, "id-2") == pairing.BOUND_ELSEWHERE
         assert [seen["first"] for seen in paired] == [True, False]
 
-    def test_use_over_http_claims_but_binds_nothing(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_use_over_http_claims_but_binds_nothing(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         device, token, plain = mint()
         with time_machine.travel(timezone.now(), tick=False) as clock:
             use(plain)
             clock.shift(timedelta(hours=1))  # long after the ttl: it was used in time
             use(plain)
             token.refresh_from_db()
-            assert token.used_at and token.client_device_id is None and token.authenticated_at is None
+            assert (
+                token.used_at and token.client_device_id is None and token.authenticated_at is None
+            )
             assert len(paired) == 1 and paired[0]["first"] and paired[0]["announce"]
             auth(plain, "id-1")
         assert [seen["first"] for seen in paired] == [True, False]
@@ -106,7 +126,9 @@ class TestBinding:
         device.refresh_from_db()
         assert device.paired_at is not None
 
-    def test_a_failing_listener_undoes_the_claim(self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failing_listener_undoes_the_claim(
+        self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         _, token, plain = mint()
 
         def fail(**kwargs: Any) -> None:
@@ -120,8 +142,12 @@ class TestBinding:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("ids", [["id-1", "id-2", "id-3", "id-4", "id-5", "id-6"], ["id-1", None, "id-2", None]])
-def test_of_simultaneous_first_auths_exactly_one_binds(ids: list[str | None], mint: Callable[..., Minted], paired: Signals) -> None:
+@pytest.mark.parametrize(
+    "ids", [["id-1", "id-2", "id-3", "id-4", "id-5", "id-6"], ["id-1", None, "id-2", None]]
+)
+def test_of_simultaneous_first_auths_exactly_one_binds(
+    ids: list[str | None], mint: Callable[..., Minted], paired: Signals
+) -> None:
     _, token, plain = mint()
     start = threading.Barrier(len(ids))
 
@@ -136,11 +162,21 @@ def test_of_simultaneous_first_auths_exactly_one_binds(ids: list[str | None], mi
         return None
 
     with ThreadPoolExecutor(len(ids)) as threads:
-        outcomes = dict(zip([text or f"none-{n}" for n, text in enumerate(ids)], threads.map(try_it, ids), strict=True))
+        outcomes = dict(
+            zip(
+                [text or f"none-{n}" for n, text in enumerate(ids)],
+                threads.map(try_it, ids),
+                strict=True,
+            )
+        )
     token.refresh_from_db()
     named = [text for text in ids if text]
     assert [text for text in named if outcomes[text] is None] == [token.client_device_id]
-    assert {outcome for text, outcome in outcomes.items() if text in named and text != token.client_device_id} == {"AUTH_FAILED"}
+    assert {
+        outcome
+        for text, outcome in outcomes.items()
+        if text in named and text != token.client_device_id
+    } == {"AUTH_FAILED"}
     assert sum(seen["first"] for seen in paired) == 1
 
 
@@ -154,7 +190,10 @@ class TestRefusal:
             _, _, expired = mint(lifetime=timedelta(minutes=1))
             auth(expired)
             clock.shift(timedelta(minutes=1))
-            assert len({refused(text) for text in (void, revoked, expired, "unknown", "", "\ud800")}) == 1
+            assert (
+                len({refused(text) for text in (void, revoked, expired, "unknown", "", "\ud800")})
+                == 1
+            )
 
     def test_the_hook_and_admin_token_do_not_authenticate_a_socket(self) -> None:
         from bridge_project.kernel.config import conf
@@ -162,13 +201,17 @@ class TestRefusal:
         assert refused(conf.secret("hook_token")) == refused(conf.secret("admin_token"))
 
     @pytest.mark.parametrize("device_id", ["a\x00b", "\ud800", "x" * 300])
-    def test_an_id_that_no_database_keeps_is_refused(self, device_id: str, mint: Callable[..., Minted]) -> None:
+    def test_an_id_that_no_database_keeps_is_refused(
+        self, device_id: str, mint: Callable[..., Minted]
+    ) -> None:
         _, token, plain = mint()
         assert refused(plain, device_id)
         token.refresh_from_db()
         assert token.used_at is None
 
-    def test_revoked_between_identify_and_use(self, mint: Callable[..., Minted], paired: Signals) -> None:
+    def test_revoked_between_identify_and_use(
+        self, mint: Callable[..., Minted], paired: Signals
+    ) -> None:
         device, _, plain = mint()
         found = tokens.identify(plain)
         assert found is not None
@@ -181,7 +224,9 @@ class TestRefusal:
 class TestAnotherToken:
     """``--device``: a paired device gets a new token and stays the device that it is (D43)."""
 
-    def test_the_old_one_ends_when_the_new_one_is_first_used(self, mint: Callable[..., Minted]) -> None:
+    def test_the_old_one_ends_when_the_new_one_is_first_used(
+        self, mint: Callable[..., Minted]
+    ) -> None:
         device, _, old = mint()
         auth(old, "id-1")
         _, _, new = mint(device=device)
@@ -204,7 +249,10 @@ class TestAnotherToken:
         again, _, new = mint(name="ignored", device=device)
         assert (again.pk, again.name) == (device.pk, "phone")
         assert auth(new, "id-2").start_seq == 41
-        assert [(seen["first"], seen["announce"]) for seen in paired] == [(True, True), (False, True)]
+        assert [(seen["first"], seen["announce"]) for seen in paired] == [
+            (True, True),
+            (False, True),
+        ]
 
     def test_one_that_is_never_used_changes_nothing(self, mint: Callable[..., Minted]) -> None:
         device, _, old = mint()
@@ -223,7 +271,9 @@ class TestAnotherToken:
 
 
 class TestRevoke:
-    def test_it_ends_every_token_and_tells_the_rooms_above(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
+    def test_it_ends_every_token_and_tells_the_rooms_above(
+        self, mint: Callable[..., Minted], revoked: list[Device]
+    ) -> None:
         device, _, old = mint()
         auth(old)
         _, _, new = mint(device=device)
@@ -250,10 +300,16 @@ class TestSeen:
         device, _, plain = mint()
         auth(plain, platform="android", client_version="1.4.0", address="2001:db8::1")
         device.refresh_from_db()
-        assert (device.platform, device.client_version, device.last_address) == ("android", "1.4.0", "2001:db8::1")
+        assert (device.platform, device.client_version, device.last_address) == (
+            "android",
+            "1.4.0",
+            "2001:db8::1",
+        )
         assert device.last_seen_at is not None
 
-    def test_one_write_a_minute_unless_something_changed(self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    def test_one_write_a_minute_unless_something_changed(
+        self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
         with time_machine.travel(timezone.now(), tick=False) as clock:
             device, _, _ = mint()
             pairing.touch(device, "10.0.0.1")
@@ -299,11 +355,17 @@ class TestWarning:
 class TestState:
     def test_of_a_device(self, mint: Callable[..., Minted]) -> None:
         with time_machine.travel(timezone.now(), tick=False) as clock:
-            void, waiting_soon_paired, expired = mint()[0], mint(ttl=timedelta(hours=1)), mint(lifetime=timedelta(minutes=10))
+            void, waiting_soon_paired, expired = (
+                mint()[0],
+                mint(ttl=timedelta(hours=1)),
+                mint(lifetime=timedelta(minutes=10)),
+            )
             auth(expired[2])
             clock.shift(timedelta(minutes=10))
             assert pairing.state(waiting_soon_paired[0]) == "waiting"
             auth(waiting_soon_paired[2])
-            assert [pairing.state(device) for device in (void, waiting_soon_paired[0], expired[0])] == ["void", "paired", "expired"]
+            assert [
+                pairing.state(device) for device in (void, waiting_soon_paired[0], expired[0])
+            ] == ["void", "paired", "expired"]
             pairing.revoke(void)
             assert pairing.state(void) == "revoked"

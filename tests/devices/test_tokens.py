@@ -29,14 +29,29 @@ def test_a_new_token_has_a_prefix_and_256_random_bits() -> None:
         assert len(base64.urlsafe_b64decode(token.removeprefix("bridge_device_") + "=")) == 32
 
 
-@pytest.mark.parametrize("header", ["Bearer abc", "bearer abc", "BEARER abc", "Bearer  abc", " Bearer abc "])
+@pytest.mark.parametrize(
+    "header", ["Bearer abc", "bearer abc", "BEARER abc", "Bearer  abc", " Bearer abc "]
+)
 def test_a_well_formed_header_holds_a_token(header: str) -> None:
     assert tokens.bearer_of(header) == "abc"
 
 
 @pytest.mark.parametrize(
     "header",
-    [None, "", "Bearer", "Bearer ", "Basic abc", "abc", "Bearer a b", "Bearer a\tb", "Bearer a\x00", "Bearer ä", "Bearer " + "a" * 5000, "Bearer a, Bearer b"],
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic abc",
+        "abc",
+        "Bearer a b",
+        "Bearer a\tb",
+        "Bearer a\x00",
+        "Bearer ä",
+        "Bearer " + "a" * 5000,
+        "Bearer a, Bearer b",
+    ],
 )
 def test_a_malformed_header_holds_none(header: str | None) -> None:
     assert tokens.bearer_of(header) is None
@@ -44,14 +59,21 @@ def test_a_malformed_header_holds_none(header: str | None) -> None:
 
 @pytest.mark.django_db
 class TestIdentify:
-    def test_hook_and_admin_token_cost_no_query(self, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    def test_hook_and_admin_token_cost_no_query(
+        self, django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
         tokens.identify("warm the cache")
         with django_assert_num_queries(0):
-            hook, admin = tokens.identify(conf.secret("hook_token")), tokens.identify(conf.secret("admin_token"))
+            hook, admin = (
+                tokens.identify(conf.secret("hook_token")),
+                tokens.identify(conf.secret("admin_token")),
+            )
         assert hook == tokens.Principal("hook") and hook.rate_key == "hook"
         assert admin == tokens.Principal("admin") and admin.rate_key == "admin"
 
-    def test_a_device_token_costs_one_query(self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    def test_a_device_token_costs_one_query(
+        self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries
+    ) -> None:
         device, token, plain = mint()
         with django_assert_num_queries(1):
             found = tokens.identify(plain)
@@ -60,7 +82,9 @@ class TestIdentify:
         assert found.rate_key == f"device:{device.pk}" and plain not in found.rate_key
         assert found.is_authenticated
 
-    @pytest.mark.parametrize("text", ["", "x", "bridge_device_", "bridge_device_" + "A" * 43, "\ud800", "ä"])
+    @pytest.mark.parametrize(
+        "text", ["", "x", "bridge_device_", "bridge_device_" + "A" * 43, "\ud800", "ä"]
+    )
     def test_an_unknown_token_is_nobody(self, text: str, mint: Callable[..., Minted]) -> None:
         mint()
         assert tokens.identify(text) is None
@@ -69,7 +93,9 @@ class TestIdentify:
         _, token, _ = mint()
         assert tokens.identify(token.digest) is None
 
-    def test_every_comparison_is_in_constant_time(self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_comparison_is_in_constant_time(
+        self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         _, token, plain = mint()
         compared: list[tuple[str, str]] = []
 
@@ -79,7 +105,10 @@ class TestIdentify:
 
         monkeypatch.setattr("devices_app.tokens.hmac", SimpleNamespace(compare_digest=compare))
         assert tokens.identify(plain) is not None
-        secrets = [hashlib.sha256(conf.secret(name).encode()).hexdigest() for name in ("hook_token", "admin_token")]
+        secrets = [
+            hashlib.sha256(conf.secret(name).encode()).hexdigest()
+            for name in ("hook_token", "admin_token")
+        ]
         assert [known for _, known in compared[:2]] == secrets
         assert compared[2][0] == token.digest
 

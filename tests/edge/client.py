@@ -1,6 +1,7 @@
 """A WebSocket client on the sans-I/O core of the `websockets` library, in one thread.
 
-The library's own client without asyncio reads in a thread of its own while others write, which an SSL object does not bear: now and then it hung.
+The library's own client without asyncio reads in a thread of its own while others write, which an
+SSL object does not bear: now and then it hung.
 """
 
 from __future__ import annotations
@@ -27,13 +28,25 @@ CHUNK = 64 * 1024
 
 
 class WebSocket:
-    """An upgraded connection over ``stream``. Raises what the library raises: InvalidStatus when it is refused, ConnectionClosed when it has ended."""
+    """An upgraded connection over ``stream``. Raises what the library raises: InvalidStatus when it
+    is refused, ConnectionClosed when it has ended.
+    """
 
-    def __init__(self, stream: socket.socket, uri: str, *, additional_headers: dict[str, str] | None = None, origin: Any = None, compress: bool = True):
+    def __init__(
+        self,
+        stream: socket.socket,
+        uri: str,
+        *,
+        additional_headers: dict[str, str] | None = None,
+        origin: Any = None,
+        compress: bool = True,
+    ):
         self._stream = stream
         self._stream.setblocking(False)
         extensions = [ClientPerMessageDeflateFactory()] if compress else None
-        self._protocol = ClientProtocol(parse_uri(uri), origin=origin, extensions=extensions, max_size=None)
+        self._protocol = ClientProtocol(
+            parse_uri(uri), origin=origin, extensions=extensions, max_size=None
+        )
         self._unsent = bytearray()
         self._parts: list[bytes] = []
         self._text = True
@@ -43,15 +56,19 @@ class WebSocket:
         request = self._protocol.connect()
         request.headers.update(additional_headers or {})
         self._protocol.send_request(request)
-        self._go_on(lambda: self.response is not None or self._protocol.handshake_exc is not None, PATIENCE)
+        self._go_on(
+            lambda: self.response is not None or self._protocol.handshake_exc is not None, PATIENCE
+        )
         if self._protocol.handshake_exc is not None:
             self._stream.close()
             raise self._protocol.handshake_exc
 
-    # -- what a caller does ------------------------------------------------------------------------------------------------------
+    # -- what a caller does ------------------------------------------------------------------------
 
     def send(self, message: str | bytes | Iterable[bytes]) -> None:
-        """A message; what is neither text nor bytes are its fragments. Returns when the system has taken it, or the connection has ended."""
+        """A message; what is neither text nor bytes are its fragments. Returns when the system has
+        taken it, or the connection has ended.
+        """
         self._check()
         if isinstance(message, str):
             self._protocol.send_text(message.encode())
@@ -59,7 +76,9 @@ class WebSocket:
             self._protocol.send_binary(message)
         else:
             for number, part in enumerate(message):
-                (self._protocol.send_continuation if number else self._protocol.send_binary)(part, fin=False)
+                (self._protocol.send_continuation if number else self._protocol.send_binary)(
+                    part, fin=False
+                )
                 self._sent()
                 if self._protocol.state is not State.OPEN:
                     return
@@ -96,7 +115,12 @@ class WebSocket:
     def __enter__(self) -> WebSocket:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _check(self) -> None:
@@ -105,7 +129,7 @@ class WebSocket:
             self._go_on(lambda: self._protocol.state is State.CLOSED, PATIENCE)
             raise self._protocol.close_exc
 
-    # -- what goes over the wire -------------------------------------------------------------------------------------------------
+    # -- what goes over the wire -------------------------------------------------------------------
 
     def _sent(self) -> None:
         self._go_on(lambda: not self._unsent or self._protocol.state is State.CLOSED, PATIENCE)
@@ -119,7 +143,9 @@ class WebSocket:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"not within {seconds} s")
-                select.select([self._stream], [self._stream] if self._unsent else [], [], min(left, 0.5))
+                select.select(
+                    [self._stream], [self._stream] if self._unsent else [], [], min(left, 0.5)
+                )
             self._collect()
 
     def _collect(self) -> None:
@@ -134,7 +160,8 @@ class WebSocket:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return False
         except OSError:
-            self._unsent.clear()  # the other side is gone: what it has said before is read to its end
+            # the other side is gone: what it has said before is read to its end
+            self._unsent.clear()
             return False
         del self._unsent[:count]
         return True

@@ -1,4 +1,6 @@
-"""Starting, asking and ending the server under test; plain sockets where a library would be too polite."""
+"""Starting, asking and ending the server under test; plain sockets where a library would be too
+polite.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tests.faults.quick import nursery
 from tests.servers import Running, free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
-# All are forked from one template: what it read of its own environment, and how it logs, is not theirs.
+# All are forked from one template: what it read of its own environment, and how it logs, is not
+# theirs.
 FORKED = """
 import json, logging, os, runpy, sys, warnings
 os.environ.clear()
@@ -49,14 +52,25 @@ def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
 
 
 class Edge:
-    """A server process. ``arguments`` and ``environment`` go to ``tests.edge.program``; ``cold``: it is started, not forked from what has it imported."""
+    """A server process. ``arguments`` and ``environment`` go to ``tests.edge.program``; ``cold``:
+    it is started, not forked from what has it imported.
+    """
 
     template: ClassVar[dict[str, str] | None] = None
 
-    def __init__(self, data: Path, *arguments: str, plain: bool = False, cold: bool = False, **environment: str) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *arguments: str,
+        plain: bool = False,
+        cold: bool = False,
+        **environment: str,
+    ) -> None:
         self.data, self.arguments, self.cold = data, arguments, cold
         self.port, self.plain_port = free_port(), free_port() if plain else 0
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")} | {
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")
+        } | {
             "BRIDGE_DATA_DIR": str(data),
             "BRIDGE_PORT": str(self.port),
             "PYTHONWARNINGS": "always::ResourceWarning",
@@ -73,10 +87,18 @@ class Edge:
         with open(self.log_path, "wb") as log, open(theirs, "wb") as output:
             if self.cold:
                 command = [sys.executable, "-m", "tests.edge.program", *self.arguments]
-                self.process = subprocess.Popen(command, env=self.environment, cwd=PROJECT, stdout=output, stderr=log)
+                self.process = subprocess.Popen(
+                    command, env=self.environment, cwd=PROJECT, stdout=output, stderr=log
+                )
             else:
                 Edge.template = Edge.template or self.environment
-                self.process = nursery.spawn(["-c", json.dumps(self.environment), *self.arguments], Edge.template, output, log, FORKED)
+                self.process = nursery.spawn(
+                    ["-c", json.dumps(self.environment), *self.arguments],
+                    Edge.template,
+                    output,
+                    log,
+                    FORKED,
+                )
         return self
 
     def start(self) -> Edge:
@@ -90,7 +112,12 @@ class Edge:
 
     __enter__ = start
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
 
     def kill(self) -> None:
@@ -119,7 +146,17 @@ class Edge:
         status = Path(f"/proc/{self.process.pid}/status")
         if status.exists():
             return int(status.read_text().partition("VmRSS:")[2].split()[0]) * 1024
-        return int(subprocess.run(["ps", "-o", "rss=", "-p", str(self.process.pid)], capture_output=True, text=True, check=True).stdout) * 1024
+        return (
+            int(
+                subprocess.run(
+                    ["ps", "-o", "rss=", "-p", str(self.process.pid)],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
+            * 1024
+        )
 
     # -- clients --
 
@@ -135,7 +172,14 @@ class Edge:
             return http.client.HTTPConnection(host, self.plain_port, timeout=20)
         return http.client.HTTPSConnection(host, self.port, timeout=20, context=self.context())
 
-    def get(self, path: str, headers: dict[str, str] | None = None, *, plain: bool = False, host: str = "127.0.0.1") -> tuple[int, Any]:
+    def get(
+        self,
+        path: str,
+        headers: dict[str, str] | None = None,
+        *,
+        plain: bool = False,
+        host: str = "127.0.0.1",
+    ) -> tuple[int, Any]:
         connection = self.http(plain=plain, host=host)
         try:
             connection.request("GET", path, headers=headers or {})
@@ -149,12 +193,22 @@ class Edge:
         return answer
 
     def websocket(self, path: str = "/ws", *, plain: bool = False, **options: Any) -> WebSocket:
-        uri = f"ws://127.0.0.1:{self.plain_port}{path}" if plain else f"wss://127.0.0.1:{self.port}{path}"
+        uri = (
+            f"ws://127.0.0.1:{self.plain_port}{path}"
+            if plain
+            else f"wss://127.0.0.1:{self.port}{path}"
+        )
         return WebSocket(self.stream(plain=plain), uri, **options)
 
 
 def read_response(stream: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """One response from a bare socket: status, headers in lower case, body by its Content-Length."""
+    """One response from a bare socket: status, headers in lower case, body by its
+    Content-Length.
+    """
     response = http.client.HTTPResponse(stream)
     response.begin()
-    return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    return (
+        response.status,
+        {name.lower(): value for name, value in response.getheaders()},
+        response.read(),
+    )

@@ -20,7 +20,15 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import ConfError, load
 from bridge_project.network import certificates
 
-stats: dict[str, Any] = {"connected": 0, "disconnects": [], "received": 0, "started": 0, "stopped": 0, "drains": 0, "held": 0}
+stats: dict[str, Any] = {
+    "connected": 0,
+    "disconnects": [],
+    "received": 0,
+    "started": 0,
+    "stopped": 0,
+    "drains": 0,
+    "held": 0,
+}
 sockets: list[Any] = []
 let_go = asyncio.Event()
 
@@ -72,9 +80,20 @@ async def http(scope: dict[str, Any], receive: Any, send: Any) -> None:
         await let_go.wait()
     if path == "/let-go":
         let_go.set()
-    answer: dict[str, Any] = {"/scope": told(scope), "/stats": stats | wire()}.get(path, {"size": size})
+    answer: dict[str, Any] = {"/scope": told(scope), "/stats": stats | wire()}.get(
+        path, {"size": size}
+    )
     body = json.dumps(answer).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+            ],
+        }
+    )
     if path == "/half":
         await send({"type": "http.response.body", "body": body[:1], "more_body": True})
         raise RuntimeError("on purpose, after a part of the answer")
@@ -86,7 +105,11 @@ def wire() -> dict[str, Any]:
         return {}
     last = sockets[-1]
     now = time.monotonic()
-    return {"buffered": last.buffered(), "stuck": now - last.last_progress, "silent": now - last.last_frame}
+    return {
+        "buffered": last.buffered(),
+        "stuck": now - last.last_progress,
+        "silent": now - last.last_frame,
+    }
 
 
 async def websocket(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -95,9 +118,18 @@ async def websocket(scope: dict[str, Any], receive: Any, send: Any) -> None:
     if path == "/denied":
         assert "websocket.http.response" in scope["extensions"]
         await send(
-            {"type": "websocket.http.response.start", "status": 401, "headers": [(b"WWW-Authenticate", b"Bearer"), (b"Content-Type", b"application/json")]}
+            {
+                "type": "websocket.http.response.start",
+                "status": 401,
+                "headers": [
+                    (b"WWW-Authenticate", b"Bearer"),
+                    (b"Content-Type", b"application/json"),
+                ],
+            }
         )
-        await send({"type": "websocket.http.response.body", "body": b'{"code": ', "more_body": True})
+        await send(
+            {"type": "websocket.http.response.body", "body": b'{"code": ', "more_body": True}
+        )
         await send({"type": "websocket.http.response.body", "body": b'"AUTH_INVALID_TOKEN"}'})
         return
     if path == "/closed":
@@ -142,7 +174,12 @@ async def conversation(scope: dict[str, Any], receive: Any, send: Any) -> None:
         elif text.startswith("close "):
             await send({"type": "websocket.close", "code": int(text[6:]), "reason": "as asked"})
         else:
-            await send({"type": "websocket.send", "text": text[:100] or str(len(message.get("bytes") or b""))})
+            await send(
+                {
+                    "type": "websocket.send",
+                    "text": text[:100] or str(len(message.get("bytes") or b"")),
+                }
+            )
     stats["disconnects"].append(message["code"])
     if flood is not None:
         await flood
@@ -178,7 +215,9 @@ async def on_listening() -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
     if "hasty" in sys.argv:
         vars(limits).update(STOP_SECONDS=1, LINGER_SECONDS=1, PING_SECONDS=0.5, HANDSHAKE_SECONDS=1)
         http_edge.Factory.timeOut = 2

@@ -1,4 +1,6 @@
-"""Large bodies take turns: what is in the bridge at once has a bound, small ones never wait, and nobody keeps the others out."""
+"""Large bodies take turns: what is in the bridge at once has a bound, small ones never wait, and
+nobody keeps the others out.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ def send(edge: Edge, path: str, size: int, *, chunked: bool = False) -> int:
     connection = edge.http()
     try:
         body: Any = (b"x" * MB for _ in range(size // MB)) if chunked else b"x" * size
-        connection.request("POST", path, body=body, headers={"Transfer-Encoding": "chunked"} if chunked else {}, encode_chunked=chunked)
+        connection.request(
+            "POST",
+            path,
+            body=body,
+            headers={"Transfer-Encoding": "chunked"} if chunked else {},
+            encode_chunked=chunked,
+        )
         return int(json.loads(connection.getresponse().read())["size"])
     finally:
         connection.close()
@@ -40,7 +48,9 @@ def holds(edge: Edge, count: int) -> bool:
 
 
 def reads_nothing(stream: socket.socket, size: int) -> bool:
-    """Whether the other side has stopped reading, as far as one sees it: the kernels' buffers are full before all of it is sent."""
+    """Whether the other side has stopped reading, as far as one sees it: the kernels' buffers are
+    full before all of it is sent.
+    """
     stream.settimeout(1)
     try:
         stream.sendall(b"x" * size)
@@ -56,9 +66,13 @@ def pool() -> Any:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_waits_for_its_turn_and_small_ones_do_not(start: Callable[..., Edge], pool: ThreadPoolExecutor, chunked: bool) -> None:
+def test_a_body_waits_for_its_turn_and_small_ones_do_not(
+    start: Callable[..., Edge], pool: ThreadPoolExecutor, chunked: bool
+) -> None:
     edge = start()
-    sizes: list[Future[int]] = [pool.submit(send, edge, "/hold", 10 * MB, chunked=chunked) for _ in range(2)]
+    sizes: list[Future[int]] = [
+        pool.submit(send, edge, "/hold", 10 * MB, chunked=chunked) for _ in range(2)
+    ]
     wait_for(partial(holds, edge, 2))
     with edge.stream() as waiting:
         waiting.sendall(request("/echo", 10 * MB))
@@ -68,7 +82,9 @@ def test_a_body_waits_for_its_turn_and_small_ones_do_not(start: Callable[..., Ed
         others = [pool.submit(send, edge, "/echo", 10 * MB, chunked=chunked) for _ in range(3)]
         assert edge.get("/let-go")[0] == 200
         assert [one.result(20) for one in sizes] == [10 * MB] * 2
-    assert [one.result(20) for one in others] == [10 * MB] * 3, "the one that waited first is gone, and has left nothing behind"
+    assert [one.result(20) for one in others] == [10 * MB] * 3, (
+        "the one that waited first is gone, and has left nothing behind"
+    )
 
 
 def test_many_large_bodies_cost_the_memory_of_a_few(edge: Edge, pool: ThreadPoolExecutor) -> None:
@@ -88,8 +104,12 @@ def test_many_large_bodies_cost_the_memory_of_a_few(edge: Edge, pool: ThreadPool
     assert 0 < most - before < 80 * MB
 
 
-def test_the_clock_of_a_body_that_waits_stands(start: Callable[..., Edge], pool: ThreadPoolExecutor) -> None:
-    """With the deadline of a request at two seconds: what is cut is who does not send, not who may not."""
+def test_the_clock_of_a_body_that_waits_stands(
+    start: Callable[..., Edge], pool: ThreadPoolExecutor
+) -> None:
+    """With the deadline of a request at two seconds: what is cut is who does not send, not who may
+    not.
+    """
     edge = start("hasty")
     sizes = [pool.submit(send, edge, "/hold", 10 * MB) for _ in range(2)]
     wait_for(partial(holds, edge, 2))
@@ -100,7 +120,9 @@ def test_the_clock_of_a_body_that_waits_stands(start: Callable[..., Edge], pool:
     assert [one.result(20) for one in (*sizes, third)] == [10 * MB] * 3
 
 
-def test_clients_that_vanish_leave_their_place(start: Callable[..., Edge], pool: ThreadPoolExecutor) -> None:
+def test_clients_that_vanish_leave_their_place(
+    start: Callable[..., Edge], pool: ThreadPoolExecutor
+) -> None:
     edge = start()
     for _ in range(3):
         streams = [edge.stream() for _ in range(4)]
@@ -111,7 +133,9 @@ def test_clients_that_vanish_leave_their_place(start: Callable[..., Edge], pool:
     assert pool.submit(send, edge, "/echo", 10 * MB).result(10) == 10 * MB
 
 
-def test_a_body_whose_client_is_gone_counts_until_it_is_dealt_with(start: Callable[..., Edge], pool: ThreadPoolExecutor) -> None:
+def test_a_body_whose_client_is_gone_counts_until_it_is_dealt_with(
+    start: Callable[..., Edge], pool: ThreadPoolExecutor
+) -> None:
     edge = start()
     for number in (1, 2):
         with edge.stream() as stream:
@@ -128,7 +152,10 @@ def test_a_refused_body_takes_no_place(start: Callable[..., Edge]) -> None:
     edge = start()
     for _ in range(3):
         with edge.stream() as stream:
-            stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"100000\r\n" + b"x" * MB + b"\r\n") * 11)
+            stream.sendall(
+                b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + (b"100000\r\n" + b"x" * MB + b"\r\n") * 11
+            )
             assert read_response(stream)[0] == 413
             assert send(edge, "/echo", 10 * MB) == 10 * MB
 
@@ -145,7 +172,9 @@ def test_a_pipelined_body_waits_too(start: Callable[..., Edge], pool: ThreadPool
         assert [one.result(20) for one in sizes] == [10 * MB] * 2
 
 
-def test_a_body_that_waits_does_not_outlive_the_server(start: Callable[..., Edge], pool: ThreadPoolExecutor) -> None:
+def test_a_body_that_waits_does_not_outlive_the_server(
+    start: Callable[..., Edge], pool: ThreadPoolExecutor
+) -> None:
     edge = start("hasty")
     for _ in range(2):
         pool.submit(send, edge, "/hold", 10 * MB)

@@ -28,26 +28,44 @@ def refused(edge: Edge, stream: socket.socket, status: int, code: str) -> dict[s
     given, headers, body = read_response(stream)
     found: dict[str, Any] = json.loads(body)
     assert (given, found["code"]) == (status, code)
-    assert set(found) == SIX and headers["connection"] == "close" and headers["content-type"] == "application/json"
+    assert (
+        set(found) == SIX
+        and headers["connection"] == "close"
+        and headers["content-type"] == "application/json"
+    )
     assert headers["x-request-id"] == found["request_id"]
     assert found["documentation_url"] == f"https://127.0.0.1:{edge.port}/docs/errors/{code}"
     return found
 
 
-# -- scope -----------------------------------------------------------------------------------------------------------------------
+# -- scope -----------------------------------------------------------------------------------------
 
 
 def test_scope_over_tls(edge: Edge) -> None:
     status, told = edge.get("/scope?a=1")
     assert status == 200
-    assert (told["scheme"], told["secure"], told["mode"], told["via_proxy"], told["query"]) == ("https", True, "local_only", False, "a=1")
-    assert told["client"][0] == told["bridge_client"] == "127.0.0.1" and told["base_url"] == f"https://127.0.0.1:{edge.port}"
+    assert (told["scheme"], told["secure"], told["mode"], told["via_proxy"], told["query"]) == (
+        "https",
+        True,
+        "local_only",
+        False,
+        "a=1",
+    )
+    assert (
+        told["client"][0] == told["bridge_client"] == "127.0.0.1"
+        and told["base_url"] == f"https://127.0.0.1:{edge.port}"
+    )
 
 
 def test_scope_from_a_trusted_proxy(edge: Edge) -> None:
     status, told = edge.get("/scope", FROM_PROXY, plain=True)
     assert status == 200
-    assert (told["scheme"], told["secure"], told["mode"], told["via_proxy"]) == ("https", True, "direct_public", True)
+    assert (told["scheme"], told["secure"], told["mode"], told["via_proxy"]) == (
+        "https",
+        True,
+        "direct_public",
+        True,
+    )
     assert told["client"] == ["9.9.9.9", 0]
 
 
@@ -55,11 +73,21 @@ def test_ipv6(edge: Edge) -> None:
     if "Listening on :: port" not in edge.log:
         pytest.skip("this machine has no IPv6")
     told = edge.get("/scope", host="::1")[1]
-    assert (told["client"][0], told["mode"], told["base_url"]) == ("::1", "local_only", f"https://[::1]:{edge.port}")
+    assert (told["client"][0], told["mode"], told["base_url"]) == (
+        "::1",
+        "local_only",
+        f"https://[::1]:{edge.port}",
+    )
 
 
-def test_a_forbidden_local_address_is_reset_before_tls(edge: Edge, start: Callable[..., Edge]) -> None:
-    public = [address for address in interfaces.local_addresses() if mode_of_address(address) is ConnectionMode.DIRECT_PUBLIC]
+def test_a_forbidden_local_address_is_reset_before_tls(
+    edge: Edge, start: Callable[..., Edge]
+) -> None:
+    public = [
+        address
+        for address in interfaces.local_addresses()
+        if mode_of_address(address) is ConnectionMode.DIRECT_PUBLIC
+    ]
     if not public:
         pytest.skip("this machine has no address that `auto` refuses")
     with pytest.raises((ConnectionError, ssl.SSLEOFError)):
@@ -76,16 +104,26 @@ def test_no_warning_and_no_query_in_the_log(edge: Edge) -> None:
     edge.get("/scope?token=secret")
     wait_for(lambda: "INFO bridge.access GET /scope 200 127.0.0.1" in edge.log)
     assert "secret" not in edge.log
-    assert "WARNING" not in edge.log.partition("GET")[0] and "Warning" not in edge.log.partition("GET")[0]
+    assert (
+        "WARNING" not in edge.log.partition("GET")[0]
+        and "Warning" not in edge.log.partition("GET")[0]
+    )
 
 
-# -- insecure --------------------------------------------------------------------------------------------------------------------
+# -- insecure --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("headers", [{}, {"X-Forwarded-Proto": "http"}, {"X-Forwarded-For": "9.9.9.9"}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Forwarded-Proto": "http"}, {"X-Forwarded-For": "9.9.9.9"}]
+)
 def test_plain_http_is_refused(edge: Edge, headers: dict[str, str]) -> None:
     status, body = edge.get("/scope", headers | {"X-Request-ID": "mine-1"}, plain=True)
-    assert (status, body["code"], set(body), body["request_id"]) == (403, "INSECURE_TRANSPORT", SIX, "mine-1")
+    assert (status, body["code"], set(body), body["request_id"]) == (
+        403,
+        "INSECURE_TRANSPORT",
+        SIX,
+        "mine-1",
+    )
 
 
 def test_plain_http_is_refused_before_the_body(edge: Edge) -> None:
@@ -98,7 +136,11 @@ def test_an_untrusted_proxy_is_no_proxy(start: Callable[..., Edge]) -> None:
     edge = start(plain=True)
     assert edge.get("/scope", FROM_PROXY, plain=True)[0] == 403
     told = edge.get("/scope", FROM_PROXY)[1]
-    assert (told["bridge_client"], told["via_proxy"], told["mode"]) == ("127.0.0.1", False, "direct_public")
+    assert (told["bridge_client"], told["via_proxy"], told["mode"]) == (
+        "127.0.0.1",
+        False,
+        "direct_public",
+    )
 
 
 def test_http_on_the_tls_port_is_told_so(edge: Edge) -> None:
@@ -119,7 +161,7 @@ def test_garbage_on_the_tls_port_is_dropped(edge: Edge) -> None:
     assert edge.get("/scope")[0] == 200
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 
 def test_a_body_of_exactly_the_limit(edge: Edge) -> None:
@@ -127,7 +169,13 @@ def test_a_body_of_exactly_the_limit(edge: Edge) -> None:
     connection.request("POST", "/echo", body=b"x" * (10 * MB))
     response = connection.getresponse()
     assert (response.status, json.loads(response.read())) == (200, {"size": 10 * MB})
-    connection.request("POST", "/echo", body=iter([b"y" * MB] * 10), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+    connection.request(
+        "POST",
+        "/echo",
+        body=iter([b"y" * MB] * 10),
+        encode_chunked=True,
+        headers={"Transfer-Encoding": "chunked"},
+    )
     response = connection.getresponse()
     assert (response.status, json.loads(response.read())) == (200, {"size": 10 * MB})
     connection.close()
@@ -135,7 +183,9 @@ def test_a_body_of_exactly_the_limit(edge: Edge) -> None:
 
 def test_a_body_over_the_limit_is_refused_at_once(edge: Edge) -> None:
     with edge.stream() as stream:
-        stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (10 * MB + 1))
+        stream.sendall(
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (10 * MB + 1)
+        )
         refused(edge, stream, 413, "PAYLOAD_TOO_LARGE")
 
 
@@ -145,8 +195,12 @@ def test_300_mb_cost_no_memory_and_the_client_reads_413(edge: Edge, chunked: boo
     before = edge.memory
     connection = edge.http(plain=True)
     block = b"x" * MB
-    headers = FROM_PROXY | ({"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(300 * MB)})
-    connection.request("POST", "/echo", body=(block for _ in range(300)), headers=headers, encode_chunked=chunked)
+    headers = FROM_PROXY | (
+        {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(300 * MB)}
+    )
+    connection.request(
+        "POST", "/echo", body=(block for _ in range(300)), headers=headers, encode_chunked=chunked
+    )
     response = connection.getresponse()
     body = json.loads(response.read())
     assert (response.status, body["code"], set(body)) == (413, "PAYLOAD_TOO_LARGE", SIX)
@@ -156,31 +210,46 @@ def test_300_mb_cost_no_memory_and_the_client_reads_413(edge: Edge, chunked: boo
 
 def test_a_client_over_tls_that_still_sends_reads_413(edge: Edge) -> None:
     connection = edge.http()
-    connection.request("POST", "/echo", body=(b"x" * MB for _ in range(30)), headers={"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    connection.request(
+        "POST",
+        "/echo",
+        body=(b"x" * MB for _ in range(30)),
+        headers={"Transfer-Encoding": "chunked"},
+        encode_chunked=True,
+    )
     assert connection.getresponse().status == 413
     connection.close()
 
 
 def test_expect_100_continue(edge: Edge) -> None:
     with edge.stream() as stream:
-        stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        stream.sendall(
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+        )
         assert stream.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         stream.sendall(b"body")
         assert read_response(stream)[2] == b'{"size": 4}'
     with edge.stream() as stream:
-        stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 400000000\r\n\r\n")
+        stream.sendall(
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 400000000\r\n\r\n"
+        )
         refused(edge, stream, 413, "PAYLOAD_TOO_LARGE")
 
 
 def test_a_form_is_not_read_by_the_edge(edge: Edge) -> None:
     """twisted would parse it in memory and answer a broken one itself."""
     connection = edge.http()
-    connection.request("POST", "/echo", body=b"no form", headers={"Content-Type": "multipart/form-data; boundary=x"})
+    connection.request(
+        "POST",
+        "/echo",
+        body=b"no form",
+        headers={"Content-Type": "multipart/form-data; boundary=x"},
+    )
     assert json.loads(connection.getresponse().read()) == {"size": 7}
     connection.close()
 
 
-# -- bad requests --------------------------------------------------------------------------------------------------------------------
+# -- bad requests ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +295,12 @@ def test_the_connection_ends_after_a_bad_request(edge: Edge) -> None:
 @pytest.mark.parametrize("path", ["/raise", "/nothing"])
 def test_an_application_that_fails(edge: Edge, path: str) -> None:
     status, body = edge.get(path, {"X-Request-ID": f"of{path[1:]}"})
-    assert (status, body["code"], set(body), body["request_id"]) == (500, "INTERNAL_ERROR", SIX, f"of{path[1:]}")
+    assert (status, body["code"], set(body), body["request_id"]) == (
+        500,
+        "INTERNAL_ERROR",
+        SIX,
+        f"of{path[1:]}",
+    )
     if path == "/raise":
         assert "request_id ofraise): on purpose" in edge.log
 
@@ -240,23 +314,33 @@ def test_half_an_answer_is_cut(edge: Edge) -> None:
 
 def test_pipelined_and_kept_alive(edge: Edge) -> None:
     with edge.stream() as stream:
-        stream.sendall(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+        stream.sendall(
+            b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+        )
         reader = stream.makefile("rb")
         text = b""
         while b'{"size": 3}' not in text:
             text += reader.read1(4096)
-        assert text.count(b"HTTP/1.1 200 OK") == 2 and text.index(b'{"size": 0}') < text.index(b'{"size": 3}')
+        assert text.count(b"HTTP/1.1 200 OK") == 2 and text.index(b'{"size": 0}') < text.index(
+            b'{"size": 3}'
+        )
         reader.close()
 
 
-# -- deadlines -------------------------------------------------------------------------------------------------------------------------
+# -- deadlines -------------------------------------------------------------------------------------
 
 
 def test_what_does_not_arrive_is_cut(start: Callable[..., Edge]) -> None:
-    """With the deadline at one second: neither silence nor dripping outlives it, before, in or after a TLS handshake."""
+    """With the deadline at one second: neither silence nor dripping outlives it, before, in or
+    after a TLS handshake.
+    """
     edge = start("hasty")
     began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", edge.port), timeout=6) as handshake, edge.stream() as silent, edge.stream() as dripping:
+    with (
+        socket.create_connection(("127.0.0.1", edge.port), timeout=6) as handshake,
+        edge.stream() as silent,
+        edge.stream() as dripping,
+    ):
         handshake.sendall(b"\x16\x03\x01")
         silent.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody")
         dripping.sendall(b"GET / HTTP/1.1\r\n")
@@ -270,7 +354,9 @@ def test_what_does_not_arrive_is_cut(start: Callable[..., Edge]) -> None:
 
 
 def cut(stream: socket.socket) -> bool:
-    """Whether the server has ended the connection; False when nothing came within the socket's own time."""
+    """Whether the server has ended the connection; False when nothing came within the socket's own
+    time.
+    """
     try:
         return stream.recv(100) == b""
     except TimeoutError:

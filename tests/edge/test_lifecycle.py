@@ -31,7 +31,11 @@ def presented(edge: Edge) -> tuple[str, str]:
         assert isinstance(stream, ssl.SSLSocket)
         der = stream.getpeercert(binary_form=True)
     assert der is not None
-    spki = x509.load_der_x509_certificate(der).public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    spki = (
+        x509.load_der_x509_certificate(der)
+        .public_key()
+        .public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
     return sha256(der).hexdigest(), sha256(spki).hexdigest()
 
 
@@ -58,20 +62,27 @@ def test_tls_1_1_is_refused_and_h2_not_chosen(start: Callable[..., Edge]) -> Non
     edge = start()
     context = edge.context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", edge.port)), server_hostname="localhost") as stream:
+    with context.wrap_socket(
+        socket.create_connection(("127.0.0.1", edge.port)), server_hostname="localhost"
+    ) as stream:
         assert (stream.version(), stream.selected_alpn_protocol()) == ("TLSv1.3", "http/1.1")
 
 
 @pytest.mark.parametrize("setting", ["BRIDGE_PORT", "BRIDGE_PLAIN_PORT"])
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-def test_a_port_in_use_is_one_line(start: Callable[..., Edge], tmp_path: Path, setting: str, host: str) -> None:
+def test_a_port_in_use_is_one_line(
+    start: Callable[..., Edge], tmp_path: Path, setting: str, host: str
+) -> None:
     with socket.create_server((host, 0)) as other:
         taken = other.getsockname()[1]
         edge = Edge(tmp_path / "data")
         edge.environment |= {"BRIDGE_HOST": "127.0.0.1", setting: str(taken)}
         edge.spawn()
         assert edge.ended() == 1
-    assert edge.log == f"{setting}: port {taken} is in use by another program; stop it, or set {setting} to a free port\n"
+    assert (
+        edge.log
+        == f"{setting}: port {taken} is in use by another program; stop it, or set {setting} to a free port\n"
+    )
     edge.kill()
 
 
@@ -90,7 +101,9 @@ def test_what_on_start_raises_comes_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_closes_sockets_and_finishes_requests(start: Callable[..., Edge], number: signal.Signals) -> None:
+def test_a_stop_closes_sockets_and_finishes_requests(
+    start: Callable[..., Edge], number: signal.Signals
+) -> None:
     edge = start()
     answers: list[object] = []
     request = threading.Thread(target=lambda: answers.append(edge.get("/slow")))
@@ -130,7 +143,8 @@ def test_a_client_that_does_not_answer_holds_nobody_up_for_long(start: Callable[
 def test_a_second_signal_ends_at_once(start: Callable[..., Edge]) -> None:
     edge = start()
     with edge.stream() as stream:
-        stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")  # in flight, and never complete
+        # in flight, and never complete
+        stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
         stream.sendall(b"1")
         edge.get("/scope")
         edge.terminate()
@@ -154,7 +168,11 @@ def test_a_stop_at_any_moment_of_a_handshake(start: Callable[..., Edge]) -> None
             edge.terminate()
         for edge in pair:
             assert edge.ended() == 0
-            assert "Traceback" not in edge.log and "ERROR" not in edge.log and "WARNING" not in edge.log, edge.log
+            assert (
+                "Traceback" not in edge.log
+                and "ERROR" not in edge.log
+                and "WARNING" not in edge.log
+            ), edge.log
         for client in clients:
             client.join()
 

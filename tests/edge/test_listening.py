@@ -27,11 +27,20 @@ def no_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_ipv6")
-@pytest.mark.parametrize(("host", "address"), [("auto", "0.0.0.0"), ("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")])
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("auto", "0.0.0.0"), ("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")],
+)
 def test_a_machine_without_ipv6(host: str, address: str) -> None:
     with ExitStack() as closing:
-        assert [one.getsockname()[0] for one in listening.bind(host, free_port(), "BRIDGE_PORT", closing)] == [address]
-    with ExitStack() as closing, pytest.raises(ConfError, match=r"^BRIDGE_PORT: cannot listen on ::1 port"):
+        assert [
+            one.getsockname()[0]
+            for one in listening.bind(host, free_port(), "BRIDGE_PORT", closing)
+        ] == [address]
+    with (
+        ExitStack() as closing,
+        pytest.raises(ConfError, match=r"^BRIDGE_PORT: cannot listen on ::1 port"),
+    ):
         listening.bind("::1", free_port(), "BRIDGE_PORT", closing)
 
 

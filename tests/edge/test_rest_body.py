@@ -21,7 +21,14 @@ def test_every_code_has_a_body_of_six_fields(code: str) -> None:
 
 
 def test_what_is_given_stands() -> None:
-    body = error_body("RATE_LIMIT_EXCEEDED", "abc", base_url="https://b", message="Slower.", timestamp="2026-01-01T00:00:00.000Z", retry_after=7)
+    body = error_body(
+        "RATE_LIMIT_EXCEEDED",
+        "abc",
+        base_url="https://b",
+        message="Slower.",
+        timestamp="2026-01-01T00:00:00.000Z",
+        retry_after=7,
+    )
     assert body == {
         "error": "Too Many Requests",
         "message": "Slower.",
@@ -31,7 +38,10 @@ def test_what_is_given_stands() -> None:
         "documentation_url": "https://b/docs/errors/RATE_LIMIT_EXCEEDED",
         "retry_after": 7,
     }
-    assert error_body("INTERNAL_ERROR", "abc", base_url="https://b", status=503)["error"] == "Service Unavailable"
+    assert (
+        error_body("INTERNAL_ERROR", "abc", base_url="https://b", status=503)["error"]
+        == "Service Unavailable"
+    )
 
 
 @pytest.mark.parametrize("given", ["abc", "a" * 128, "0f-9.A_b:c"])
@@ -39,7 +49,9 @@ def test_a_sane_request_id_is_kept(given: str) -> None:
     assert request_id(given) == given
 
 
-@pytest.mark.parametrize("given", [None, "", "a" * 129, "a b", "a\r\nSet-Cookie: x", "<script>", "é", "a\n"])
+@pytest.mark.parametrize(
+    "given", [None, "", "a" * 129, "a b", "a\r\nSet-Cookie: x", "<script>", "é", "a\n"]
+)
 def test_any_other_is_replaced(given: str | None) -> None:
     made = request_id(given)
     assert made != given and str(uuid.UUID(made)) == made

@@ -1,4 +1,6 @@
-"""The certificate on disk: made once, renewed with the same key, never replaced where somebody relies on it (D19, D44)."""
+"""The certificate on disk: made once, renewed with the same key, never replaced where somebody
+relies on it (D19, D44).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
     assert leaf.not_valid_before_utc <= datetime.now(UTC) - timedelta(hours=1)
     assert set(found.names) >= {"localhost", "127.0.0.1", "::1", "bridge.example"}
     assert any(name.endswith(".local") for name in found.names)
-    assert [use.dotted_string for use in leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value] == ["1.3.6.1.5.5.7.3.1"]
+    assert [
+        use.dotted_string
+        for use in leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    ] == ["1.3.6.1.5.5.7.3.1"]
     assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert len(found.pin) == len(found.fingerprint) == 64
 
@@ -62,23 +67,36 @@ def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
 def test_openssl_finds_the_pin(conf: Callable[..., Conf]) -> None:
     found = certificates.ensure(conf())
     command = f"openssl x509 -in '{found.chain}' -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256"
-    assert subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()[-1] == found.pin
+    assert (
+        subprocess.run(
+            command, shell=True, capture_output=True, text=True, check=True
+        ).stdout.split()[-1]
+        == found.pin
+    )
 
 
 def test_renewal_keeps_the_pin_and_the_authority(conf: Callable[..., Conf]) -> None:
     first = certificates.ensure(conf())
-    with time_machine.travel(first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=1), tick=False):
+    with time_machine.travel(
+        first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=1), tick=False
+    ):
         assert certificates.ensure(conf()) == first
-    with time_machine.travel(first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=-1), tick=False):
+    with time_machine.travel(
+        first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=-1), tick=False
+    ):
         second = certificates.ensure(conf())
     assert second.pin == first.pin and second.fingerprint != first.fingerprint
     assert second.not_after > first.not_after
     assert first.ca and second.ca and first.ca.read_bytes() == second.ca.read_bytes()
 
 
-def test_new_names_renew_and_lost_names_do_not(conf: Callable[..., Conf], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_names_renew_and_lost_names_do_not(
+    conf: Callable[..., Conf], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = certificates.ensure(conf())
-    monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", "::1", "10.99.0.1", "8.8.8.8"))
+    monkeypatch.setattr(
+        interfaces, "local_addresses", lambda: ("127.0.0.1", "::1", "10.99.0.1", "8.8.8.8")
+    )
     second = certificates.ensure(conf())
     assert "10.99.0.1" in second.names and second.pin == first.pin
     assert "8.8.8.8" not in second.names, "nothing is let in there"
@@ -96,7 +114,9 @@ def test_a_clock_that_was_set_back(conf: Callable[..., Conf], days: int) -> None
     assert back.pin == first.pin
 
 
-def test_the_authority_is_renewed_with_its_key_before_it_ends(conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_authority_is_renewed_with_its_key_before_it_ends(
+    conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture
+) -> None:
     first = certificates.ensure(conf())
     assert first.ca
     old = x509.load_pem_x509_certificate(first.ca.read_bytes())
@@ -104,12 +124,18 @@ def test_the_authority_is_renewed_with_its_key_before_it_ends(conf: Callable[...
         second = certificates.ensure(conf())
         new = x509.load_pem_x509_certificate(first.ca.read_bytes())
         assert new.not_valid_after_utc > datetime.now(UTC)
-    assert new.public_key() == old.public_key() and new.subject == old.subject and second.pin == first.pin
+    assert (
+        new.public_key() == old.public_key()
+        and new.subject == old.subject
+        and second.pin == first.pin
+    )
     assert "install /ca.crt again" in caplog.text
 
 
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN CERTIFICATE-----\nMIIB", b"\x00\xff", None])
-def test_a_damaged_or_lost_leaf_is_made_again(conf: Callable[..., Conf], text: bytes | None) -> None:
+def test_a_damaged_or_lost_leaf_is_made_again(
+    conf: Callable[..., Conf], text: bytes | None
+) -> None:
     first = certificates.ensure(conf())
     first.chain.unlink() if text is None else first.chain.write_bytes(text)
     second = certificates.ensure(conf())
@@ -118,18 +144,26 @@ def test_a_damaged_or_lost_leaf_is_made_again(conf: Callable[..., Conf], text: b
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "server.key"])
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN", b"\x00\xff"])
-def test_what_clients_rely_on_is_never_replaced(conf: Callable[..., Conf], tmp_path: Path, name: str, text: bytes) -> None:
+def test_what_clients_rely_on_is_never_replaced(
+    conf: Callable[..., Conf], tmp_path: Path, name: str, text: bytes
+) -> None:
     certificates.ensure(conf())
     path = tmp_path / "data" / "tls" / name
     path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
         certificates.ensure(conf())
-    assert str(path) in str(raised.value) and str(raised.value).startswith("BRIDGE_DATA_DIR: ") and "\n" not in str(raised.value)
+    assert (
+        str(path) in str(raised.value)
+        and str(raised.value).startswith("BRIDGE_DATA_DIR: ")
+        and "\n" not in str(raised.value)
+    )
     assert path.read_bytes() == text
 
 
 @pytest.mark.parametrize("name", ["ca.key", "server.key"])
-def test_a_lost_key_is_said_and_a_new_start_possible(conf: Callable[..., Conf], tmp_path: Path, name: str) -> None:
+def test_a_lost_key_is_said_and_a_new_start_possible(
+    conf: Callable[..., Conf], tmp_path: Path, name: str
+) -> None:
     first = certificates.ensure(conf())
     (tmp_path / "data" / "tls" / name).unlink()
     with pytest.raises(ConfError, match="is missing"):
@@ -156,12 +190,17 @@ def test_open_permissions_of_a_key_are_closed(conf: Callable[..., Conf]) -> None
 def test_processes_that_start_together_agree(tmp_path: Path) -> None:
     program = "from bridge_project.network import certificates as tls; from bridge_project.kernel.config import load; print(tls.ensure(load()))"
     environment = os.environ | {"BRIDGE_DATA_DIR": str(tmp_path / "data")}
-    started = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
     printed = {process.communicate(timeout=30)[0] for process in started}
     assert len(printed) == 1 and "fingerprint" in printed.pop()
 
 
-# -- a given certificate ----------------------------------------------------------------------------------------------------------
+# -- a given certificate ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -176,15 +215,24 @@ def given(tmp_path: Path) -> Callable[..., dict[str, Path]]:
     return make
 
 
-def test_a_given_certificate_is_used_as_it_is(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]], tmp_path: Path) -> None:
+def test_a_given_certificate_is_used_as_it_is(
+    conf: Callable[..., Conf], given: Callable[..., dict[str, Path]], tmp_path: Path
+) -> None:
     files = given()
     found = certificates.ensure(conf(**files))
-    assert (found.chain, found.key, found.ca, found.own) == (files["bridge_tls_cert"], files["bridge_tls_key"], None, False)
+    assert (found.chain, found.key, found.ca, found.own) == (
+        files["bridge_tls_cert"],
+        files["bridge_tls_key"],
+        None,
+        False,
+    )
     assert set(found.names) == {"bridge.example", "10.0.0.9"}
     assert not (tmp_path / "data" / "tls").exists()
 
 
-def test_a_given_key_of_another_kind(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]) -> None:
+def test_a_given_key_of_another_kind(
+    conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]
+) -> None:
     assert len(certificates.ensure(conf(**given(key_type=trustme.KeyType.RSA))).pin) == 64
 
 
@@ -196,32 +244,57 @@ def test_a_given_key_of_another_kind(conf: Callable[..., Conf], given: Callable[
         ("BRIDGE_TLS_CERT", b"", "is not a PEM certificate"),
         ("BRIDGE_TLS_KEY", None, "cannot be read"),
         ("BRIDGE_TLS_KEY", b"nothing", "is not a PEM private key"),
-        ("BRIDGE_TLS_KEY", trustme.CA().issue_cert("other.example").private_key_pem.bytes(), "is not the key of"),
+        (
+            "BRIDGE_TLS_KEY",
+            trustme.CA().issue_cert("other.example").private_key_pem.bytes(),
+            "is not the key of",
+        ),
     ],
 )
 def test_a_given_file_that_cannot_be_used(
-    conf: Callable[..., Conf], given: Callable[..., dict[str, Path]], setting: str, text: bytes | None, said: str
+    conf: Callable[..., Conf],
+    given: Callable[..., dict[str, Path]],
+    setting: str,
+    text: bytes | None,
+    said: str,
 ) -> None:
     files = given()
     path = files[setting.lower()]
     path.unlink() if text is None else path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
         certificates.ensure(conf(**files))
-    assert str(raised.value).startswith(f"{setting}: {path}") and said in str(raised.value) and "\n" not in str(raised.value)
+    assert (
+        str(raised.value).startswith(f"{setting}: {path}")
+        and said in str(raised.value)
+        and "\n" not in str(raised.value)
+    )
 
 
-def test_an_encrypted_key_is_said(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]) -> None:
+def test_an_encrypted_key_is_said(
+    conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]
+) -> None:
     files = given()
     key = serialization.load_pem_private_key(files["bridge_tls_key"].read_bytes(), None)
     secret = serialization.BestAvailableEncryption(b"x")
-    files["bridge_tls_key"].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
+    files["bridge_tls_key"].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    )
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_KEY: .* is encrypted"):
         certificates.ensure(conf(**files))
 
 
-def test_an_expired_certificate_is_said(conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]) -> None:
+def test_an_expired_certificate_is_said(
+    conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]
+) -> None:
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_CERT: .* expired on 2020-"):
-        certificates.ensure(conf(**given(not_before=datetime(2019, 6, 1, tzinfo=UTC), not_after=datetime(2020, 1, 2, tzinfo=UTC))))
+        certificates.ensure(
+            conf(
+                **given(
+                    not_before=datetime(2019, 6, 1, tzinfo=UTC),
+                    not_after=datetime(2020, 1, 2, tzinfo=UTC),
+                )
+            )
+        )
 
 
 def test_local_addresses() -> None:

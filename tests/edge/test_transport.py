@@ -34,7 +34,9 @@ def conf(**settings: Any) -> Conf:
     return Conf(_env_file=None, **settings)
 
 
-def through(settings: dict[str, Any], local: str, peer: str, *headers: tuple[str, str], tls: bool = True) -> Any:
+def through(
+    settings: dict[str, Any], local: str, peer: str, *headers: tuple[str, str], tls: bool = True
+) -> Any:
     pairs = [(name.encode(), value.encode()) for name, value in headers]
     return resolve(conf(**settings), tls=tls, local_address=local, peer_address=peer, headers=pairs)
 
@@ -68,7 +70,9 @@ def through(settings: dict[str, Any], local: str, peer: str, *headers: tuple[str
         ("", PUBLIC),
     ],
 )
-@pytest.mark.spec("mode.local_only", "mode.private_network", "mode.secure_remote", "mode.direct_public")
+@pytest.mark.spec(
+    "mode.local_only", "mode.private_network", "mode.secure_remote", "mode.direct_public"
+)
 def test_mode_of_an_address(address: str, mode: ConnectionMode) -> None:
     assert mode_of_address(address) is mode
 
@@ -131,21 +135,69 @@ def test_mode_of_a_public_url(url: str, mode: ConnectionMode) -> None:
         # forwarding headers from a peer that is no trusted proxy
         ({}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "127.0.0.1")], PUBLIC),
         ({}, "127.0.0.1", "127.0.0.1", [("forwarded", "for=10.0.0.1")], PUBLIC),
-        ({"bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [("x-real-ip", "10.0.0.1")], PUBLIC),
+        (
+            {"bridge_public_url": "https://m.ts.net"},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("x-real-ip", "10.0.0.1")],
+            PUBLIC,
+        ),
         # the public URL decides
         ({"bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [], REMOTE),
         ({"bridge_public_url": "https://bridge.example"}, "127.0.0.1", "127.0.0.1", [], PUBLIC),
-        ({"bridge_public_url": "http://bridge.example"}, "127.0.0.1", "9.9.9.9", [("x-forwarded-for", "1.1.1.1")], WRONG),
+        (
+            {"bridge_public_url": "http://bridge.example"},
+            "127.0.0.1",
+            "9.9.9.9",
+            [("x-forwarded-for", "1.1.1.1")],
+            WRONG,
+        ),
         # a trusted proxy: the public URL, else where its client is
-        ({"bridge_trusted_proxies": "127.0.0.1", "bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "9.9.9.9")], REMOTE),
-        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "9.9.9.9")], PUBLIC),
-        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "10.0.0.9")], PRIVATE),
-        ({"bridge_trusted_proxies": "127.0.0.1"}, "127.0.0.1", "127.0.0.1", [("x-forwarded-proto", "https")], PUBLIC),
+        (
+            {"bridge_trusted_proxies": "127.0.0.1", "bridge_public_url": "https://m.ts.net"},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("x-forwarded-for", "9.9.9.9")],
+            REMOTE,
+        ),
+        (
+            {"bridge_trusted_proxies": "127.0.0.1"},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("x-forwarded-for", "9.9.9.9")],
+            PUBLIC,
+        ),
+        (
+            {"bridge_trusted_proxies": "127.0.0.1"},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("x-forwarded-for", "10.0.0.9")],
+            PRIVATE,
+        ),
+        (
+            {"bridge_trusted_proxies": "127.0.0.1"},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("x-forwarded-proto", "https")],
+            PUBLIC,
+        ),
         # a header that forwards nothing
-        ({}, "127.0.0.1", "127.0.0.1", [("host", "bridge.example"), ("origin", "https://evil.example")], LOCAL),
+        (
+            {},
+            "127.0.0.1",
+            "127.0.0.1",
+            [("host", "bridge.example"), ("origin", "https://evil.example")],
+            LOCAL,
+        ),
     ],
 )
-def test_mode_of_a_connection(settings: dict[str, Any], local: str, peer: str, headers: list[tuple[str, str]], mode: ConnectionMode) -> None:
+def test_mode_of_a_connection(
+    settings: dict[str, Any],
+    local: str,
+    peer: str,
+    headers: list[tuple[str, str]],
+    mode: ConnectionMode,
+) -> None:
     assert through(settings, local, peer, *headers).mode is mode
 
 
@@ -170,19 +222,39 @@ PROXIES = {"bridge_trusted_proxies": "127.0.0.1, 10.0.0.0/8"}
     ],
 )
 def test_the_client_is_the_rightmost_hop_that_is_no_proxy(hops: list[str], client: str) -> None:
-    found = through(PROXIES, "127.0.0.1", "127.0.0.1", *(("x-forwarded-for", hop) for hop in hops), tls=False)
+    found = through(
+        PROXIES, "127.0.0.1", "127.0.0.1", *(("x-forwarded-for", hop) for hop in hops), tls=False
+    )
     assert (found.client, found.via_proxy) == (client, True)
 
 
 @given(st.lists(addresses, min_size=1, max_size=5))
 def test_no_peer_but_a_trusted_proxy_can_say_who_it_is(hops: list[str]) -> None:
-    found = through(PROXIES, "192.168.1.5", "192.168.1.9", ("x-forwarded-for", ",".join(hops)), ("x-forwarded-proto", "https"), tls=False)
-    assert (found.client, found.via_proxy, found.secure, found.mode) == ("192.168.1.9", False, False, PUBLIC)
+    found = through(
+        PROXIES,
+        "192.168.1.5",
+        "192.168.1.9",
+        ("x-forwarded-for", ",".join(hops)),
+        ("x-forwarded-proto", "https"),
+        tls=False,
+    )
+    assert (found.client, found.via_proxy, found.secure, found.mode) == (
+        "192.168.1.9",
+        False,
+        False,
+        PUBLIC,
+    )
 
 
 @given(st.lists(addresses, min_size=1, max_size=5))
 def test_what_a_client_writes_before_the_proxy_does_not_count(forged: list[str]) -> None:
-    found = through(PROXIES, "127.0.0.1", "127.0.0.1", ("x-forwarded-for", ",".join([*forged, "9.9.9.9"])), tls=False)
+    found = through(
+        PROXIES,
+        "127.0.0.1",
+        "127.0.0.1",
+        ("x-forwarded-for", ",".join([*forged, "9.9.9.9"])),
+        tls=False,
+    )
     assert found.client == "9.9.9.9"
 
 
@@ -190,9 +262,17 @@ def test_what_a_client_writes_before_the_proxy_does_not_count(forged: list[str])
 @example("127.0.0.1%", "https", False)
 def test_any_header_gives_an_address(hops: str, proto: str, tls: bool) -> None:
     headers = [(b"x-forwarded-for", hops.encode()), (b"x-forwarded-proto", proto.encode())]
-    found = resolve(conf(**PROXIES), tls=tls, local_address="127.0.0.1", peer_address="::ffff:127.0.0.1", headers=headers)
+    found = resolve(
+        conf(**PROXIES),
+        tls=tls,
+        local_address="127.0.0.1",
+        peer_address="::ffff:127.0.0.1",
+        headers=headers,
+    )
     assert str(ipaddress.ip_address(found.client)) == found.client
-    words = [part.strip().lower() for part in proto.encode().decode("latin-1").split(",") if part.strip()]
+    words = [
+        part.strip().lower() for part in proto.encode().decode("latin-1").split(",") if part.strip()
+    ]
     assert found.secure is (set(words) == {"https"} if words else tls)
 
 
@@ -213,8 +293,15 @@ def test_any_header_gives_an_address(hops: str, proto: str, tls: bool) -> None:
         (True, "9.9.9.9", ["http"], True),
     ],
 )
-def test_secure_is_tls_or_the_word_of_a_trusted_proxy(tls: bool, peer: str, proto: list[str], secure: bool) -> None:
-    assert through(PROXIES, "127.0.0.1", peer, *(("x-forwarded-proto", value) for value in proto), tls=tls).secure is secure
+def test_secure_is_tls_or_the_word_of_a_trusted_proxy(
+    tls: bool, peer: str, proto: list[str], secure: bool
+) -> None:
+    assert (
+        through(
+            PROXIES, "127.0.0.1", peer, *(("x-forwarded-proto", value) for value in proto), tls=tls
+        ).secure
+        is secure
+    )
 
 
 class Names:
@@ -224,7 +311,16 @@ class Names:
 def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
     settings = conf(bridge_public_url="https://Public.example:9443", bridge_host="10.0.0.7")
     names = allowed_names(settings, Names(), ["192.168.1.5"])
-    assert names == {"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.example", "192.168.1.5", "public.example", "10.0.0.7"}
+    assert names == {
+        "localhost",
+        "box.local",
+        "127.0.0.1",
+        "::1",
+        "*.bridge.example",
+        "192.168.1.5",
+        "public.example",
+        "10.0.0.7",
+    }
     assert "8.8.8.8" not in allowed_names(conf(), Names(), ["8.8.8.8"])
     assert allowed_names(conf(bridge_host="0.0.0.0"), Names(), ["8.8.8.8"]) >= {"8.8.8.8"}
 
@@ -281,7 +377,10 @@ def test_host_header(header: str, allowed: bool) -> None:
     ],
 )
 def test_origin(origin: str | None, allowed: bool) -> None:
-    settings = conf(bridge_public_url="https://public.example", bridge_allowed_origins="https://app.example/, http://localhost:3000, capacitor://localhost")
+    settings = conf(
+        bridge_public_url="https://public.example",
+        bridge_allowed_origins="https://app.example/, http://localhost:3000, capacitor://localhost",
+    )
     assert origin_allowed(settings, allowed_names(settings, Names()), origin) is allowed
 
 
@@ -306,10 +405,30 @@ def test_is_web_origin() -> None:
         ({}, "::ffff:10.0.0.1", "https://10.0.0.1:8443", "wss://10.0.0.1:8443/api/v1/ws"),
         ({}, "fd00::2", "https://[fd00::2]:8443", "wss://[fd00::2]:8443/api/v1/ws"),
         ({"bridge_port": 443}, "box.local", "https://box.local", "wss://box.local/api/v1/ws"),
-        ({"bridge_host": "10.0.0.7", "bridge_port": 9000}, "", "https://10.0.0.7:9000", "wss://10.0.0.7:9000/api/v1/ws"),
-        ({"bridge_public_url": "https://p.example/"}, "10.0.0.1", "https://p.example", "wss://p.example/api/v1/ws"),
-        ({"bridge_public_url": "https://p.example:1/b"}, "", "https://p.example:1/b", "wss://p.example:1/b/api/v1/ws"),
-        ({"bridge_public_url": "http://p.example"}, "", "http://p.example", "ws://p.example/api/v1/ws"),
+        (
+            {"bridge_host": "10.0.0.7", "bridge_port": 9000},
+            "",
+            "https://10.0.0.7:9000",
+            "wss://10.0.0.7:9000/api/v1/ws",
+        ),
+        (
+            {"bridge_public_url": "https://p.example/"},
+            "10.0.0.1",
+            "https://p.example",
+            "wss://p.example/api/v1/ws",
+        ),
+        (
+            {"bridge_public_url": "https://p.example:1/b"},
+            "",
+            "https://p.example:1/b",
+            "wss://p.example:1/b/api/v1/ws",
+        ),
+        (
+            {"bridge_public_url": "http://p.example"},
+            "",
+            "http://p.example",
+            "ws://p.example/api/v1/ws",
+        ),
     ],
 )
 def test_own_addresses(settings: dict[str, Any], host: str, base: str, wss: str) -> None:

@@ -1,4 +1,6 @@
-"""WebSockets at the edge: refusals with a status, limits, closes with a code, back-pressure (D9, D19, D25, D30)."""
+"""WebSockets at the edge: refusals with a status, limits, closes with a code, back-pressure (D9,
+D19, D25, D30).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ def closed(websocket: Any, timeout: float = 10) -> tuple[int, str]:
     return frame.code, frame.reason
 
 
-def upgrade(edge: Edge, changed: dict[str, str | None] | None = None, *, plain: bool = False, path: str = "/ws") -> socket.socket:
+def upgrade(
+    edge: Edge,
+    changed: dict[str, str | None] | None = None,
+    *,
+    plain: bool = False,
+    path: str = "/ws",
+) -> socket.socket:
     """A bare connection that has sent an upgrade, with headers changed or (None) left out."""
     headers: dict[str, str | None] = {
         "Host": "x",
@@ -48,30 +56,46 @@ def upgrade(edge: Edge, changed: dict[str, str | None] | None = None, *, plain: 
     return stream
 
 
-# -- scope and refusals --------------------------------------------------------------------------------------------------------------
+# -- scope and refusals ----------------------------------------------------------------------------
 
 
 def test_scope(edge: Edge) -> None:
     with edge.websocket("/ws?x=1") as websocket:
         websocket.send("scope")
         told = json.loads(websocket.recv(10))
-        assert websocket.response is not None and websocket.response.headers["X-Request-ID"] == "abc"
+        assert (
+            websocket.response is not None and websocket.response.headers["X-Request-ID"] == "abc"
+        )
         assert websocket.response.headers.get("Sec-WebSocket-Extensions") is None
-    assert (told["scheme"], told["secure"], told["mode"], told["path"], told["query"]) == ("wss", True, "local_only", "/ws", "x=1")
+    assert (told["scheme"], told["secure"], told["mode"], told["path"], told["query"]) == (
+        "wss",
+        True,
+        "local_only",
+        "/ws",
+        "x=1",
+    )
 
 
 def test_scope_from_a_trusted_proxy(edge: Edge) -> None:
     with edge.websocket(plain=True, additional_headers=FROM_PROXY) as websocket:
         websocket.send("scope")
         told = json.loads(websocket.recv(10))
-    assert (told["scheme"], told["secure"], told["client"], told["via_proxy"]) == ("wss", True, ["9.9.9.9", 0], True)
+    assert (told["scheme"], told["secure"], told["client"], told["via_proxy"]) == (
+        "wss",
+        True,
+        ["9.9.9.9", 0],
+        True,
+    )
 
 
 def refusal(websocket: Any, edge: Edge, code: str, base: str = "") -> None:
     message = json.loads(websocket.recv(10))
     assert message["type"] == "connection_error" and uuid.UUID(message["id"]).version == 4
     assert message["payload"].pop("message") and message["payload"].pop("remediation")
-    assert message["payload"] == {"code": code, "documentation_url": f"{base or f'https://127.0.0.1:{edge.port}'}/docs/errors/{code}"}
+    assert message["payload"] == {
+        "code": code,
+        "documentation_url": f"{base or f'https://127.0.0.1:{edge.port}'}/docs/errors/{code}",
+    }
     assert closed(websocket)[0] == 4403
 
 
@@ -99,12 +123,22 @@ def test_a_refused_upgrade_has_the_status_headers_and_body_it_was_given(edge: Ed
     assert json.loads(response.body) == {"code": "AUTH_INVALID_TOKEN"}
 
 
-@pytest.mark.parametrize(("path", "status", "code"), [("/closed", 403, "AUTH_INSUFFICIENT_SCOPE"), ("/raise", 500, "INTERNAL_ERROR")])
-def test_every_refused_upgrade_has_the_six_fields(edge: Edge, path: str, status: int, code: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [("/closed", 403, "AUTH_INSUFFICIENT_SCOPE"), ("/raise", 500, "INTERNAL_ERROR")],
+)
+def test_every_refused_upgrade_has_the_six_fields(
+    edge: Edge, path: str, status: int, code: str
+) -> None:
     with pytest.raises(InvalidStatus) as raised:
         edge.websocket(path, additional_headers={"X-Request-ID": "mine-2"})
     body = json.loads(raised.value.response.body)
-    assert (raised.value.response.status_code, body["code"], body["request_id"], len(body)) == (status, code, "mine-2", 6)
+    assert (raised.value.response.status_code, body["code"], body["request_id"], len(body)) == (
+        status,
+        code,
+        "mine-2",
+        6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,23 +157,32 @@ def test_every_refused_upgrade_has_the_six_fields(edge: Edge, path: str, status:
 def test_a_malformed_upgrade_gets_400(edge: Edge, changed: dict[str, str | None]) -> None:
     with upgrade(edge, changed) as stream:
         status, headers, body = read_response(stream)
-        assert (status, json.loads(body)["code"], len(json.loads(body))) == (400, "VALIDATION_ERROR", 6)
+        assert (status, json.loads(body)["code"], len(json.loads(body))) == (
+            400,
+            "VALIDATION_ERROR",
+            6,
+        )
         assert headers["content-type"] == "application/json"
 
 
 def test_without_upgrade_it_is_http(edge: Edge) -> None:
     assert edge.get("/api/v1/ws") == (200, {"size": 0})
-    assert edge.get("/api/v1/ws", {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}) == (200, {"size": 0})
+    assert edge.get("/api/v1/ws", {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}) == (
+        200,
+        {"size": 0},
+    )
 
 
-@pytest.mark.parametrize("origin", ["https://app.example", "capacitor://localhost", "null", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["https://app.example", "capacitor://localhost", "null", "file://"]
+)
 def test_origins_are_the_applications_to_judge(edge: Edge, origin: str) -> None:
     with edge.websocket(origin=origin) as websocket:
         websocket.send("hello")
         assert websocket.recv(10) == "hello"
 
 
-# -- limits --------------------------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
@@ -193,7 +236,7 @@ def test_a_flood_that_the_application_does_not_take_is_not_read(edge: Edge) -> N
             pass
 
 
-# -- closing -------------------------------------------------------------------------------------------------------------------------
+# -- closing ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1011, 4401, 4429])
@@ -229,7 +272,7 @@ def test_the_application_hears_of_every_end(edge: Edge) -> None:
     wait_for(lambda: edge.stats()["connected"] == 0)
 
 
-# -- back-pressure -------------------------------------------------------------------------------------------------------------------
+# -- back-pressure ---------------------------------------------------------------------------------
 
 
 def test_a_client_that_reads_gets_all_of_it(edge: Edge) -> None:
@@ -238,7 +281,9 @@ def test_a_client_that_reads_gets_all_of_it(edge: Edge) -> None:
         for _ in range(2000):
             assert len(websocket.recv(10)) == 65536
     stats = edge.stats()
-    assert stats["flood"] == "done" and stats["most_buffered"] < limits.SOCKET_BUFFER_BYTES + 2 * 65536
+    assert (
+        stats["flood"] == "done" and stats["most_buffered"] < limits.SOCKET_BUFFER_BYTES + 2 * 65536
+    )
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -249,7 +294,12 @@ def test_a_client_that_stops_reading_is_felt(edge: Edge, plain: bool) -> None:
         while b"\r\n\r\n" not in head:
             head += stream.recv(1000)
         stream.sendall(b"\x81\x85\x00\x00\x00\x00flood")
-        wait_for(lambda: edge.stats().get("stuck", 0) > 0.5 and edge.stats()["buffered"] >= limits.SOCKET_BUFFER_BYTES)
+        wait_for(
+            lambda: (
+                edge.stats().get("stuck", 0) > 0.5
+                and edge.stats()["buffered"] >= limits.SOCKET_BUFFER_BYTES
+            )
+        )
         drains = edge.stats()["drains"]
         stats = edge.stats()
         assert stats["drains"] == drains, "drain() let somebody pass"
@@ -269,7 +319,9 @@ def test_pongs_and_frames_are_heard(edge: Edge) -> None:
         wait_for(lambda: edge.stats()["silent"] < 1)
 
 
-def test_the_server_pings_and_does_not_wait_for_an_application_for_ever(start: Callable[..., Edge]) -> None:
+def test_the_server_pings_and_does_not_wait_for_an_application_for_ever(
+    start: Callable[..., Edge],
+) -> None:
     """With a ping each half second, and one second for a handshake."""
     edge = start("hasty")
     with upgrade(edge) as stream, upgrade(edge, path="/mute") as mute:

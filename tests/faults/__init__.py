@@ -1,1 +1,3 @@
-"""What happens when things break: processes that are killed at any instant, and what must hold afterwards."""
+"""What happens when things break: processes that are killed at any instant, and what must hold
+afterwards.
+"""

@@ -1,4 +1,6 @@
-"""What was accepted and what each device has of it, as D26, D27, D31 and D34 describe it: the ground on which model.py stands. No I/O."""
+"""What was accepted and what each device has of it, as D26, D27, D31 and D34 describe it: the
+ground on which model.py stands. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Violation(AssertionError):
 
 @dataclass(eq=False)
 class Row:
-    """A message that no device may miss, in exactly one feed. `message` is how it was first received: the same on every connection."""
+    """A message that no device may miss, in exactly one feed. `message` is how it was first
+    received: the same on every connection.
+    """
 
     feed: str
     index: int  # its place in its feed
@@ -32,14 +36,18 @@ class Row:
     def fits(self, message: Message) -> bool:
         if self.message is not None:
             return bool(self.message["id"] == message["id"])
-        return bool(message["type"] == self.type) and all(message["payload"].get(name) == value for name, value in self.says.items())
+        return bool(message["type"] == self.type) and all(
+            message["payload"].get(name) == value for name, value in self.says.items()
+        )
 
     def __str__(self) -> str:
         return f"row {self.seq} ({self.type} {self.says.get('event', '')} {self.says.get('payload', self.says)})"
 
 
 class Log:
-    """All rows in one sequence, and feed by feed. `kept`: the newest rows of a feed that surely stay (D30)."""
+    """All rows in one sequence, and feed by feed. `kept`: the newest rows of a feed that surely
+    stay (D30).
+    """
 
     def __init__(self, kept: int = 10_000) -> None:
         self.kept = kept
@@ -55,13 +63,23 @@ class Log:
             return
         self.accepted.add(event_id)
         event, session = body["event"], body["session_id"]
-        if event == "SessionStart" or session not in self.sessions:  # its first event creates a session, SessionStart reopens it (D34)
+        # its first event creates a session, SessionStart reopens it (D34)
+        if event == "SessionStart" or session not in self.sessions:
             self.append(ALL, "session_started", session_id=session)
             self.sessions[session] = True
-        self.append(session, "agent_event", event=event, event_type=event, event_id=event_id, session_id=session, payload=body["payload"])
+        self.append(
+            session,
+            "agent_event",
+            event=event,
+            event_type=event,
+            event_id=event_id,
+            session_id=session,
+            payload=body["payload"],
+        )
         if event == "SessionEnd" and self.sessions[session]:
             self.append(ALL, "session_end", session_id=session)
-            self.append(ALL, "notification", session_id=session, notification_type="task_complete")  # D13
+            # D13
+            self.append(ALL, "notification", session_id=session, notification_type="task_complete")
             self.sessions[session] = False
 
     def append(self, feed: str, type_: str, *, unordered: bool = False, **says: Any) -> None:
@@ -70,16 +88,25 @@ class Log:
         self.feeds[feed].append(row)
 
     def recognise(self, row: Row, message: Message) -> None:
-        """The row came as this message: from now on, on every connection, with this id and no other content (D27)."""
+        """The row came as this message: from now on, on every connection, with this id and no other
+        content (D27).
+        """
         owner = self.by_id.setdefault(message["id"], row)
         if row.message is None and owner is row:
             if UUID(message["id"]).version != 4:
                 raise Violation(f"{row} has no UUID v4 of its own (D4): {message['id']}")
-            if row.type == "notification" and message["payload"].get("notification_id") != message["id"]:
+            if (
+                row.type == "notification"
+                and message["payload"].get("notification_id") != message["id"]
+            ):
                 raise Violation(f"notification_id is not the envelope's id (D13): {message}")
             row.message = message
-        if row.message is None or any(row.message[name] != message[name] for name in ("id", "type", "payload")):
-            raise Violation(f"{row} came with the id of {owner}, or not as before ({row.message}): {message}")
+        if row.message is None or any(
+            row.message[name] != message[name] for name in ("id", "type", "payload")
+        ):
+            raise Violation(
+                f"{row} came with the id of {owner}, or not as before ({row.message}): {message}"
+            )
 
     def before(self, feed: str, seq: int) -> int:
         """How many rows of a feed the log had when it had `seq` rows."""
@@ -91,7 +118,9 @@ class Log:
 
 
 class Device:
-    """Its position in each feed, as far as it is known: `base` rows at least and at most, and what was acknowledged beyond."""
+    """Its position in each feed, as far as it is known: `base` rows at least and at most, and what
+    was acknowledged beyond.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,17 +128,27 @@ class Device:
         self.base: dict[str, tuple[int, int]] = {}
         self.received: dict[str, set[int]] = defaultdict(set)  # feed → rows that it was ever sent
         self.acked: dict[str, set[int]] = defaultdict(set)
-        self.perhaps: dict[str, set[int]] = defaultdict(set)  # acknowledgements that may have been lost, or need not count
+        # acknowledgements that may have been lost, or need not count
+        self.perhaps: dict[str, set[int]] = defaultdict(set)
         self.styles: set[str] = set()  # the types that it acknowledges
-        self.gaps: dict[str, tuple[str, int]] = {}  # what it was told is gone, by the message that said so
+        # what it was told is gone, by the message that said so
+        self.gaps: dict[str, tuple[str, int]] = {}
 
     def cursor(self, feed: str, discarded: int = 0) -> range:
-        """The possible numbers of rows that it is known to have: the cursor stops at the first that was sent and is not acknowledged."""
+        """The possible numbers of rows that it is known to have: the cursor stops at the first that
+        was sent and is not acknowledged.
+        """
         least, most = self.base.get(feed, (0, 0))
         acked, perhaps, received = self.acked[feed], self.perhaps[feed], self.received[feed]
-        while least in acked or (least < discarded and least not in received and any(later > least for later in acked)):
+        while least in acked or (
+            least < discarded and least not in received and any(later > least for later in acked)
+        ):
             least += 1
-        while most in acked or most in perhaps or most < min(discarded, max(acked | perhaps, default=0)):
+        while (
+            most in acked
+            or most in perhaps
+            or most < min(discarded, max(acked | perhaps, default=0))
+        ):
             most += 1
         return range(least, max(least, most) + 1)
 

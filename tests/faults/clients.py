@@ -1,4 +1,6 @@
-"""What uses the bridge while it is killed: posters that send an event until it is answered, and phones that come back, acknowledge or forget to."""
+"""What uses the bridge while it is killed: posters that send an event until it is answered, and
+phones that come back, acknowledge or forget to.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ if TYPE_CHECKING:
 THINK_SECONDS = 0.5  # between two requests of a poster, on average
 RETRY_SECONDS = 0.03  # at most, before something that failed is tried again
 BATCHES, STARTS = 0.1, 0.02  # the share of requests that are batches, and SessionStarts
-ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2}  # session_started; session_end and its notification (D13)
-ACK_STYLES = {"all": 0.5, "some": 0.35, "none": 0.15}  # of a connection: at once, some now and some later, never
+# session_started; session_end and its notification (D13)
+ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2}
+# of a connection: at once, some now and some later, never
+ACK_STYLES = {"all": 0.5, "some": 0.35, "none": 0.15}
 LEAVES = 0.15  # the share of connections that the phone gives up by itself
 
 
 class Poster:
-    """Posts numbered events, each with an event_id of its own; what is not answered is sent again, here or at another process (D31)."""
+    """Posts numbered events, each with an event_id of its own; what is not answered is sent again,
+    here or at another process (D31).
+    """
 
     def __init__(self, swarm: Swarm, name: str) -> None:
         self.swarm, self.name = swarm, name
@@ -34,7 +40,10 @@ class Poster:
         self.door = -1
         self.numbers: dict[str, int] = {}  # session → the next event's number
         token = f"Authorization: Bearer {swarm.hook_token}\r\nContent-Type: application/json\r\n"
-        self.heads = {what: f"POST /api/v1/hooks/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}".encode() for what in ("event", "batch")}
+        self.heads = {
+            what: f"POST /api/v1/hooks/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}".encode()
+            for what in ("event", "batch")
+        }
 
     async def run(self, session: int) -> None:
         while True:
@@ -44,7 +53,9 @@ class Poster:
             if self.rng.random() < BATCHES:
                 await self.post(session_id, *["UserPromptSubmit"] * self.rng.randint(2, 6))
             else:
-                await self.post(session_id, "SessionStart" if self.rng.random() < STARTS else "UserPromptSubmit")
+                await self.post(
+                    session_id, "SessionStart" if self.rng.random() < STARTS else "UserPromptSubmit"
+                )
             self.idle = True
             await asyncio.sleep(self.rng.expovariate(1 / THINK_SECONDS))
 
@@ -55,8 +66,16 @@ class Poster:
             number = self.numbers.get(session_id, 0)
             self.numbers[session_id] = number + 1
             name, event_id = f"{self.name}-{number}", new_id()
-            payload = {"working_directory": "/", "number": name} if event == "SessionStart" else {"number": name}
-            bodies.append(prompt(session_id, name, event_id=event_id) if event == "UserPromptSubmit" else hook(event, session_id, payload, event_id=event_id))
+            payload = (
+                {"working_directory": "/", "number": name}
+                if event == "SessionStart"
+                else {"number": name}
+            )
+            bodies.append(
+                prompt(session_id, name, event_id=event_id)
+                if event == "UserPromptSubmit"
+                else hook(event, session_id, payload, event_id=event_id)
+            )
             names.append(name)
             self.swarm.ledger.sending(session_id, name, event_id)
         what, body = ("event", bodies[0]) if len(bodies) == 1 else ("batch", {"events": bodies})
@@ -93,7 +112,9 @@ class Poster:
 
 
 class Phone:
-    """A device that reconnects for ever. On each connection it acknowledges everything, some or nothing, and joins sessions at once or late."""
+    """A device that reconnects for ever. On each connection it acknowledges everything, some or
+    nothing, and joins sessions at once or late.
+    """
 
     def __init__(self, swarm: Swarm, view: View, token: str) -> None:
         self.swarm, self.view, self.token = swarm, view, token
@@ -124,7 +145,11 @@ class Phone:
         self.view.connected()
         auth = {"token": self.token, "client_version": "1.2.3", "platform": "ios"}
         await self._ask("auth", auth, "connection_ack")
-        await self._ask("health_check", {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1"]}, "health_status")
+        await self._ask(
+            "health_check",
+            {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1"]},
+            "health_status",
+        )
         self.ready = True
         async with asyncio.TaskGroup() as both:
             life = both.create_task(self._live(socket))
@@ -155,8 +180,16 @@ class Phone:
             if session_id:
                 self.joined.add(session_id)
         elif type_ == "agent_event":
-            self.swarm.ledger.sent(self.view, payload["session_id"], message["id"], payload["payload"]["number"], payload["event_id"])
-        elif type_ in ("session_started", "session_end") or (type_ == "notification" and payload["notification_type"] == "task_complete"):
+            self.swarm.ledger.sent(
+                self.view,
+                payload["session_id"],
+                message["id"],
+                payload["payload"]["number"],
+                payload["event_id"],
+            )
+        elif type_ in ("session_started", "session_end") or (
+            type_ == "notification" and payload["notification_type"] == "task_complete"
+        ):
             self.view.arrived(ALL, message["id"], f"{type_} {payload['session_id']}")
         else:
             raise Wrong(f"{self.view.device} did not expect {message}")
@@ -178,10 +211,24 @@ class Phone:
                 if self.swarm.calm or here >= late:
                     await self._join(self.swarm.sessions)
                 if style != "none" and (len(self.view.unacknowledged) > 20 or rng.random() < 0.2):
-                    self._acknowledge(socket, [message_id for message_id in self.view.unacknowledged if style == "all" or rng.random() < 0.7])
-                if leaves is not None and here > leaves and not self.swarm.calm and renewed == self.renewed:
+                    self._acknowledge(
+                        socket,
+                        [
+                            message_id
+                            for message_id in self.view.unacknowledged
+                            if style == "all" or rng.random() < 0.7
+                        ],
+                    )
+                if (
+                    leaves is not None
+                    and here > leaves
+                    and not self.swarm.calm
+                    and renewed == self.renewed
+                ):
                     return socket.abort() if rng.random() < 0.5 else await socket.close()
-                if self.renewed > 1 and rng.random() < 0.1:  # who has never acknowledged an event would prove by it that he has received them all
+                # who has never acknowledged an event would prove by it that he has received them
+                # all
+                if self.renewed > 1 and rng.random() < 0.1:
                     socket.say("heartbeat_ping")
                 await asyncio.sleep(0.05)
         except GONE:
@@ -190,7 +237,12 @@ class Phone:
     async def _join(self, sessions: Iterable[str]) -> None:
         asked = {session_id for _, session_id in self._asked.values()}
         for session_id in [one for one in sessions if one not in self.joined and one not in asked]:
-            await self._ask("session_start", {"agent": "", "session_id": session_id, "working_directory": "/", "resume": True}, "session_ready", session_id)
+            await self._ask(
+                "session_start",
+                {"agent": "", "session_id": session_id, "working_directory": "/", "resume": True},
+                "session_ready",
+                session_id,
+            )
 
     def _acknowledge(self, socket: Socket, message_ids: list[str]) -> None:
         if message_ids:
@@ -198,7 +250,9 @@ class Phone:
             self.view.acknowledge(message_ids)
 
     async def _renew(self, socket: Socket) -> None:
-        """Acknowledge everything, see by a pong that it was read, leave in order; the next connection must bring nothing again."""
+        """Acknowledge everything, see by a pong that it was read, leave in order; the next
+        connection must bring nothing again.
+        """
         self._acknowledge(socket, list(self.view.unacknowledged))
         pongs = self.pongs
         socket.say("heartbeat_ping")

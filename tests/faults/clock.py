@@ -1,7 +1,8 @@
-"""A bridge whose clock is off, or is set while it runs: every time of day that its process reads is shifted by `time-machine`, monotonic time is not.
+"""A bridge whose clock is off, or is set while it runs: every time of day that its process reads is
+shifted by `time-machine`, monotonic time is not.
 
-What the kernel stamps (the time of a file) and what other processes read (PostgreSQL, the agent's machine) keeps the right time, as it does on
-another host.
+What the kernel stamps (the time of a file) and what other processes read (PostgreSQL, the agent's
+machine) keeps the right time, as it does on another host.
 """
 
 from __future__ import annotations
@@ -69,4 +70,7 @@ class ClockBridge(Bridge):
 
     def measured(self) -> float:
         """How far its clock is ahead of ours, by what it says."""
-        return (parse_time(self.get("/api/v1/health", self.hook_token).json()["timestamp"]) - datetime.now(UTC)).total_seconds()
+        return (
+            parse_time(self.get("/api/v1/health", self.hook_token).json()["timestamp"])
+            - datetime.now(UTC)
+        ).total_seconds()

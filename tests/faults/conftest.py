@@ -16,7 +16,9 @@ SECONDS_EACH = 5  # at most for one instant, on a machine that does other things
 
 @pytest.fixture(scope="module")
 def make_quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., QuickBridge]]:
-    """`make_quick(name, start=True, **settings)`: a QuickBridge, killed after the module's tests if it still runs."""
+    """`make_quick(name, start=True, **settings)`: a QuickBridge, killed after the module's tests if
+    it still runs.
+    """
     made: list[QuickBridge] = []
 
     def make(name: str, *, start: bool = True, **settings: Any) -> QuickBridge:
@@ -36,8 +38,17 @@ def make_quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--instants", type=int, default=None, help=f"at how many random instants the crash test kills (default {INSTANTS})")
-    parser.addoption("--seed", default=None, help="of the crash test's random numbers: it is printed when the test fails")
+    parser.addoption(
+        "--instants",
+        type=int,
+        default=None,
+        help=f"at how many random instants the crash test kills (default {INSTANTS})",
+    )
+    parser.addoption(
+        "--seed",
+        default=None,
+        help="of the crash test's random numbers: it is printed when the test fails",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

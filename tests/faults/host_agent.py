@@ -1,6 +1,8 @@
-"""What runs on a host of `hosts.py`, in its namespaces: gives out sockets, and moves its network and its disks as it is told.
+"""What runs on a host of `hosts.py`, in its namespaces: gives out sockets, and moves its network
+and its disks as it is told.
 
-One JSON object for each request and each answer, on the sequenced-packet socket whose descriptor is the argument; a socket goes with its answer.
+One JSON object for each request and each answer, on the sequenced-packet socket whose descriptor is
+the argument; a socket goes with its answer.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
     if do == "socket":
         return socket.socket()
     if do == "pair":  # a cable: one end here, the other on the host of that pid
-        network.link("add", ifname=how["name"], kind="veth", peer={"ifname": how["name"], "net_ns_pid": how["pid"]})
+        network.link(
+            "add",
+            ifname=how["name"],
+            kind="veth",
+            peer={"ifname": how["name"], "net_ns_pid": how["pid"]},
+        )
     elif do == "address":
         [index] = network.link_lookup(ifname=how["name"])
         network.addr("add", index=index, address=how["address"], prefixlen=30)
@@ -47,7 +54,12 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
     elif do == "link":
         network.link("set", index=network.link_lookup(ifname=how["name"])[0], state=how["state"])
     elif do == "disk":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={how['size']},mode=700", "tmpfs", how["path"]], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={how['size']},mode=700", "tmpfs", how["path"]],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     return None
 
 

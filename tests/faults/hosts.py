@@ -1,6 +1,8 @@
-"""Hosts with a network and disks of their own, on this machine: namespaces of Linux, joined by cables that a test can pull out.
+"""Hosts with a network and disks of their own, on this machine: namespaces of Linux, joined by
+cables that a test can pull out.
 
-Needs the right to make namespaces: root has it, and everybody where the system lets users have namespaces of their own.
+Needs the right to make namespaces: root has it, and everybody where the system lets users have
+namespaces of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import AF_UNIX, SO_RCVBUF, SO_REUSEADDR, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, socketpair
+from socket import (
+    AF_UNIX,
+    SO_RCVBUF,
+    SO_REUSEADDR,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    recv_fds,
+    socketpair,
+)
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
 
 import pytest
@@ -28,27 +38,47 @@ OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
 
 
 class Host:
-    """A network stack and a table of mounts. What `enter` precedes runs there; sockets made by `socket` reach what that host reaches."""
+    """A network stack and a table of mounts. What `enter` precedes runs there; sockets made by
+    `socket` reach what that host reaches.
+    """
 
     def __init__(self, beside: Host | None = None) -> None:
-        """`beside`: another host, of whose user namespace this one is too, so that a cable can join them."""
+        """`beside`: another host, of whose user namespace this one is too, so that a cable can join
+        them.
+        """
         command = OWN if beside is None else [*beside.enter, "unshare", "--net", "--mount"]
         self._one_at_a_time = threading.Lock()
         self._control, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
         with theirs:
             self._agent = subprocess.Popen(
-                [*command, sys.executable, str(AGENT), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+                [*command, sys.executable, str(AGENT), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
             )
         self._control.settimeout(20)
         data = self._control.recv(65536)
         if not data:
             assert self._agent.stderr is not None
-            raise OSError(self._agent.stderr.read().decode(errors="replace").strip() or "the host did not start")
+            raise OSError(
+                self._agent.stderr.read().decode(errors="replace").strip()
+                or "the host did not start"
+            )
         self.pid = int(json.loads(data)["pid"])
 
     @property
     def enter(self) -> list[str]:
-        return ["nsenter", "--target", str(self.pid), "--user", "--preserve-credentials", "--net", "--mount", f"--wd={REPOSITORY}", "--"]
+        return [
+            "nsenter",
+            "--target",
+            str(self.pid),
+            "--user",
+            "--preserve-credentials",
+            "--net",
+            "--mount",
+            f"--wd={REPOSITORY}",
+            "--",
+        ]
 
     def _do(self, do: str, **how: object) -> list[int]:
         with self._one_at_a_time:
@@ -64,7 +94,15 @@ class Host:
         [descriptor] = self._do("socket")
         return Socket(fileno=descriptor)
 
-    def dial(self, address: str, port: int, timeout: float, *, source: str | None = None, receive_buffer: int | None = None) -> Socket:
+    def dial(
+        self,
+        address: str,
+        port: int,
+        timeout: float,
+        *,
+        source: str | None = None,
+        receive_buffer: int | None = None,
+    ) -> Socket:
         """A connection from this host. Raises OSError."""
         made = self.socket()
         try:
@@ -111,7 +149,9 @@ class Cable:
         second._do("address", name=self.name, address=self.there)
 
     def cut(self, end: Host) -> None:
-        """Switched off at that host: it knows, and its packets go nowhere; the other one hears nothing any more, not even an end."""
+        """Switched off at that host: it knows, and its packets go nowhere; the other one hears
+        nothing any more, not even an end.
+        """
         end._do("link", name=self.name, state="down")
 
     def mend(self) -> None:
@@ -173,7 +213,9 @@ def live_on(bridge: Bridge, host: Host) -> None:
 @functools.cache
 def missing() -> str:
     """Why there can be no hosts here; empty when there can."""
-    if sys.platform != "linux" or not all(shutil.which(tool) for tool in ("unshare", "nsenter", "mount")):
+    if sys.platform != "linux" or not all(
+        shutil.which(tool) for tool in ("unshare", "nsenter", "mount")
+    ):
         return "no namespaces: needs Linux and the programs unshare, nsenter and mount (Debian: util-linux, mount)"
     hosts: list[Host] = []
     try:

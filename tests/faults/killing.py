@@ -1,4 +1,6 @@
-"""The crash test itself, which test_kill_one.py and test_kill_two.py run: two files, so that two workers can run them side by side."""
+"""The crash test itself, which test_kill_one.py and test_kill_two.py run: two files, so that two
+workers can run them side by side.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,37 @@ def survive(bridges: list[QuickBridge], instants: int, seed: str) -> None:
         text = "\n".join(str(one) for one in single(wrong))
         logs = "\n".join(bridge.tail() for bridge in bridges)
         kills = "\n".join(swarm.kills)
-        raise AssertionError(f"seed {seed}, after {swarm.summary()}: {text}\n{kills}\n{logs}\n{newest_rows(bridges[0])}") from wrong
+        raise AssertionError(
+            f"seed {seed}, after {swarm.summary()}: {text}\n{kills}\n{logs}\n{newest_rows(bridges[0])}"
+        ) from wrong
     found = swarm.summary() | {"seconds": round(time.monotonic() - began)}
     log.info("%s", found)
     assert found["instants"] == instants
-    if instants >= ENOUGH:  # it was what it says: processes died in each phase of their lives, and the others' work went on
+    # it was what it says: processes died in each phase of their lives, and the others' work went on
+    if instants >= ENOUGH:
         assert all(found.get(f"killed {phase}") for phase in PHASES), found
-        assert found["events acknowledged"] > instants and found["requests sent again"] and found["rows sent again"], found
+        assert (
+            found["events acknowledged"] > instants
+            and found["requests sent again"]
+            and found["rows sent again"]
+        ), found
 
 
 def newest_rows(bridge: QuickBridge) -> str:
-    """What the log itself has to say, where it is a file: (row, feed, id, number of the event) of its newest rows."""
+    """What the log itself has to say, where it is a file: (row, feed, id, number of the event) of
+    its newest rows.
+    """
     file = bridge.data / "bridge.sqlite3"
     if not file.exists():
         return ""
     with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute("SELECT seq, feed_id, message_id, frame FROM sessions_app_logrow ORDER BY seq DESC LIMIT 1000").fetchall()
-    return "\n".join(f"{seq} {feed} {id_} {json.loads(frame)['payload'].get('payload', {}).get('number', '')}" for seq, feed, id_, frame in reversed(rows))
+        rows = connection.execute(
+            "SELECT seq, feed_id, message_id, frame FROM sessions_app_logrow ORDER BY seq DESC LIMIT 1000"
+        ).fetchall()
+    return "\n".join(
+        f"{seq} {feed} {id_} {json.loads(frame)['payload'].get('payload', {}).get('number', '')}"
+        for seq, feed, id_, frame in reversed(rows)
+    )
 
 
 def single(group: BaseExceptionGroup[Wrong]) -> Iterator[BaseException]:

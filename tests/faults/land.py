@@ -1,4 +1,6 @@
-"""A bridge on one host, its clients on another: two cables between them, as a phone has Wi-Fi and a mobile network."""
+"""A bridge on one host, its clients on another: two cables between them, as a phone has Wi-Fi and a
+mobile network.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Land:
     bridge: Bridge
 
     def over(self, cable: Cable, **how: Any) -> Callable[[float], socket.socket]:
-        return lambda timeout: self.clients.dial(cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there, **how)
+        return lambda timeout: self.clients.dial(
+            cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there, **how
+        )
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""The book of the crash test: what posters were promised, held against what each device is sent, row by row and as it comes (D26, D27, D31).
+"""The book of the crash test: what posters were promised, held against what each device is sent,
+row by row and as it comes (D26, D27, D31).
 
-Nobody tells us the log; the devices reveal it. The first one to be sent a row fixes the row's place in its feed, and from then on every
-device must find it there. A row costs the same whether it is the first or the millionth, and what all devices have for good is forgotten.
+Nobody tells us the log; the devices reveal it. The first one to be sent a row fixes the row's place
+in its feed, and from then on every device must find it there. A row costs the same whether it is
+the first or the millionth, and what all devices have for good is forgotten.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ class Wrong(AssertionError):
 
 
 class Feed:
-    """The rows of a session, or of the feed for all, in the order in which devices have revealed them. Rows are counted from 0."""
+    """The rows of a session, or of the feed for all, in the order in which devices have revealed
+    them. Rows are counted from 0.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,22 +38,32 @@ class Feed:
         return self._names[row]
 
     def append(self, message_id: str, name: str) -> int:
-        """A row that no device has shown before: the next one in the feed. A poster's events in a session are numbered, without a hole."""
+        """A row that no device has shown before: the next one in the feed. A poster's events in a
+        session are numbered, without a hole.
+        """
         poster, _, number = name.rpartition("-")
         if self.name != ALL:
             expected = self.last.get(poster, -1) + 1
             if int(number) != expected:
-                problem = "has come twice, under two ids" if int(number) < expected else f"has come before {poster}-{expected}, or that is lost"
+                problem = (
+                    "has come twice, under two ids"
+                    if int(number) < expected
+                    else f"has come before {poster}-{expected}, or that is lost"
+                )
                 raise Wrong(f"{self.name}: event {name} {problem}")
             self.last[poster] = int(number)
         elif message_id in self._over:
-            raise Wrong(f"{self.name}: {name} has come again after every device had acknowledged it for good")
+            raise Wrong(
+                f"{self.name}: {name} has come again after every device had acknowledged it for good"
+            )
         self._place[message_id], self._names[self.length] = self.length, name
         self.length += 1
         return self.length - 1
 
     def settle(self, before: int) -> None:
-        """Every device has acknowledged the rows before this one, and was not sent them again: they must never come again, and can be forgotten."""
+        """Every device has acknowledged the rows before this one, and was not sent them again: they
+        must never come again, and can be forgotten.
+        """
         over = [message_id for message_id, row in self._place.items() if row < before]
         for message_id in over:
             del self._names[self._place.pop(message_id)]
@@ -66,13 +80,18 @@ class View:
         self.feeds = feeds
         self.rows = self.again = 0
         self.unacknowledged: dict[str, tuple[str, int]] = {}  # message id → feed, row
-        self._acknowledged: dict[str, tuple[str, int]] = {}  # at any time; whether the bridge knows is another question
+        # at any time; whether the bridge knows is another question
+        self._acknowledged: dict[str, tuple[str, int]] = {}
         self._seen: dict[str, int] = {}  # feed → rows that this device has been sent
         self._here: dict[str, int] = {}  # feed → the newest row on this connection
-        self._owed: dict[str, int] = {}  # feed → the oldest row that had never been acknowledged when its rows began to come on this connection
+        # feed → the oldest row that had never been acknowledged when its rows began to come on this
+        # connection
+        self._owed: dict[str, int] = {}
 
     def connected(self) -> None:
-        """A new connection: what this device has not acknowledged must come again, and all that followed it."""
+        """A new connection: what this device has not acknowledged must come again, and all that
+        followed it.
+        """
         self._here.clear()
         self._owe()
 
@@ -82,24 +101,40 @@ class View:
         for message_id, (feed, row) in self.unacknowledged.items():
             if message_id not in self._acknowledged:
                 owed[feed] = min(row, owed.get(feed, row))
-        self._owed = {feed: row for feed, row in self._owed.items() if feed in self._here} | {feed: row for feed, row in owed.items() if feed not in self._here}
+        self._owed = {feed: row for feed, row in self._owed.items() if feed in self._here} | {
+            feed: row for feed, row in owed.items() if feed not in self._here
+        }
 
     def arrived(self, feed_name: str, message_id: str, name: str) -> None:
-        """Raises Wrong when the row is not the one that has to come now: in order, without a hole, never twice on a connection, one id each."""
+        """Raises Wrong when the row is not the one that has to come now: in order, without a hole,
+        never twice on a connection, one id each.
+        """
         feed = self.feeds.get(feed_name)
         if feed is None:
             raise Wrong(f"{self.device}: {name} of the unknown session {feed_name}")
-        row, here, seen = feed.place(message_id), self._here.get(feed_name), self._seen.get(feed_name, 0)
+        row, here, seen = (
+            feed.place(message_id),
+            self._here.get(feed_name),
+            self._seen.get(feed_name, 0),
+        )
         if row is None:
             if self._due(feed_name) != feed.length:
-                raise Wrong(f"{self.device}, {feed_name}: {self._instead(feed)}, {name} came under an id that nobody else was sent")
+                raise Wrong(
+                    f"{self.device}, {feed_name}: {self._instead(feed)}, {name} came under an id that nobody else was sent"
+                )
             row = feed.append(message_id, name)
         elif feed.name_of(row) != name:
-            raise Wrong(f"{self.device}, {feed_name}: id {message_id} was {feed.name_of(row)} and is now {name}")
+            raise Wrong(
+                f"{self.device}, {feed_name}: id {message_id} was {feed.name_of(row)} and is now {name}"
+            )
         elif here is not None and row != here + 1:
-            raise Wrong(f"{self.device}, {feed_name}: {self._instead(feed)}, {name} came {'again on this connection' if row <= here else 'before it'}")
+            raise Wrong(
+                f"{self.device}, {feed_name}: {self._instead(feed)}, {name} came {'again on this connection' if row <= here else 'before it'}"
+            )
         elif here is None and not feed.settled <= row <= self._due(feed_name):
-            raise Wrong(f"{self.device}, {feed_name}: {self._instead(feed)}, the connection begins with row {row} ({name})")
+            raise Wrong(
+                f"{self.device}, {feed_name}: {self._instead(feed)}, the connection begins with row {row} ({name})"
+            )
         self._here[feed_name] = row
         self._seen[feed_name] = max(seen, row + 1)
         self.unacknowledged[message_id] = feed_name, row
@@ -107,28 +142,54 @@ class View:
         self.again += row < seen
 
     def _due(self, feed: str) -> int:
-        """The row that comes next; at the beginning of a connection the newest one that may be the first."""
-        return self._here[feed] + 1 if feed in self._here else self._owed.get(feed, self._seen.get(feed, 0))
+        """The row that comes next; at the beginning of a connection the newest one that may be the
+        first.
+        """
+        return (
+            self._here[feed] + 1
+            if feed in self._here
+            else self._owed.get(feed, self._seen.get(feed, 0))
+        )
 
     def _instead(self, feed: Feed) -> str:
         due = self._due(feed.name)
         known = f" ({feed.name_of(due)})" if feed.settled <= due < feed.length else ""
-        why = {"here": self._here.get(feed.name), "seen": self._seen.get(feed.name), "owed": self._owed.get(feed.name)}
-        acknowledged = sorted(row for name, row in self._acknowledged.values() if name == feed.name and abs(row - due) < 5)
+        why = {
+            "here": self._here.get(feed.name),
+            "seen": self._seen.get(feed.name),
+            "owed": self._owed.get(feed.name),
+        }
+        acknowledged = sorted(
+            row
+            for name, row in self._acknowledged.values()
+            if name == feed.name and abs(row - due) < 5
+        )
         return f"{why}, acknowledged near it: {acknowledged}; row {due} was due{known}"
 
     def acknowledge(self, message_ids: Iterable[str]) -> None:
-        """What is acknowledged before it has come again need not come again, and may: the bridge may have read it from the log already."""
+        """What is acknowledged before it has come again need not come again, and may: the bridge
+        may have read it from the log already.
+        """
         for message_id in message_ids:
             self._acknowledged[message_id] = self.unacknowledged.pop(message_id)
         self._owe()
 
     def settle(self, lengths: dict[str, int]) -> None:
-        self._acknowledged = {id_: (feed, row) for id_, (feed, row) in self._acknowledged.items() if row >= lengths.get(feed, 0)}
+        self._acknowledged = {
+            id_: (feed, row)
+            for id_, (feed, row) in self._acknowledged.items()
+            if row >= lengths.get(feed, 0)
+        }
 
     def missing(self) -> dict[str, int]:
-        """Feed → how many rows this connection still owes: what only others were sent, and what was not acknowledged on the last one."""
-        return {name: feed.length - self._due(name) for name, feed in self.feeds.items() if feed.length > self._due(name)}
+        """Feed → how many rows this connection still owes: what only others were sent, and what was
+        not acknowledged on the last one.
+        """
+        return {
+            name: feed.length - self._due(name)
+            for name, feed in self.feeds.items()
+            if feed.length > self._due(name)
+        }
 
 
 class Ledger:
@@ -137,10 +198,13 @@ class Ledger:
     def __init__(self, devices: Iterable[str]) -> None:
         self.feeds: dict[str, Feed] = {ALL: Feed(ALL)}
         self.views = [View(device, self.feeds) for device in devices]
-        self.acknowledged: dict[tuple[str, str], int] = {}  # (session, poster) → number of its newest acknowledged event
-        self.event_ids: dict[tuple[str, str], str] = {}  # (session, event) → the id that its poster gave it
+        # (session, poster) → number of its newest acknowledged event
+        self.acknowledged: dict[tuple[str, str], int] = {}
+        # (session, event) → the id that its poster gave it
+        self.event_ids: dict[tuple[str, str], str] = {}
         self.promised = 0
-        self.announcements = 0  # rows of the feed for all that the acknowledged events must have brought
+        # rows of the feed for all that the acknowledged events must have brought
+        self.announcements = 0
 
     def open(self, session_id: str) -> None:
         self.feeds[session_id] = Feed(session_id)
@@ -158,17 +222,23 @@ class Ledger:
     def sent(self, view: View, session_id: str, message_id: str, name: str, event_id: str) -> None:
         """An agent_event has come to a device."""
         if self.event_ids.get((session_id, name)) != event_id:
-            raise Wrong(f"{view.device}, {session_id}: {name} has the event_id {event_id}, not {self.event_ids.get((session_id, name))}")
+            raise Wrong(
+                f"{view.device}, {session_id}: {name} has the event_id {event_id}, not {self.event_ids.get((session_id, name))}"
+            )
         view.arrived(session_id, message_id, name)
 
     def outstanding(self) -> dict[str, str]:
-        """What is still due: events that were acknowledged and no device has, rows that a device lacks. Empty: every promise was kept."""
+        """What is still due: events that were acknowledged and no device has, rows that a device
+        lacks. Empty: every promise was kept.
+        """
         due = {}
         for (session_id, poster), number in self.acknowledged.items():
             if (last := self.feeds[session_id].last.get(poster, -1)) < number:
                 due[f"{session_id}, {poster}"] = f"acknowledged up to {number}, devices have {last}"
         if self.feeds[ALL].length != self.announcements:
-            due[ALL] = f"{self.announcements} announcements were due, {self.feeds[ALL].length} have come"
+            due[ALL] = (
+                f"{self.announcements} announcements were due, {self.feeds[ALL].length} have come"
+            )
         for view in self.views:
             for feed, count in view.missing().items():
                 due[f"{view.device}, {feed}"] = f"{count} rows"

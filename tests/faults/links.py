@@ -1,4 +1,6 @@
-"""Connections of the crash test's clients: as little code for each message as will do, for one process plays 64 posters and 5 phones."""
+"""Connections of the crash test's clients: as little code for each message as will do, for one
+process plays 64 posters and 5 phones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ GONE = (OSError, EOFError)  # what a process that was killed does to its connect
 
 async def connect(protocol: asyncio.Protocol, port: int) -> None:
     """TLS to a process on this machine. Raises OSError where nobody listens (any more)."""
-    await asyncio.get_running_loop().create_connection(lambda: protocol, LOOPBACK, port, ssl=pinned_context(), ssl_handshake_timeout=PATIENCE)
+    await asyncio.get_running_loop().create_connection(
+        lambda: protocol, LOOPBACK, port, ssl=pinned_context(), ssl_handshake_timeout=PATIENCE
+    )
 
 
 class Link(asyncio.Protocol):
@@ -54,7 +58,9 @@ class Link(asyncio.Protocol):
             self.transport.abort()
 
     async def news(self, seconds: float = PATIENCE) -> None:
-        """Something has come. Raises EOFError at the end of the connection, Wrong when nothing comes for that long."""
+        """Something has come. Raises EOFError at the end of the connection, Wrong when nothing
+        comes for that long.
+        """
         if not self._news.is_set():
             try:
                 await asyncio.wait_for(self._news.wait(), seconds)
@@ -75,7 +81,9 @@ class Http(Link):
         self._news.set()
 
     async def post(self, head: bytes, body: bytes) -> tuple[int, bytes]:
-        """`head` is the request's, but for Content-Length. Status and body of the answer; raises EOFError when the connection ends before it."""
+        """`head` is the request's, but for Content-Length. Status and body of the answer; raises
+        EOFError when the connection ends before it.
+        """
         self._data = b""
         self.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
         while (end := self._data.find(b"\r\n\r\n")) < 0:
@@ -93,11 +101,15 @@ class Http(Link):
 
 
 class Socket(Link):
-    """A WebSocket on the sans-I/O core of the `websockets` library; `arrived` holds what was not taken yet."""
+    """A WebSocket on the sans-I/O core of the `websockets` library; `arrived` holds what was not
+    taken yet.
+    """
 
     def __init__(self, port: int) -> None:
         super().__init__()
-        self.protocol = ClientProtocol(parse_uri(f"wss://{LOOPBACK}:{port}/api/v1/ws"), max_size=None)
+        self.protocol = ClientProtocol(
+            parse_uri(f"wss://{LOOPBACK}:{port}/api/v1/ws"), max_size=None
+        )
         self.arrived: deque[Message] = deque()
         self.upgraded = False
 
@@ -140,10 +152,14 @@ class Socket(Link):
         return self.protocol.close_rcvd.code if self.protocol.close_rcvd else None
 
     def say(self, type_: str, payload: Any = None) -> str:
-        """Send a message and return its id; a payload of None makes it a heartbeat. Raises ConnectionResetError."""
+        """Send a message and return its id; a payload of None makes it a heartbeat. Raises
+        ConnectionResetError.
+        """
         if self.lost or self.protocol.state is not State.OPEN:
             raise ConnectionResetError("the connection is gone")
-        message = {"type": type_, "timestamp": now()} | ({} if payload is None else {"id": new_id(), "payload": payload})
+        message = {"type": type_, "timestamp": now()} | (
+            {} if payload is None else {"id": new_id(), "payload": payload}
+        )
         self.protocol.send_text(json.dumps(message).encode())
         self._flush()
         return str(message.get("id", ""))
@@ -155,7 +171,9 @@ class Socket(Link):
         return self.arrived.popleft()
 
     async def close(self) -> None:
-        """An orderly close: a close frame, the server's answer and the end of the connection; what still comes before it is in `arrived`."""
+        """An orderly close: a close frame, the server's answer and the end of the connection; what
+        still comes before it is in `arrived`.
+        """
         if self.protocol.state is State.OPEN:
             self.protocol.send_close(1000)
             self._flush()

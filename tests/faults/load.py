@@ -1,7 +1,9 @@
-"""Load with a book kept: posters note what was acknowledged, phones what came, and at the end the two are held against each other.
+"""Load with a book kept: posters note what was acknowledged, phones what came, and at the end the
+two are held against each other.
 
-A poster gives each event an `event_id` and sends it again until it is acknowledged (D31), so at the end there is nothing in between: every
-event was acknowledged once, and must be in every device's view exactly once and in one order (D26 to D28).
+A poster gives each event an `event_id` and sends it again until it is acknowledged (D31), so at the
+end there is nothing in between: every event was acknowledged once, and must be in every device's
+view exactly once and in one order (D26 to D28).
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from tests.conformance.https import Https, Response, parse_time
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import new_id, now, prompt
 
-PACE = 0.02  # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
-HEARTBEAT = 2.0  # a phone in a hurry: the specification's 15 seconds, and 10 for the pong, would make every test that long
+# seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
+PACE = 0.02
+# a phone in a hurry: the specification's 15 seconds, and 10 for the pong, would make every test
+# that long
+HEARTBEAT = 2.0
 GOES_WRONG = (OSError, http.client.HTTPException, EOFError, WebSocketException, Closed)
 END = "end"
 
@@ -40,7 +45,9 @@ class Refusal:
 class Poster(threading.Thread):
     """Posts numbered events, one after the other, each until it is acknowledged."""
 
-    def __init__(self, bridge: Bridge, session_id: str, name: str, *, timeout: float = 10, pace: float = PACE) -> None:
+    def __init__(
+        self, bridge: Bridge, session_id: str, name: str, *, timeout: float = 10, pace: float = PACE
+    ) -> None:
         super().__init__(daemon=True, name=f"poster {name}")
         self.bridge, self.session_id, self.prefix, self.pace = bridge, session_id, name, pace
         self.https: Https = bridge.https(timeout=timeout)
@@ -66,7 +73,12 @@ class Poster(threading.Thread):
         asked = time.monotonic()
         try:
             self._connection = self._connection or self.https.open()
-            answer = self.https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body, connection=self._connection)
+            answer = self.https.post(
+                "/api/v1/hooks/event",
+                token=self.bridge.hook_token,
+                json_body=body,
+                connection=self._connection,
+            )
         except GOES_WRONG:
             self._hang_up()
             self.unanswered += 1
@@ -74,9 +86,13 @@ class Poster(threading.Thread):
         seconds = time.monotonic() - asked
         if answer.status != 200:
             self.refusals.append(Refusal(asked, seconds, answer))
-            assert answer.headers.get("content-type") == "application/json", f"{answer} {answer.headers}"
+            assert answer.headers.get("content-type") == "application/json", (
+                f"{answer} {answer.headers}"
+            )
             if answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP":
-                self.skew += (parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))).total_seconds()
+                self.skew += (
+                    parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))
+                ).total_seconds()
             return False
         assert answer.json()["event_id"] == event_id
         self.acknowledged.append(name)
@@ -92,14 +108,18 @@ class Poster(threading.Thread):
 
 @dataclass
 class View:
-    """What one connection of a phone brought: (row's id, event's name), in order, and the close code if the server closed it."""
+    """What one connection of a phone brought: (row's id, event's name), in order, and the close
+    code if the server closed it.
+    """
 
     events: list[tuple[str, str]] = field(default_factory=list)
     code: int | None = None
 
 
 class Watcher(threading.Thread):
-    """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects when it hears nothing or is cut off."""
+    """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects
+    when it hears nothing or is cut off.
+    """
 
     def __init__(self, session_id: str, phone: Phone, *, patience: float) -> None:
         super().__init__(daemon=True, name="watcher")
@@ -147,7 +167,9 @@ class Watcher(threading.Thread):
                     pass
                 if time.monotonic() - heard > self.patience:
                     return self.phone.vanish()
-                if len(unacknowledged) >= 50 or (unacknowledged and time.monotonic() - pinged > HEARTBEAT):
+                if len(unacknowledged) >= 50 or (
+                    unacknowledged and time.monotonic() - pinged > HEARTBEAT
+                ):
                     self.phone.send("notification_ack", {"notification_ids": unacknowledged})
                     unacknowledged = []
                 if time.monotonic() - pinged > HEARTBEAT:
@@ -176,18 +198,36 @@ class Watcher(threading.Thread):
 
 
 class Load:
-    """Posters, phones that watch, and one device that was there once and comes back at the end: its view is the whole log."""
+    """Posters, phones that watch, and one device that was there once and comes back at the end: its
+    view is the whole log.
+    """
 
     def __init__(
-        self, bridges: Sequence[Bridge], session_id: str, *, posters: int = 4, watchers: int = 1, timeout: float = 10, pace: float = PACE, patience: float = 6
+        self,
+        bridges: Sequence[Bridge],
+        session_id: str,
+        *,
+        posters: int = 4,
+        watchers: int = 1,
+        timeout: float = 10,
+        pace: float = PACE,
+        patience: float = 6,
     ) -> None:
-        """Posters and watchers are shared out among the bridges. `timeout`: of a poster's request; `patience`: of a watcher that hears nothing."""
+        """Posters and watchers are shared out among the bridges. `timeout`: of a poster's request;
+        `patience`: of a watcher that hears nothing.
+        """
         self.bridges, self.session_id = list(bridges), session_id
         first = self.bridges[0]
         first.accept(prompt(session_id, "start"))
-        self.posters = [Poster(self._bridge(number), session_id, str(number), timeout=timeout, pace=pace) for number in range(posters)]
+        self.posters = [
+            Poster(self._bridge(number), session_id, str(number), timeout=timeout, pace=pace)
+            for number in range(posters)
+        ]
         self.pairings: list[Pairing] = [first.pairing() for _ in range(watchers + 1)]
-        self.watchers = [Watcher(session_id, self._phone(number, self.pairings[number]), patience=patience) for number in range(watchers)]
+        self.watchers = [
+            Watcher(session_id, self._phone(number, self.pairings[number]), patience=patience)
+            for number in range(watchers)
+        ]
         self.away = self._phone(0, self.pairings[-1])
         self.away.ready().close()
 
@@ -196,7 +236,8 @@ class Load:
 
     def _phone(self, number: int, pairing: Pairing) -> Phone:
         phone = self._bridge(number).phone(pairing)
-        phone.pin = phone.pin if len(self.bridges) == 1 else None  # each process has its own certificate
+        # each process has its own certificate
+        phone.pin = phone.pin if len(self.bridges) == 1 else None
         return phone
 
     def start(self) -> Load:
@@ -214,7 +255,9 @@ class Load:
     def more(self, each: int, seconds: float = 30, posters: Sequence[Poster] | None = None) -> None:
         """Wait until each poster has had that many more events acknowledged."""
         wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
-        eventually(lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds)
+        eventually(
+            lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds
+        )
 
     def refusals(self) -> list[Refusal]:
         return [refusal for poster in self.posters for refusal in poster.refusals]
@@ -225,11 +268,15 @@ class Load:
             poster.ending.set()
         for poster in self.posters:
             poster.join(40)
-            assert not poster.is_alive(), f"{poster.name} waits for {len(poster.acknowledged)}, last: {poster.refusals[-1:]}"
+            assert not poster.is_alive(), (
+                f"{poster.name} waits for {len(poster.acknowledged)}, last: {poster.refusals[-1:]}"
+            )
         self.bridges[0].accept(prompt(self.session_id, END, timestamp=now(self.posters[0].skew)))
 
     def finish(self, seconds: float = 30) -> list[str]:
-        """End the load; every acknowledged event is in each device's view exactly once, in one order. The events of the log, in order."""
+        """End the load; every acknowledged event is in each device's view exactly once, in one
+        order. The events of the log, in order.
+        """
         self.stop()
         for watcher in self.watchers:
             eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
@@ -239,7 +286,9 @@ class Load:
             watcher.join(20)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
             check_views(watcher.views, truth)
-        assert self.bridges[0].session(self.session_id)["hook_count"] == len(truth) + 1, "`start` came before the device that was away"
+        assert self.bridges[0].session(self.session_id)["hook_count"] == len(truth) + 1, (
+            "`start` came before the device that was away"
+        )
         return truth
 
     def whole_log(self, seconds: float) -> list[str]:
@@ -249,31 +298,46 @@ class Load:
         truth = [str(number) for number in self.away.numbers(self.session_id)]
         ids = [event["payload"]["event_id"] for event in self.away.events(self.session_id)]
         self.away.close()
-        assert len(set(ids)) == len(ids) and len(set(truth)) == len(truth), "an event was stored twice"
+        assert len(set(ids)) == len(ids) and len(set(truth)) == len(truth), (
+            "an event was stored twice"
+        )
         assert truth[-1] == END
         for poster in self.posters:
             own = [name for name in truth if name.startswith(f"{poster.prefix}-")]
-            assert own == poster.acknowledged, f"poster {poster.prefix}: {differences(own, poster.acknowledged)}"
+            assert own == poster.acknowledged, (
+                f"poster {poster.prefix}: {differences(own, poster.acknowledged)}"
+            )
         return truth
 
 
 def is_end(message: Message, session_id: str) -> bool:
-    return bool(message["type"] == "agent_event" and message["payload"]["session_id"] == session_id and message["payload"]["payload"].get("number") == END)
+    return bool(
+        message["type"] == "agent_event"
+        and message["payload"]["session_id"] == session_id
+        and message["payload"]["payload"].get("number") == END
+    )
 
 
 def differences(found: list[str], wanted: list[str]) -> str:
-    missing, more = [name for name in wanted if name not in set(found)], [name for name in found if name not in set(wanted)]
+    missing, more = (
+        [name for name in wanted if name not in set(found)],
+        [name for name in found if name not in set(wanted)],
+    )
     return f"missing {missing}, never acknowledged {more}, {len(found)} of {len(wanted)}"
 
 
 def check_views(views: Sequence[View], truth: list[str]) -> None:
-    """A device's view over all its connections: never twice on one, one id for an event, everything, and in the log's order."""
+    """A device's view over all its connections: never twice on one, one id for an event,
+    everything, and in the log's order.
+    """
     names: dict[str, str] = {}
     place = {name: number for number, name in enumerate(truth)}
     for view in views:
         assert len(set(view.events)) == len(view.events), "twice on one connection"
         numbers = [place[name] for _, name in view.events if name in place]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, "a hole, or out of order, on one connection"
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, (
+            "a hole, or out of order, on one connection"
+        )
         for id_, name in view.events:
             assert names.setdefault(id_, name) == name
     assert len(set(names.values())) == len(names), "one event came under two ids"
@@ -283,12 +347,17 @@ def check_views(views: Sequence[View], truth: list[str]) -> None:
 
 @contextmanager
 def under_load(bridges: Sequence[Bridge], session_id: str, **more: Any) -> Iterator[Load]:
-    """A load that runs while the block does; `finish` is the block's to call. Whatever happens, its threads end."""
+    """A load that runs while the block does; `finish` is the block's to call. Whatever happens, its
+    threads end.
+    """
     load = Load(bridges, session_id, **more).start()
     try:
         yield load
     finally:
-        for ending in (*(poster.ending for poster in load.posters), *(watcher.ending for watcher in load.watchers)):
+        for ending in (
+            *(poster.ending for poster in load.posters),
+            *(watcher.ending for watcher in load.watchers),
+        ):
             ending.set()
 
 

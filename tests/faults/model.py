@@ -1,8 +1,10 @@
-"""D26 to D31 as a model: what each connection must, may and must never be sent of what was accepted. No I/O.
+"""D26 to D31 as a model: what each connection must, may and must never be sent of what was
+accepted. No I/O.
 
-A test tells the model what was done and shows it every message that came. `Violation` is what may not have come, `missing` what still has to.
-Where the decisions leave something open (whether a kill cost an acknowledgement, how late "the newest row of that moment" was), the model
-keeps every possibility, and what is seen afterwards narrows it.
+A test tells the model what was done and shows it every message that came. `Violation` is what may
+not have come, `missing` what still has to. Where the decisions leave something open (whether a kill
+cost an acknowledgement, how late "the newest row of that moment" was), the model keeps every
+possibility, and what is seen afterwards narrows it.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ PONG_WAIT = 10.0  # seconds (D27)
 
 @dataclass
 class Stream:
-    """A feed on one connection. `at`: the rows that may come next, more than one while it is not known where the device's cursor was."""
+    """A feed on one connection. `at`: the rows that may come next, more than one while it is not
+    known where the device's cursor was.
+    """
 
     at: set[int]
     backlog: int = 0  # the rows before this one were waiting when it connected
-    until: int | None = None  # while it is not joined, this row and later ones may not come; None: not known yet
+    # while it is not joined, this row and later ones may not come; None: not known yet
+    until: int | None = None
     live_from: int | None = None  # this row and later ones come live
     floor: int = 0  # the rows before this one were discarded when it connected
     gap: bool = False  # one was said: where it began is not seen
@@ -60,22 +65,34 @@ class Model:
     # connections
 
     def connected(self, device: Device, committed: int, process: object) -> Connection:
-        """connection_ack came. `committed`: how many rows the log surely had when the device asked."""
-        self.ghosts = [ghost for ghost in self.ghosts if ghost.device is not device]  # replaced at the latest now (D23)
+        """connection_ack came. `committed`: how many rows the log surely had when the device
+        asked.
+        """
+        # replaced at the latest now (D23)
+        self.ghosts = [ghost for ghost in self.ghosts if ghost.device is not device]
         before = self.current.get(device)
         if before is not None and before.process is not process:
-            device.doubt()  # what one process has read and not yet stored, another does not know: at least once
+            # what one process has read and not yet stored, another does not know: at least once
+            device.doubt()
         if not device.known:
             device.known = True
             beside = len(self.log.rows) > committed
-            self.log.append(ALL, "notification", notification_type="agent_notification", unordered=beside)  # to the others (D15)
+            # to the others (D15)
+            self.log.append(
+                ALL, "notification", notification_type="agent_notification", unordered=beside
+            )
             for feed, rows in self.log.feeds.items():  # a new device starts at the present (D28)
-                device.base[feed] = (self.log.before(feed, committed) if feed != ALL else len(rows), len(rows))
+                device.base[feed] = (
+                    self.log.before(feed, committed) if feed != ALL else len(rows),
+                    len(rows),
+                )
         connection = self.current[device] = Connection(device, process)
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
             floor = max(0, waiting - self.log.kept)
-            connection.streams[feed] = Stream(set(device.cursor(feed, self.log.discarded(feed))), waiting, floor=floor)
+            connection.streams[feed] = Stream(
+                set(device.cursor(feed, self.log.discarded(feed))), waiting, floor=floor
+            )
         self.live.append(connection)
         return connection
 
@@ -91,7 +108,9 @@ class Model:
             self.ghosts.append(connection)
 
     def restarted(self, process: object, *, killed: bool) -> None:
-        """Another process took its place. What it held is over (D35), what it accepted is there (D26), an acknowledgement perhaps not after a kill."""
+        """Another process took its place. What it held is over (D35), what it accepted is there
+        (D26), an acknowledgement perhaps not after a kill.
+        """
         self.ghosts = [ghost for ghost in self.ghosts if ghost.process is not process]
         for device in self.current:
             if killed:
@@ -117,7 +136,8 @@ class Model:
         device = connection.device
         for feed, index in connection.unsettled:
             device.styles.add(self.log.feeds[feed][index].type)
-            sent = index in device.received[feed]  # of what it was never sent, an acknowledgement need not count
+            # of what it was never sent, an acknowledgement need not count
+            sent = index in device.received[feed]
             (device.acked if sent else device.perhaps)[feed].add(index)
         connection.unsettled.clear()
         for feed, stream in connection.streams.items():
@@ -128,7 +148,9 @@ class Model:
         connection.pings.append((now, _copy(connection.device.received)))
 
     def pong(self, connection: Connection, now: float) -> None:
-        """It proves what was sent before the pong of a ping at least ten seconds older, for a device that never acknowledges."""
+        """It proves what was sent before the pong of a ping at least ten seconds older, for a
+        device that never acknowledges.
+        """
         asked, at_ask = connection.pings.pop(0)
         self.read(connection)
         device, pongs = connection.device, connection.pongs
@@ -158,8 +180,12 @@ class Model:
             raise Violation(f"nothing asks for this message: {message}")
 
     def stream(self, connection: Connection, feed: str) -> Stream:
-        """The feed on this connection; one that began after the connection does so at its first row."""
-        return connection.streams.setdefault(feed, Stream({0}, until=0 if connection.settled else None))
+        """The feed on this connection; one that began after the connection does so at its first
+        row.
+        """
+        return connection.streams.setdefault(
+            feed, Stream({0}, until=0 if connection.settled else None)
+        )
 
     def _answered(self, connection: Connection, request: str, message: Message) -> None:
         if message["id"] in connection.answers:
@@ -186,7 +212,11 @@ class Model:
 
     def _row(self, connection: Connection, feed: str, stream: Stream, message: Message) -> None:
         rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
-        at = {index for index in stream.at if stream.floor <= index < until and rows[index].fits(message)}
+        at = {
+            index
+            for index in stream.at
+            if stream.floor <= index < until and rows[index].fits(message)
+        }
         if not at:
             raise Violation(self._why(connection, feed, stream, message))
         stream.got.append(message)
@@ -206,27 +236,37 @@ class Model:
         self._in_order(connection, stream, rows[newest])
 
     def _in_order(self, connection: Connection, stream: Stream, row: Row) -> None:
-        """The backlog first, then live rows, those in the order of the log across all feeds (D26, D28)."""
+        """The backlog first, then live rows, those in the order of the log across all feeds (D26,
+        D28).
+        """
         if stream.live_from is not None and row.index >= stream.live_from:
             if row.seq < connection.newest_live and not row.unordered:
                 raise Violation(f"{row} came live after {self.log.rows[connection.newest_live]}")
             if not row.unordered:
                 connection.newest_live = row.seq
         elif row.index < stream.backlog and connection.newest_live >= 0:
-            raise Violation(f"{row} waited when {connection.device.name} connected, and came after the live {self.log.rows[connection.newest_live]}")
+            raise Violation(
+                f"{row} waited when {connection.device.name} connected, and came after the live {self.log.rows[connection.newest_live]}"
+            )
 
     def _gap(self, connection: Connection, feed: str, id: str) -> None:
-        """Rows are said to be gone (D29): only what the bounds no longer keep, and only what the device is not known to have."""
+        """Rows are said to be gone (D29): only what the bounds no longer keep, and only what the
+        device is not known to have.
+        """
         stream, discarded = self.stream(connection, feed), self.log.discarded(feed)
         at = {later for index in stream.at for later in range(index + 1, discarded + 1)}
         if not at:
-            raise Violation(f"a gap of {feed} is said to {connection.device.name} where none is: it stood at {stream.at}, {discarded} may be gone")
+            raise Violation(
+                f"a gap of {feed} is said to {connection.device.name} where none is: it stood at {stream.at}, {discarded} may be gone"
+            )
         stream.at, stream.got, stream.gap = at, [], True
         connection.device.gaps[id] = (feed, discarded)
 
     def _why(self, connection: Connection, feed: str, stream: Stream, message: Message) -> str:
         rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
-        row = self.log.by_id.get(message["id"]) or next((row for row in rows if row.message is None and row.fits(message)), None)
+        row = self.log.by_id.get(message["id"]) or next(
+            (row for row in rows if row.message is None and row.fits(message)), None
+        )
         if row is None or row.feed != feed:
             what = f"no row of {feed} is this message, or it came under another id before"
         elif row.index < stream.floor:
@@ -252,7 +292,9 @@ class Model:
         return lacking
 
     def settle(self, connection: Connection) -> None:
-        """All that is owed has come, a row committed after its connect among it: the backlog of the connect is over."""
+        """All that is owed has come, a row committed after its connect among it: the backlog of the
+        connect is over.
+        """
         for feed, rows in self.log.feeds.items():
             stream = self.stream(connection, feed)
             owed, _ = self._bounds(connection, feed, stream)
@@ -264,24 +306,35 @@ class Model:
                 connection.device.base[feed] = (min(stream.at), max(stream.at))
         connection.settled = True
 
-    def replayed(self, session: str, payload: Message, first: Collection[int], committed: int) -> None:
-        """replay_buffer: the rows from one of `first` on, whole and in order; what is gone is said (D29)."""
+    def replayed(
+        self, session: str, payload: Message, first: Collection[int], committed: int
+    ) -> None:
+        """replay_buffer: the rows from one of `first` on, whole and in order; what is gone is said
+        (D29).
+        """
         rows, messages = self.log.feeds[session], payload["messages"]
         right = set()
         for begin in first:
             for end in range(self.log.before(session, committed), len(rows) + 1):
                 gone = max(0, end - self.log.kept)
                 asked = rows[max(begin, gone) : end]
-                if len(asked) == len(messages) and all(row.fits(message) for row, message in zip(asked, messages, strict=True)):
+                if len(asked) == len(messages) and all(
+                    row.fits(message) for row, message in zip(asked, messages, strict=True)
+                ):
                     for row, message in zip(asked, messages, strict=True):
                         self.log.recognise(row, message)
-                    right |= {begin >= gone} | ({False} if begin == gone > 0 else set())  # of what went just before it, nobody knows any more
+                    # of what went just before it, nobody knows any more
+                    right |= {begin >= gone} | ({False} if begin == gone > 0 else set())
         if payload["complete"] not in right:
-            raise Violation(f"replay of {session} from {list(first)} of {[str(row) for row in rows]}, of which {self.log.kept} are kept: {payload}")
+            raise Violation(
+                f"replay of {session} from {list(first)} of {[str(row) for row in rows]}, of which {self.log.kept} are kept: {payload}"
+            )
 
 
 def _says_gap(message: Message) -> bool:
-    return bool(message["type"] == "notification" and message["payload"].get("notification_type") == "error")
+    return bool(
+        message["type"] == "notification" and message["payload"].get("notification_type") == "error"
+    )
 
 
 def _copy(received: dict[str, set[int]]) -> dict[str, set[int]]:

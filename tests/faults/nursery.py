@@ -1,8 +1,10 @@
-"""The process that quick servers are forked from: what reads no setting is imported once, then for each environment the rest of the project.
+"""The process that quick servers are forked from: what reads no setting is imported once, then for
+each environment the rest of the project.
 
-The root forks a template for each environment, and the template forks what is asked for: `manage.py serve`, other commands, code. Neither of
-the two opens a database, runs an event loop or starts a thread. A request is one JSON object on a Unix socket, with the files for standard
-output and standard error and a pipe, to which the child's pid is written at once and its exit code at its end.
+The root forks a template for each environment, and the template forks what is asked for: `manage.py
+serve`, other commands, code. Neither of the two opens a database, runs an event loop or starts a
+thread. A request is one JSON object on a Unix socket, with the files for standard output and
+standard error and a pipe, to which the child's pid is written at once and its exit code at its end.
 """
 
 from __future__ import annotations
@@ -56,8 +58,14 @@ PRELOADED = (
     "whitenoise.middleware",
     "yaml",
 )
-PROJECT = ("bridge_project.operations.startup", "bridge_project.asgi", "bridge_project.urls", "bridge_project.management.commands.serve")
-REACTOR = "twisted.internet.reactor"  # holds an event loop, which processes must not share: each server makes its own
+PROJECT = (
+    "bridge_project.operations.startup",
+    "bridge_project.asgi",
+    "bridge_project.urls",
+    "bridge_project.management.commands.serve",
+)
+# holds an event loop, which processes must not share: each server makes its own
+REACTOR = "twisted.internet.reactor"
 
 Request = dict[str, Any]
 
@@ -83,7 +91,9 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Before the first fork: raises RuntimeError when there is something that two processes must not share."""
+    """Before the first fork: raises RuntimeError when there is something that two processes must
+    not share.
+    """
     if REACTOR in sys.modules or threading.active_count() > 1:
         raise RuntimeError(f"an event loop or threads before the fork: {threading.enumerate()}")
     gc.collect()
@@ -100,11 +110,13 @@ def _receive(control: socket.socket, files: int) -> tuple[Request, list[int]] | 
     return json.loads(data), list(descriptors)
 
 
-# -- the template ------------------------------------------------------------------------------------------------------------
+# -- the template ----------------------------------------------------------------------------------
 
 
 def _template(environment: dict[str, str], commands: socket.socket) -> None:
-    """Become the process that holds the project under one environment; returns in a child, once it is done."""
+    """Become the process that holds the project under one environment; returns in a child, once it
+    is done.
+    """
     os.environ.clear()
     os.environ.update(environment)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
@@ -191,7 +203,7 @@ class _Template:
             os.waitpid(pid, 0)
 
 
-# -- the child ---------------------------------------------------------------------------------------------------------------
+# -- the child -------------------------------------------------------------------------------------
 
 
 def _redirect(out: int, err: int) -> None:
@@ -202,7 +214,9 @@ def _redirect(out: int, err: int) -> None:
 
 
 def _become(request: Request) -> None:
-    """Run what `python …` would run, with these arguments. Logging is set up again by Django, this time for the command."""
+    """Run what `python …` would run, with these arguments. Logging is set up again by Django, this
+    time for the command.
+    """
     sys.argv = list(request["arguments"])
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
@@ -212,7 +226,8 @@ def _become(request: Request) -> None:
     if sys.argv[1:2] == ["serve"]:
         from hooks_app import config
 
-        config.start()  # the application does it when it is set up by `serve`, and here it was set up before
+        # the application does it when it is set up by `serve`, and here it was set up before
+        config.start()
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

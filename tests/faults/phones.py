@@ -50,16 +50,24 @@ class Handset:
         return self.phone.until(lambda message: message.get("id") == id, f"the answer to {type_}")
 
     def dial(self, process: int = 0) -> None:
-        """Open a socket, up to connection_ack. One that is open is not closed first, and stays where it is until `taken`."""
+        """Open a socket, up to connection_ack. One that is open is not closed first, and stays
+        where it is until `taken`.
+        """
         self.pairing = self.pairing or self.bridges[0].pairing()
         self.bridge = self.bridges[process % len(self.bridges)]
         self.older, self.older_seen = self.phone, self.seen
         assert self.bridge.pin is not None
-        self.phone, self.asked, self.ready = self.bridge.phone(replace(self.pairing, pin=self.bridge.pin)), {}, False
+        self.phone, self.asked, self.ready = (
+            self.bridge.phone(replace(self.pairing, pin=self.bridge.pin)),
+            {},
+            False,
+        )
         self.phone.connect()
         answer = self.phone.auth()
         if answer["type"] != "connection_ack" or self.phone.messages[0] is not answer:
-            raise Violation(f"{self.device.name}: connection_ack comes first (D28): {self.phone.messages}")
+            raise Violation(
+                f"{self.device.name}: connection_ack comes first (D28): {self.phone.messages}"
+            )
         self.seen = 1
 
     def taken(self, committed: int) -> None:
@@ -71,19 +79,32 @@ class Handset:
         if replaced is not None and self.older is not None:
             code = self.older.wait_closed()
             error = self.older.messages.pop()
-            if code != 4409 or error["type"] != "error" or error["payload"]["code"] != "CONN_REPLACED" or error["payload"]["recoverable"]:
-                raise Violation(f"{self.device.name}: replaced, but told {error} and closed with {code}")
+            if (
+                code != 4409
+                or error["type"] != "error"
+                or error["payload"]["code"] != "CONN_REPLACED"
+                or error["payload"]["recoverable"]
+            ):
+                raise Violation(
+                    f"{self.device.name}: replaced, but told {error} and closed with {code}"
+                )
             self._show(self.older, self.older_seen, replaced)
         self.older = None
 
     def check_health(self) -> None:
-        answer = self.ask("health_check", {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1"]})
+        answer = self.ask(
+            "health_check",
+            {"timestamp": now(), "client_nonce": new_id(), "client_capabilities": ["health_v1"]},
+        )
         if answer["type"] != "health_status" or answer["payload"]["ready"] is not True:
             raise Violation(f"{self.device.name}: not ready: {answer}")
         self.ready = True
 
     def join(self, session: str) -> None:
-        answer = self.ask("session_start", {"agent": "a", "session_id": session, "working_directory": "/", "resume": False})
+        answer = self.ask(
+            "session_start",
+            {"agent": "a", "session_id": session, "working_directory": "/", "resume": False},
+        )
         if answer["type"] != "session_ready":
             raise Violation(f"joining a known session: {answer}")
 
@@ -119,7 +140,9 @@ class Handset:
             try:
                 self.phone.receive(max(0.01, deadline - time.monotonic()))
             except TimeoutError:
-                raise Violation(f"{self.device.name} was not sent within {PATIENCE} s: {missing}") from None
+                raise Violation(
+                    f"{self.device.name} was not sent within {PATIENCE} s: {missing}"
+                ) from None
             self.look()
 
     def _show_new(self) -> None:
@@ -145,7 +168,9 @@ class Handset:
     def cut(self, code: int, *, orderly: bool) -> None:
         """The bridge has ended; when it stopped in order, it said so with a close frame."""
         if orderly == (code in (1006, 1011)):
-            raise Violation(f"{self.device.name}: the bridge {'stopped' if orderly else 'was killed'}, and the socket was closed with {code}")
+            raise Violation(
+                f"{self.device.name}: the bridge {'stopped' if orderly else 'was killed'}, and the socket was closed with {code}"
+            )
         self._show_new()
         self.phone = None
         self.model.ended(self.connection)
@@ -161,7 +186,12 @@ class Producer:
     def post(self, path: str, body: Any) -> Message:
         """The answer, which is a 200. Raises OSError or HTTPException when there is none."""
         self.line = self.line or self.https.open()
-        answer = self.https.post(f"/api/v1/hooks/{path}", token=self.bridge.hook_token, json_body=body, connection=self.line)
+        answer = self.https.post(
+            f"/api/v1/hooks/{path}",
+            token=self.bridge.hook_token,
+            json_body=body,
+            connection=self.line,
+        )
         if answer.status == 503:
             raise http.client.HTTPException(str(answer))
         if answer.status != 200:
@@ -169,7 +199,9 @@ class Producer:
         return dict(answer.json())
 
     def post_again(self, body: Any, seconds: float = 60) -> Message:
-        """Try until there is an answer: the event's event_id makes it one event, however often it is sent (D31)."""
+        """Try until there is an answer: the event's event_id makes it one event, however often it
+        is sent (D31).
+        """
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -187,7 +219,9 @@ class Producer:
 
 
 class Posting(threading.Thread):
-    """A producer at work beside what else happens; `answers` are those to the first of the events."""
+    """A producer at work beside what else happens; `answers` are those to the first of the
+    events.
+    """
 
     def __init__(self, producer: Producer, bodies: list[Message]) -> None:
         super().__init__(daemon=True)
@@ -206,6 +240,8 @@ class Posting(threading.Thread):
         """Wait for the end; `record` gets each event with its answer, in order."""
         self.join(120)
         if self.error is not None or self.is_alive():
-            raise Violation(f"of {len(self.bodies)} events {len(self.answers)} were answered") from self.error
+            raise Violation(
+                f"of {len(self.bodies)} events {len(self.answers)} were answered"
+            ) from self.error
         for body, answer in zip(self.bodies, self.answers, strict=True):
             record(body, answer)

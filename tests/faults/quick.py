@@ -1,4 +1,6 @@
-"""A bridge whose processes start in a fraction of a second: forked from one that has everything imported (nursery.py), and as real as any."""
+"""A bridge whose processes start in a fraction of a second: forked from one that has everything
+imported (nursery.py), and as real as any.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.servers import Running
 
 
 class QuickProcess:
-    """What `subprocess.Popen` is to a child that another process has forked. `pid` leads a session of its own."""
+    """What `subprocess.Popen` is to a child that another process has forked. `pid` leads a session
+    of its own.
+    """
 
     def __init__(self, told: int, what: str) -> None:
         self.what = what
@@ -34,7 +38,9 @@ class QuickProcess:
         self.pid = int(self._line(30))
 
     def _line(self, seconds: float) -> str:
-        """The next line that the template writes. Raises TimeoutExpired, or EOFError when it has died."""
+        """The next line that the template writes. Raises TimeoutExpired, or EOFError when it has
+        died.
+        """
         deadline = time.monotonic() + seconds
         while b"\n" not in self._said:
             if not select.select([self._told], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -81,13 +87,24 @@ class Nursery:
         self._templates: dict[str, socket.socket] = {}
         self._owner = os.getpid()
 
-    def spawn(self, arguments: list[str], environment: dict[str, str], out: IO[bytes], err: IO[bytes], code: str = "") -> QuickProcess:
+    def spawn(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        out: IO[bytes],
+        err: IO[bytes],
+        code: str = "",
+    ) -> QuickProcess:
         """`python ARGUMENTS` in the repository's directory."""
         told, tells = os.pipe()
-        request = json.dumps({"arguments": arguments, "directory": str(REPOSITORY), "code": code}).encode()
+        request = json.dumps(
+            {"arguments": arguments, "directory": str(REPOSITORY), "code": code}
+        ).encode()
         try:
             with self._lock:
-                socket.send_fds(self._template(environment), [request], [out.fileno(), err.fileno(), tells])
+                socket.send_fds(
+                    self._template(environment), [request], [out.fileno(), err.fileno(), tells]
+                )
         finally:
             os.close(tells)
         return QuickProcess(told, " ".join(arguments[:2]))
@@ -104,7 +121,11 @@ class Nursery:
             return self._templates[key]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            socket.send_fds(self._started(), [json.dumps({"environment": environment}).encode()], [theirs.fileno()])
+            socket.send_fds(
+                self._started(),
+                [json.dumps({"environment": environment}).encode()],
+                [theirs.fileno()],
+            )
         self._templates[key] = ours
         return ours
 
@@ -120,7 +141,13 @@ class Nursery:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
-                self._root = subprocess.Popen(command, cwd=REPOSITORY, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+                self._root = subprocess.Popen(
+                    command,
+                    cwd=REPOSITORY,
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
             atexit.register(self.close)
         return self._control
 
@@ -140,7 +167,8 @@ nursery = Nursery()
 
 
 class QuickBridge(Bridge):
-    """A Bridge like any other, but for how its processes come to be, and that its first one finds a database with all its tables.
+    """A Bridge like any other, but for how its processes come to be, and that its first one finds a
+    database with all its tables.
 
     The first start of an environment takes longer than those after it.
     """
@@ -175,16 +203,22 @@ class QuickBridge(Bridge):
             self.data.mkdir(mode=0o700, exist_ok=True)
             self._file.touch(0o600)
             self.manage("migrate", "--verbosity", "0")
-            assert not self._file.with_name(f"{self._file.name}-wal").exists(), "all of it is in the file"
+            assert not self._file.with_name(f"{self._file.name}-wal").exists(), (
+                "all of it is in the file"
+            )
             QuickBridge.unused_file = self._file.read_bytes()
 
     def _make_tables_at(self, url: str) -> None:
-        """Nothing, where the database is one that something else has used, or cannot be reached from here."""
+        """Nothing, where the database is one that something else has used, or cannot be reached
+        from here.
+        """
         server, _, name = url.rpartition("/")
         self.known.add(url)
         try:
             with psycopg.connect(url, connect_timeout=2) as connection:
-                used = connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'public' LIMIT 1").fetchone()
+                used = connection.execute(
+                    "SELECT 1 FROM pg_tables WHERE schemaname = 'public' LIMIT 1"
+                ).fetchone()
         except psycopg.OperationalError:
             return
         if used is not None or self.enter:
@@ -192,7 +226,9 @@ class QuickBridge(Bridge):
         with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
             if server in self.unused_at:
                 connection.execute(f'DROP DATABASE "{name}"'.encode())
-                connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.unused_at[server]}"'.encode())
+                connection.execute(
+                    f'CREATE DATABASE "{name}" TEMPLATE "{self.unused_at[server]}"'.encode()
+                )
             else:
                 self.manage("migrate", "--verbosity", "0")
                 self.unused_at[server] = f"{name}_unused"
@@ -206,7 +242,9 @@ class QuickBridge(Bridge):
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         if self.enter:
             return super().run(arguments)
-        code, words = ("", arguments) if arguments[0] != "-c" else (arguments[1], ["-c", *arguments[2:]])
+        code, words = (
+            ("", arguments) if arguments[0] != "-c" else (arguments[1], ["-c", *arguments[2:]])
+        )
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = nursery.spawn(words, self.environment, out, err, code)
             try:
@@ -216,4 +254,6 @@ class QuickBridge(Bridge):
                 raise
             out.seek(0)
             err.seek(0)
-            return subprocess.CompletedProcess(arguments, returncode, out.read().decode(), err.read().decode())
+            return subprocess.CompletedProcess(
+                arguments, returncode, out.read().decode(), err.read().decode()
+            )

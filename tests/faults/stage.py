@@ -1,4 +1,6 @@
-"""What the state machine's rules stand on: a story of steps, events that are posted beside them, and check points."""
+"""What the state machine's rules stand on: a story of steps, events that are posted beside them,
+and check points.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from tests.faults.accepted import Message, Violation
 from tests.faults.model import Model
 from tests.faults.phones import Handset, Posting, Producer
 
-BAD: dict[str, Message] = {"stale": {"timestamp": now(-3600)}, "unknown": {"event": "Boom"}, "nameless": {"session_id": ""}, "shapeless": {"payload": []}}
+BAD: dict[str, Message] = {
+    "stale": {"timestamp": now(-3600)},
+    "unknown": {"event": "Boom"},
+    "nameless": {"session_id": ""},
+    "shapeless": {"payload": []},
+}
 
 
 class Happening(NamedTuple):
@@ -29,7 +36,9 @@ class Happening(NamedTuple):
 
 @dataclass
 class World:
-    """What goes on from run to run: the processes that are one bridge, how many messages of a feed they keep, and what went wrong."""
+    """What goes on from run to run: the processes that are one bridge, how many messages of a feed
+    they keep, and what went wrong.
+    """
 
     bridges: list[Bridge]
     kept: int
@@ -48,14 +57,17 @@ class Stage(RuleBasedStateMachine):
             if bridge.process is None or bridge.process.poll() is not None:
                 bridge.start()
         self.producers = [Producer(bridge) for bridge in self.bridges]
-        self.handsets = [Handset(self.bridges, self.model, f"device {number}") for number in range(3)]
+        self.handsets = [
+            Handset(self.bridges, self.model, f"device {number}") for number in range(3)
+        ]
         self.sessions = [f"{number}-{new_session()}" for number in range(3)]
         self.fence = f"fence-{new_session()}"
         self.story: list[str] = []
         self.posted: list[Message] = []  # what may be repeated
         self.marks: list[tuple[int, str]] = []  # how many rows there were at a moment
         self.count = self.restarts = 0
-        self.idle = 0  # how many steps did nothing to a connection: events and check points alone find little
+        # how many steps did nothing to a connection: events and check points alone find little
+        self.idle = 0
         self.failed = False
 
     @contextmanager
@@ -80,10 +92,17 @@ class Stage(RuleBasedStateMachine):
         return self.producers[self.count % len(self.producers)]
 
     @contextmanager
-    def beside(self, what: str, happenings: list[Happening], then: Callable[[int], None] = lambda _: None) -> Iterator[Posting | None]:
-        """Do something while these events are posted, and `then` what is given the number of rows that there surely were before."""
+    def beside(
+        self, what: str, happenings: list[Happening], then: Callable[[int], None] = lambda _: None
+    ) -> Iterator[Posting | None]:
+        """Do something while these events are posted, and `then` what is given the number of rows
+        that there surely were before.
+        """
         bodies = self.bodies(happenings)
-        names = [f"{body['event']} of {body['session_id'][:1]} #{body['payload'].get('number')}" for body in bodies]
+        names = [
+            f"{body['event']} of {body['session_id'][:1]} #{body['payload'].get('number')}"
+            for body in bodies
+        ]
         with self.step(f"{what}{', while ' if names else ''}{', '.join(names)}"):
             committed = len(self.model.log.rows)
             posting = Posting(self.producer, bodies) if bodies else None
@@ -110,12 +129,21 @@ class Stage(RuleBasedStateMachine):
         if one.again is not None and earlier:
             event_id = earlier[-1 - one.again % len(earlier)]["event_id"]
         payload = {"number": self.count, "prompt": "p", "working_directory": "/"}
-        return hook(one.kind, self.sessions[one.session], payload, **({} if event_id is None else {"event_id": event_id}))
+        return hook(
+            one.kind,
+            self.sessions[one.session],
+            payload,
+            **({} if event_id is None else {"event_id": event_id}),
+        )
 
     def record(self, body: Message, answer: Message) -> None:
         """An event was accepted: under its own id, if that is one (D31)."""
         event_id, sent = answer["event_id"], str(body.get("event_id"))
-        if (_is_uuid(sent) and event_id != sent.lower()) or not _is_uuid(event_id) or (not _is_uuid(sent) and event_id in self.model.log.accepted):
+        if (
+            (_is_uuid(sent) and event_id != sent.lower())
+            or not _is_uuid(event_id)
+            or (not _is_uuid(sent) and event_id in self.model.log.accepted)
+        ):
             raise Violation(f"{body} was answered with {answer}")
         self.model.log.accept(body, event_id)
         if _is_uuid(sent):
@@ -126,7 +154,11 @@ class Stage(RuleBasedStateMachine):
 
     def online(self, device: int = 0, *, ready: bool = False) -> Handset | None:
         """That device, or another one that is connected."""
-        online = (handset for handset in self.handsets[device:] + self.handsets[:device] if handset.online and (handset.ready or not ready))
+        online = (
+            handset
+            for handset in self.handsets[device:] + self.handsets[:device]
+            if handset.online and (handset.ready or not ready)
+        )
         return next(online, None)
 
     def joined(self, device: int = 0, session: int = 0) -> tuple[Handset, str] | None:
@@ -137,7 +169,9 @@ class Stage(RuleBasedStateMachine):
         return None
 
     def settle(self) -> None:
-        """A row for all is posted: when it and all that is owed has come, only what the model allows has come with it."""
+        """A row for all is posted: when it and all that is owed has come, only what the model
+        allows has come with it.
+        """
         with self.step("check", idle=True):
             body = hook("SessionStart", self.fence, {"working_directory": "/"}, event_id=new_id())
             self.record(body, self.producer.post("event", body))
@@ -148,7 +182,9 @@ class Stage(RuleBasedStateMachine):
                     self.model.settle(handset.connection)
 
     def teardown(self) -> None:
-        """Every device comes once more and gets all that it is owed, and nothing else; the bridge has counted as the model has."""
+        """Every device comes once more and gets all that it is owed, and nothing else; the bridge
+        has counted as the model has.
+        """
         try:
             if not self.failed:
                 self.settle()
@@ -171,11 +207,15 @@ class Stage(RuleBasedStateMachine):
         ends = [hook("SessionEnd", self.fence)]
         for session, is_open in self.model.log.sessions.items():
             view = self.bridges[0].session(session)
-            if (view["status"], view["hook_count"]) != ("active" if is_open else "closed", len(self.model.log.feeds[session])):
+            if (view["status"], view["hook_count"]) != (
+                "active" if is_open else "closed",
+                len(self.model.log.feeds[session]),
+            ):
                 raise Violation(f"GET /sessions/{session}: {view}")
             if is_open:
                 ends.append(hook("SessionEnd", session))
-        self.producer.post("batch", {"events": ends})  # connection_ack lists open sessions: for the next run there shall be few
+        # connection_ack lists open sessions: for the next run there shall be few
+        self.producer.post("batch", {"events": ends})
 
 
 def _is_uuid(text: str) -> bool:

@@ -23,21 +23,31 @@ log = logging.getLogger("tests.faults")
 
 POSTERS, PHONES, SESSIONS = 64, 5, 4
 EPOCH = 25  # instants, after which everything must have arrived, and is forgotten
-LIVES = 7  # the longest life, in times that a process needs until it listens: one in seven never does
+# the longest life, in times that a process needs until it listens: one in seven never does
+LIVES = 7
 LONGEST_LOAD = 2.0  # seconds
-MOST_ANSWERS = 50  # in a life: what is posted in it, and sent again in the next ones, must not grow with the length of a life
+# in a life: what is posted in it, and sent again in the next ones, must not grow with the length of
+# a life
+MOST_ANSWERS = 50
 ALL_AT_ONCE = 0.15  # the share of instants that take every process
-COLD = 0.03  # the share of starts that are no fork: the whole of `python manage.py serve`, imports included
+# the share of starts that are no fork: the whole of `python manage.py serve`, imports included
+COLD = 0.03
 TRIES = 10  # until nothing that was acknowledged comes again
-PATIENCE = 60.0  # seconds until everything that is due has come, on a machine that does other things too
+# seconds until everything that is due has come, on a machine that does other things too
+PATIENCE = 60.0
 
 
 def pair(bridge: QuickBridge) -> list[Pairing]:
     """Devices that have been there once, and have acknowledged that the others came (D15)."""
-    pairings = bridge.mint_many(*[("--name", f"phone {number}", "--ttl", "60m") for number in range(PHONES)])
+    pairings = bridge.mint_many(
+        *[("--name", f"phone {number}", "--ttl", "60m") for number in range(PHONES)]
+    )
     phones = [bridge.phone(pairing).ready() for pairing in pairings]
     for number, phone in enumerate(phones):
-        phone.collect(lambda phone=phone, number=number: len(news(phone)) == PHONES - 1 - number, "the others were paired")  # type: ignore[misc]
+        phone.collect(
+            lambda phone=phone, number=number: len(news(phone)) == PHONES - 1 - number,  # type: ignore[misc]
+            "the others were paired",
+        )
         phone.ack(*news(phone))
         phone.close()
     assert bridge.stop() == 0, bridge.tail()
@@ -59,7 +69,8 @@ class Server:
         self.answers = 0  # in this life
         self.cold = False
         self.born = 0.0
-        self.needs = {False: 0.2, True: 1.5}  # cold or not → seconds until it listens, as seen lately on this machine
+        # cold or not → seconds until it listens, as seen lately on this machine
+        self.needs = {False: 0.2, True: 1.5}
         self._killed = True
         self._lock = asyncio.Lock()
         self._knocking: asyncio.Task[None] | None = None
@@ -96,7 +107,9 @@ class Server:
             if self.bridge.process is not None:
                 code = await asyncio.to_thread(self.bridge.process.wait, 10)
                 if code != -signal.SIGKILL:
-                    raise Wrong(f"the server ended with {code} before it was killed: {self.bridge.tail()}")
+                    raise Wrong(
+                        f"the server ended with {code} before it was killed: {self.bridge.tail()}"
+                    )
             self.answers, self.cold, self.born = 0, cold, time.monotonic()
             await asyncio.to_thread(self._spawn)
             self._killed = False
@@ -123,8 +136,14 @@ class Server:
                     self._learn(at_least=False)
 
     def check(self) -> None:
-        if not self._killed and self.bridge.process is not None and self.bridge.process.poll() is not None:
-            raise Wrong(f"the server ended by itself with {self.bridge.process.returncode}: {self.bridge.tail()}")
+        if (
+            not self._killed
+            and self.bridge.process is not None
+            and self.bridge.process.poll() is not None
+        ):
+            raise Wrong(
+                f"the server ended by itself with {self.bridge.process.returncode}: {self.bridge.tail()}"
+            )
 
 
 @dataclass
@@ -151,13 +170,16 @@ class Swarm:
         self.left = 0
         self.phones: list[Phone] = []
         self.posters = [Poster(self, f"p{number}") for number in range(POSTERS)]
-        self.herald = Poster(self, "herald")  # opens and ends sessions, and posts what shows that nothing else comes
+        # opens and ends sessions, and posts what shows that nothing else comes
+        self.herald = Poster(self, "herald")
 
     # -- what clients ask and tell --
 
     async def door(self, rng: random.Random) -> int:
         """The number of a process that listens; waits for one."""
-        while not (doors := [number for number, server in enumerate(self.servers) if server.listening]):
+        while not (
+            doors := [number for number, server in enumerate(self.servers) if server.listening]
+        ):
             self.opened.clear()
             await self.opened.wait()
         return rng.choice(doors)
@@ -176,7 +198,10 @@ class Swarm:
 
     async def kill(self, instants: int) -> None:
         """The first of the bridges is running, and was never used."""
-        self.phones = [Phone(self, view, pairing.token) for view, pairing in zip(self.ledger.views, pair(self.bridges[0]), strict=True)]
+        self.phones = [
+            Phone(self, view, pairing.token)
+            for view, pairing in zip(self.ledger.views, pair(self.bridges[0]), strict=True)
+        ]
         await asyncio.gather(*(server.revive() for server in self.servers))
         actors = []
         async with asyncio.TaskGroup() as group:
@@ -206,7 +231,10 @@ class Swarm:
 
     @property
     def _renewed(self) -> bool:
-        return all(phone.ready and phone.renewed == self.renewal and phone.joined.issuperset(self.sessions) for phone in self.phones)
+        return all(
+            phone.ready and phone.renewed == self.renewal and phone.joined.issuperset(self.sessions)
+            for phone in self.phones
+        )
 
     async def _epoch(self, instants: int) -> None:
         await self._open_sessions()
@@ -216,11 +244,20 @@ class Swarm:
         self.posting.clear()
         self.calm = True
         await asyncio.gather(*(server.revive() for server in self.servers))
-        await self._until(lambda: all(server.listening for server in self.servers), "every process listens again")
-        await self._until(lambda: all(poster.idle for poster in self.posters), "every poster was answered")
-        await self._until(lambda: not self.ledger.outstanding(), "every promise was kept", self.ledger.outstanding)
+        await self._until(
+            lambda: all(server.listening for server in self.servers), "every process listens again"
+        )
+        await self._until(
+            lambda: all(poster.idle for poster in self.posters), "every poster was answered"
+        )
+        await self._until(
+            lambda: not self.ledger.outstanding(), "every promise was kept", self.ledger.outstanding
+        )
         for session_id in self.sessions:
-            stored, revealed = (await asyncio.to_thread(self.bridges[0].session, session_id))["hook_count"], self.ledger.feeds[session_id].length
+            stored, revealed = (
+                (await asyncio.to_thread(self.bridges[0].session, session_id))["hook_count"],
+                self.ledger.feeds[session_id].length,
+            )
             if stored != revealed:
                 raise Wrong(f"{session_id}: {stored} events are stored, {revealed} were sent")
         await self._settle()
@@ -242,29 +279,52 @@ class Swarm:
             self.count["instants"] += 1
             if len(phases) > 1:
                 self.count["killed all at once"] += 1
-            self.kills.append(f"{now()}: " + ", ".join(f"{self.servers.index(victim)} {phase}" for victim, phase in phases.items()))
-            await asyncio.gather(*(victim.revive(cold=self.rng.random() < COLD) for victim in victims))
+            self.kills.append(
+                f"{now()}: "
+                + ", ".join(
+                    f"{self.servers.index(victim)} {phase}" for victim, phase in phases.items()
+                )
+            )
+            await asyncio.gather(
+                *(victim.revive(cold=self.rng.random() < COLD) for victim in victims)
+            )
 
     async def _live(self, server: Server) -> None:
-        """Until the instant at which it dies: some time after its birth, or some moments after as many answers as it was to give."""
-        dies, answers = time.monotonic() + self.rng.uniform(0, server.longest_life), self.rng.uniform(0, MOST_ANSWERS)
+        """Until the instant at which it dies: some time after its birth, or some moments after as
+        many answers as it was to give.
+        """
+        dies, answers = (
+            time.monotonic() + self.rng.uniform(0, server.longest_life),
+            self.rng.uniform(0, MOST_ANSWERS),
+        )
         while self.left > 0 and server.answers < answers and (rest := dies - time.monotonic()) > 0:
             await asyncio.sleep(min(rest, self.rng.uniform(0, 0.04)))
 
     async def _settle(self) -> None:
-        """Each phone acknowledges everything, leaves and comes back: of all that was, nothing comes again, now or ever."""
-        for _ in range(TRIES):  # an acknowledgement may be lost between two connections: at least once
+        """Each phone acknowledges everything, leaves and comes back: of all that was, nothing comes
+        again, now or ever.
+        """
+        # an acknowledgement may be lost between two connections: at least once
+        for _ in range(TRIES):
             lengths, again = self.ledger.lengths(), sum(view.again for view in self.ledger.views)
             self.renewal += 1
             await self._until(lambda: self._renewed, "all phones have come back")
             for session_id in self.sessions:
                 await self._proclaim(session_id, "UserPromptSubmit")
-            await self._until(lambda: not self.ledger.outstanding(), "the last event has come", self.ledger.outstanding)
+            await self._until(
+                lambda: not self.ledger.outstanding(),
+                "the last event has come",
+                self.ledger.outstanding,
+            )
             if sum(view.again for view in self.ledger.views) == again:
                 break
-            self.count["acknowledged and sent again"] += sum(view.again for view in self.ledger.views) - again
+            self.count["acknowledged and sent again"] += (
+                sum(view.again for view in self.ledger.views) - again
+            )
         else:
-            raise Wrong("what was acknowledged before an orderly end comes again on every connection")
+            raise Wrong(
+                "what was acknowledged before an orderly end comes again on every connection"
+            )
         self.ledger.settle(lengths)
         for session_id in self.over:
             self.ledger.close(session_id)
@@ -280,7 +340,9 @@ class Swarm:
     async def _end_sessions(self) -> None:
         for session_id in self.sessions:
             await self._proclaim(session_id, "SessionEnd")
-        await self._until(lambda: not self.ledger.outstanding(), "the end has come", self.ledger.outstanding)
+        await self._until(
+            lambda: not self.ledger.outstanding(), "the end has come", self.ledger.outstanding
+        )
         self.over, self.sessions = self.sessions, []
 
     async def _proclaim(self, session_id: str, event: str) -> None:
@@ -288,9 +350,13 @@ class Swarm:
             async with asyncio.timeout(PATIENCE):
                 await self.herald.post(session_id, event)
         except TimeoutError:
-            raise Wrong(f"not within {PATIENCE} s: the {event} of {session_id} was answered") from None
+            raise Wrong(
+                f"not within {PATIENCE} s: the {event} of {session_id} was answered"
+            ) from None
 
-    async def _until(self, condition: Callable[[], object], what: str, instead: Callable[[], object] = str) -> None:
+    async def _until(
+        self, condition: Callable[[], object], what: str, instead: Callable[[], object] = str
+    ) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > deadline:

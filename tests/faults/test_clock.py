@@ -1,4 +1,6 @@
-"""The bridge's clock is an hour off, or jumps by an hour while it runs (D19, D25, D26, D31, D33, D46, D47): nothing is lost, doubled or over too soon."""
+"""The bridge's clock is an hour off, or jumps by an hour while it runs (D19, D25, D26, D31, D33,
+D46, D47): nothing is lost, doubled or over too soon.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from tests.servers import Postgres, stop_process, wait_until
 pytestmark = pytest.mark.timeout(120)
 
 HOUR = 3600.0
-COUNTED_WITHIN = 4.5  # seconds after a jump, until the bridge's own leases are right again: sooner than it would have renewed them
+# seconds after a jump, until the bridge's own leases are right again: sooner than it would have
+# renewed them
+COUNTED_WITHIN = 4.5
 PING_WITHIN = 25.0  # seconds between two pings of the server are 20
 
 
@@ -70,14 +74,27 @@ def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
     directory.mkdir(mode=0o700)
     program.write_hook_script(directory)
     token.write_text(off.hook_token)
-    command = [sys.executable, program.__file__, "--spool", str(directory), "--url", f"https://127.0.0.1:{off.port}", "--token-file", str(token)]
-    forwarder = subprocess.Popen([*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        program.__file__,
+        "--spool",
+        str(directory),
+        "--url",
+        f"https://127.0.0.1:{off.port}",
+        "--token-file",
+        str(token),
+    ]
+    forwarder = subprocess.Popen(
+        [*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     yield directory
     stop_process(forwarder)
 
 
 def test_an_event_with_another_time_is_refused(off: ClockBridge) -> None:
-    """Spec, hook validation codes: more than 5 minutes off the server's time; the answer tells that time."""
+    """Spec, hook validation codes: more than 5 minutes off the server's time; the answer tells that
+    time.
+    """
     sid = new_session()
     answer = off.post_hook(prompt(sid, 1))
     assert answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP", answer
@@ -88,11 +105,23 @@ def test_an_event_with_another_time_is_refused(off: ClockBridge) -> None:
 
 
 def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Path) -> None:
-    """D47: HOOK_STALE_TIMESTAMP is retried with the server's time: each hook once and in order, with its own time beside the server's."""
+    """D47: HOOK_STALE_TIMESTAMP is retried with the server's time: each hook once and in order,
+    with its own time beside the server's.
+    """
     sid, fired = new_session(), datetime.now(UTC)
     for number in range(4):
-        raw = {"hook_event_name": "UserPromptSubmit", "session_id": sid, "prompt": "p", "number": number}
-        done = subprocess.run(["/bin/sh", "-c", hook_command(str(spool))], input=json.dumps(raw).encode(), capture_output=True, timeout=10)
+        raw = {
+            "hook_event_name": "UserPromptSubmit",
+            "session_id": sid,
+            "prompt": "p",
+            "number": number,
+        }
+        done = subprocess.run(
+            ["/bin/sh", "-c", hook_command(str(spool))],
+            input=json.dumps(raw).encode(),
+            capture_output=True,
+            timeout=10,
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         if number == 0:
             wait_until(lambda: off.knows(sid), 20, "the first hook is through")
@@ -102,22 +131,44 @@ def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Pa
     phone.close()
     assert program.spool_status(spool)["rejected"] == 0
     for event in events:
-        assert abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead) < 60, "the server's time"
-        assert abs((parse_time(event["payload"]["occurred_at"]) - fired).total_seconds()) < 60, "and the hook's own"
+        assert (
+            abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead)
+            < 60
+        ), "the server's time"
+        assert abs((parse_time(event["payload"]["occurred_at"]) - fired).total_seconds()) < 60, (
+            "and the hook's own"
+        )
 
 
 def test_a_phone_with_another_time_is_warned_and_served(off: ClockBridge) -> None:
-    """D25: a warning CLOCK_SKEW, clock_sync false, ready true; D19: certificates that a phone with the right time can trust."""
+    """D25: a warning CLOCK_SKEW, clock_sync false, ready true; D19: certificates that a phone with
+    the right time can trust.
+    """
     sid = new_session()
     off.accept(prompt(sid, 0, timestamp=now(off.ahead)))
     phone = off.phone()
     phone.connect()
     assert phone.auth()["type"] == "connection_ack"
     payload = phone.health_check()["payload"]
-    assert payload["status"] == "warning" and payload["warnings"] == ["CLOCK_SKEW"] and set(payload["warning_details"]) == {"CLOCK_SKEW"}
+    assert (
+        payload["status"] == "warning"
+        and payload["warnings"] == ["CLOCK_SKEW"]
+        and set(payload["warning_details"]) == {"CLOCK_SKEW"}
+    )
     assert payload["ready"] is True and payload["requires_acknowledgment"] is False
-    assert payload["checks"] == {"tls_valid": True, "clock_sync": False, "version_compatible": True, "token_permissions": True}
-    assert abs((parse_time(payload["server_timestamp"]) - datetime.now(UTC)).total_seconds() - off.ahead) < 60
+    assert payload["checks"] == {
+        "tls_valid": True,
+        "clock_sync": False,
+        "version_compatible": True,
+        "token_permissions": True,
+    }
+    assert (
+        abs(
+            (parse_time(payload["server_timestamp"]) - datetime.now(UTC)).total_seconds()
+            - off.ahead
+        )
+        < 60
+    )
     assert payload["latency_ms"] >= 0
     phone.join(sid)
     off.accept(prompt(sid, 1, timestamp=now(off.ahead)))
@@ -128,7 +179,9 @@ def test_a_phone_with_another_time_is_warned_and_served(off: ClockBridge) -> Non
     socket.close()
     authority = x509.load_pem_x509_certificate(off.get("/ca.crt").body)
     for certificate in (leaf, authority):
-        assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(hours=1) and certificate.not_valid_after_utc > datetime.now(UTC)
+        assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(
+            hours=1
+        ) and certificate.not_valid_after_utc > datetime.now(UTC)
 
 
 class Listener(threading.Thread):
@@ -157,7 +210,9 @@ def listening(bridge: ClockBridge, session_id: str) -> int:
 
 @pytest.mark.slow
 def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
-    """D25, D26, D27, D31, D33: an hour forth and back: no event lost or doubled, no socket closed, no lease at an end, and pings go on."""
+    """D25, D26, D27, D31, D33: an hour forth and back: no event lost or doubled, no socket closed,
+    no lease at an end, and pings go on.
+    """
     bridge.set(0)
     sid = new_session()
     listener = Listener(bridge)
@@ -168,7 +223,11 @@ def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
         phone.join(sid)
         for ahead in (HOUR, 0.0, HOUR, -HOUR, 0.0):
             bridge.set(ahead)
-            within(COUNTED_WITHIN, lambda: listening(bridge, sid) == 1, "the phone that is there is counted")
+            within(
+                COUNTED_WITHIN,
+                lambda: listening(bridge, sid) == 1,
+                "the phone that is there is counted",
+            )
             load.more(10)
         jumped = time.monotonic()
         phone.ping()
@@ -176,14 +235,20 @@ def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
         load.finish()
         assert [len(watcher.views) for watcher in load.watchers] == [1, 1], "a socket was closed"
         assert not sum(poster.unanswered for poster in load.posters)
-        assert {refusal.answer.json()["code"] for refusal in load.refusals()} <= {"HOOK_STALE_TIMESTAMP"}
-        assert len(load.refusals()) <= 5 * len(load.posters), "refused once for each jump, then with the server's time"
+        assert {refusal.answer.json()["code"] for refusal in load.refusals()} <= {
+            "HOOK_STALE_TIMESTAMP"
+        }
+        assert len(load.refusals()) <= 5 * len(load.posters), (
+            "refused once for each jump, then with the server's time"
+        )
     within(PING_WITHIN, lambda: any(at > jumped for at in listener.pings), "a ping after the jump")
     listener.socket.close()
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forth", "back"])
-def test_a_limit_is_over_after_a_minute_whatever_the_clock_does(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_over_after_a_minute_whatever_the_clock_does(
+    jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D17: nobody is locked out for an hour: who is told to wait is told at most a minute."""
     monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "on"}))
     most = int(limits.RATES["admin"].partition("/")[0])
@@ -203,8 +268,12 @@ def test_a_limit_is_over_after_a_minute_whatever_the_clock_does(jump: float, mon
         assert wait() == 0
 
 
-def test_two_hosts_whose_clocks_differ(make_quick: Callable[..., QuickBridge], postgres_server: Postgres, tmp_path: Path) -> None:
-    """D33, D46: several hosts are one bridge, also when one of them is an hour ahead: none takes the other's leases for over."""
+def test_two_hosts_whose_clocks_differ(
+    make_quick: Callable[..., QuickBridge], postgres_server: Postgres, tmp_path: Path
+) -> None:
+    """D33, D46: several hosts are one bridge, also when one of them is an hour ahead: none takes
+    the other's leases for over.
+    """
     url = postgres_server.create_database()
     right = make_quick("right", database_url=url)
     secrets = {"BRIDGE_HOOK_TOKEN": right.hook_token, "BRIDGE_ADMIN_TOKEN": right.admin_token}

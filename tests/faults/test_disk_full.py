@@ -1,4 +1,6 @@
-"""The disk under the data directory is full (D26, D27, D46, D47, D48): nothing half-written, nothing acknowledged, nobody dies, and back by itself."""
+"""The disk under the data directory is full (D26, D27, D46, D47, D48): nothing half-written,
+nothing acknowledged, nobody dies, and back by itself.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Disk(Protocol):
     data: Path  # where the tests see that directory
 
     def fill(self) -> None:
-        """No room for a byte; to be called again and again, for the bridge may give some room back."""
+        """No room for a byte; to be called again and again, for the bridge may give some room
+        back.
+        """
 
     def free(self) -> None: ...
 
@@ -73,10 +77,19 @@ class SmallDisk:
         (self.data / FILLER).unlink(missing_ok=True)
 
     def fire(self, session_id: str, number: int) -> None:
-        """A hook as the agent runs it on that host, with the spool in the data directory: it prints nothing and exits 0, whatever happens."""
-        raw = {"hook_event_name": "UserPromptSubmit", "session_id": session_id, "prompt": "x" * 10_000, "number": number}
+        """A hook as the agent runs it on that host, with the spool in the data directory: it prints
+        nothing and exits 0, whatever happens.
+        """
+        raw = {
+            "hook_event_name": "UserPromptSubmit",
+            "session_id": session_id,
+            "prompt": "x" * 10_000,
+            "number": number,
+        }
         command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
-        done = subprocess.run(command, input=json.dumps(raw).encode(), capture_output=True, timeout=10)
+        done = subprocess.run(
+            command, input=json.dumps(raw).encode(), capture_output=True, timeout=10
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), done
 
     def spooled(self) -> list[Path]:
@@ -84,7 +97,9 @@ class SmallDisk:
 
 
 class Quota:
-    """No disk, but a limit of the system's: the bridge may not write a byte to any file. Everybody may do that to a process of his."""
+    """No disk, but a limit of the system's: the bridge may not write a byte to any file. Everybody
+    may do that to a process of his.
+    """
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge, self.data = bridge, bridge.data
@@ -147,7 +162,9 @@ def assert_sound(disk: Disk) -> None:
 
 
 def test_the_disk_is_full_under_load(disk: Disk) -> None:
-    """D26, D46, D48: 503 STORAGE_UNAVAILABLE and not half a row; sockets live on; /health says which part; space is freed, and all goes on by itself."""
+    """D26, D46, D48: 503 STORAGE_UNAVAILABLE and not half a row; sockets live on; /health says
+    which part; space is freed, and all goes on by itself.
+    """
     bridge = disk.bridge
     assert health(bridge)["status"] == "healthy"
     with under_load([bridge], new_session(), watchers=2) as load:
@@ -162,10 +179,21 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
         within(REFUSED_WITHIN, all_refused, "each poster is refused")
         if isinstance(disk, SmallDisk):
             body = health(bridge)
-            assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy", body
-        assert bridge.get("/api/v1/sessions", bridge.admin_token).status == 200, "what is stored can be read"
+            assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy", (
+                body
+            )
+        assert bridge.get("/api/v1/sessions", bridge.admin_token).status == 200, (
+            "what is stored can be read"
+        )
         count, refused = load.count(), [len(poster.refusals) for poster in load.posters]
-        within(REFUSED_WITHIN, lambda: all(len(poster.refusals) > had + 3 for poster, had in zip(load.posters, refused, strict=True)), "refused for good")
+        within(
+            REFUSED_WITHIN,
+            lambda: all(
+                len(poster.refusals) > had + 3
+                for poster, had in zip(load.posters, refused, strict=True)
+            ),
+            "refused for good",
+        )
         assert load.count() == count, "acknowledged although nothing can be stored"
         disk.free()
         load.more(10, BACK_WITHIN)
@@ -180,7 +208,9 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
 
 
 def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
-    """D27, D46: heartbeats are answered; what needs to be stored is an error that says so; an acknowledgement waits until it can be stored."""
+    """D27, D46: heartbeats are answered; what needs to be stored is an error that says so; an
+    acknowledgement waits until it can be stored.
+    """
     bridge, sid, others = disk.bridge, new_session(), [new_session() for _ in range(20)]
     bridge.accept(prompt(sid, 0), *[prompt(other, 0) for other in others])
     phone = bridge.phone().ready()
@@ -190,9 +220,13 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
     disk.fill()
     within(REFUSED_WITHIN, lambda: full_for(disk), "full")
     phone.ack(*events)
-    answers = [phone.start(other) for other in others]  # the first may still fit into what the database has kept for itself
+    # the first may still fit into what the database has kept for itself
+    answers = [phone.start(other) for other in others]
     refused = [answer["payload"] for answer in answers if answer["type"] != "session_ready"]
-    assert refused and all(payload["code"] == "STORAGE_UNAVAILABLE" and payload["recoverable"] is True for payload in refused), answers[-1]
+    assert refused and all(
+        payload["code"] == "STORAGE_UNAVAILABLE" and payload["recoverable"] is True
+        for payload in refused
+    ), answers[-1]
     phone.ping()
     disk.free()
     within(BACK_WITHIN, lambda: bridge.post_hook(prompt(sid, 3)).status == 200, "room again")
@@ -209,14 +243,17 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
 
 
 def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
-    """D47: they print nothing and exit 0; what was spooled is sent when there is room, once; what could not be spooled leaves no half and is said."""
+    """D47: they print nothing and exit 0; what was spooled is sent when there is room, once; what
+    could not be spooled leaves no half and is said.
+    """
     disk, bridge, sid = small_disk, small_disk.bridge, new_session()
     assert bridge.process is not None
     disk.fire(sid, 0)
     wait_until(lambda: bridge.knows(sid) and not disk.spooled(), 20, "the first hook is through")
     phone = bridge.phone().ready()
     phone.join(sid)
-    bridge.process.send_signal(signal.SIGSTOP)  # or the forwarder would be faster than the disk is full
+    # or the forwarder would be faster than the disk is full
+    bridge.process.send_signal(signal.SIGSTOP)
     try:
         for number in range(1, 6):
             disk.fire(sid, number)
@@ -230,11 +267,16 @@ def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
     within(REFUSED_WITHIN, lambda: full_for(disk), "full")
     disk.free()
     disk.fire(sid, 6)
-    wait_until(lambda: not disk.spooled(), 40, "the forwarder has waited as it was told, and sent everything")
+    wait_until(
+        lambda: not disk.spooled(),
+        40,
+        "the forwarder has waited as it was told, and sent everything",
+    )
     phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled", 20)
     assert [number for number in phone.numbers(sid) if number is not None] == [1, 2, 3, 4, 5, 6]
     phone.close()
-    phone.ready()  # the forwarder's own session, if nothing of another one waited when it could say it
+    # the forwarder's own session, if nothing of another one waited when it could say it
+    phone.ready()
     phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said", 20)
     phone.close()
     assert_sound(disk)
@@ -252,7 +294,9 @@ READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
 
 @pytest.mark.timeout(300)
 def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
-    """What cannot be written is refused in one line with exit code 1, and nothing is half done; nothing ends in a traceback."""
+    """What cannot be written is refused in one line with exit code 1, and nothing is half done;
+    nothing ends in a traceback.
+    """
     disk, bridge = small_disk, small_disk.bridge
     bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
     bridge.mint("--name", "known")

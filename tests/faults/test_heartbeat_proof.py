@@ -1,4 +1,6 @@
-"""D27 against the clock: what two heartbeats prove, ten seconds apart or less, of devices that acknowledge nothing or something."""
+"""D27 against the clock: what two heartbeats prove, ten seconds apart or less, of devices that
+acknowledge nothing or something.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ class Scene:
     def post(self, count: int) -> None:
         for _ in range(count):
             self.number += 1
-            body = hook("UserPromptSubmit", self.session, {"prompt": "p", "number": self.number}, event_id=new_id())
+            body = hook(
+                "UserPromptSubmit",
+                self.session,
+                {"prompt": "p", "number": self.number},
+                event_id=new_id(),
+            )
             self.model.log.accept(body, self.producer.post("event", body)["event_id"])
 
     def connect(self, handset: Handset) -> None:
@@ -38,11 +45,16 @@ class Scene:
         handset.dial()
         handset.check_health()
         handset.taken(committed)
-        handset.ask("session_start", {"agent": "a", "session_id": self.session, "working_directory": "/", "resume": False})
+        handset.ask(
+            "session_start",
+            {"agent": "a", "session_id": self.session, "working_directory": "/", "resume": False},
+        )
 
     def collect(self) -> None:
         """All that is owed has come, and nothing else."""
-        fence = hook("SessionStart", f"fence-{self.session}", {"working_directory": "/"}, event_id=new_id())
+        fence = hook(
+            "SessionStart", f"fence-{self.session}", {"working_directory": "/"}, event_id=new_id()
+        )
         self.model.log.accept(fence, self.producer.post("event", fence)["event_id"])
         for handset in self.handsets:
             handset.collect()
@@ -68,7 +80,9 @@ def pause_until(moment: float) -> None:
 
 @pytest.mark.timeout(120)
 def test_two_heartbeats_ten_seconds_apart(make_quick: Callable[..., QuickBridge]) -> None:
-    """What was sent before the pong of the older one is proven and never sent again; what came later is sent again, as is what an acknowledging device left out."""
+    """What was sent before the pong of the older one is proven and never sent again; what came
+    later is sent again, as is what an acknowledging device left out.
+    """
     scene = Scene(make_quick("heartbeats"), "silent", "acknowledging", "hasty")
     silent, acknowledging, hasty = scene.handsets
     scene.post(2)

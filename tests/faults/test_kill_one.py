@@ -1,4 +1,6 @@
-"""kill -9 at random instants under 64 posters and 5 phones: what was acknowledged is in every device's view exactly once, in order (D26, D27, D31)."""
+"""kill -9 at random instants under 64 posters and 5 phones: what was acknowledged is in every
+device's view exactly once, in order (D26, D27, D31).
+"""
 
 from __future__ import annotations
 
@@ -13,5 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_one_process(make_quick: Callable[..., QuickBridge], instants: int, seed: str) -> None:
-    """SQLite. A process that starts takes over at once what its predecessor held (D35): the five phones fill all five places (D23)."""
+    """SQLite. A process that starts takes over at once what its predecessor held (D35): the five
+    phones fill all five places (D23).
+    """
     survive([make_quick("one", start=False)], instants, seed)

@@ -1,4 +1,6 @@
-"""The book of the crash test finds each kind of broken promise: a test that could not fail would prove nothing."""
+"""The book of the crash test finds each kind of broken promise: a test that could not fail would
+prove nothing.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_a_hole_between_connections(ledger: Ledger) -> None:
     send(ledger, 1, 0)
     ledger.views[1].acknowledge(["id 0"])
     ledger.views[1].connected()
-    with pytest.raises(Wrong, match=r"row 1 was due \(p-1\), the connection begins with row 2 \(p-2\)"):
+    with pytest.raises(
+        Wrong, match=r"row 1 was due \(p-1\), the connection begins with row 2 \(p-2\)"
+    ):
         send(ledger, 1, 2)
 
 

@@ -1,4 +1,6 @@
-"""The network is cut under load between hosts that are network namespaces (D23, D26, D31, D46, D47): nothing acknowledged is lost, nothing doubled."""
+"""The network is cut under load between hosts that are network namespaces (D23, D26, D31, D46,
+D47): nothing acknowledged is lost, nothing doubled.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ pytestmark = pytest.mark.timeout(120)
 
 ANSWERS_WITHIN = 8.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
-TOLD_WITHIN = 25.0  # seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that
+# seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that
+TOLD_WITHIN = 25.0
 GOES_ON_WITHIN = 20.0  # seconds, also when the host that is gone held the head of the log
 
 
@@ -38,7 +41,9 @@ def made_land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
 
 
 class Agent:
-    """A coding agent on the clients' host: its hooks go into a spool there, and the producer's file forwards them by itself (D47)."""
+    """A coding agent on the clients' host: its hooks go into a spool there, and the producer's file
+    forwards them by itself (D47).
+    """
 
     def __init__(self, land: Land, directory: Path) -> None:
         self.spool, self.session_id, self.fired = directory / "spool", new_session(), 0
@@ -47,14 +52,40 @@ class Agent:
         token = directory / "token"
         token.write_text(land.bridge.hook_token)
         url, pin = f"https://{land.wifi.here}:{land.bridge.port}", land.bridge.pairing().pin
-        command = [sys.executable, program.__file__, "--spool", str(self.spool), "--url", url, "--token-file", str(token), "--pin", pin]
-        self.forwarder = subprocess.Popen([*land.clients.enter, *command], cwd=REPOSITORY, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            program.__file__,
+            "--spool",
+            str(self.spool),
+            "--url",
+            url,
+            "--token-file",
+            str(token),
+            "--pin",
+            pin,
+        ]
+        self.forwarder = subprocess.Popen(
+            [*land.clients.enter, *command],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def fire(self, count: int = 1) -> None:
         """The hook of a prompt, as the agent runs it."""
         for _ in range(count):
-            raw = {"hook_event_name": "UserPromptSubmit", "session_id": self.session_id, "prompt": f"prompt {self.fired}", "number": self.fired}
-            done = subprocess.run(["/bin/sh", "-c", hook_command(str(self.spool))], input=json.dumps(raw).encode(), capture_output=True, timeout=10)
+            raw = {
+                "hook_event_name": "UserPromptSubmit",
+                "session_id": self.session_id,
+                "prompt": f"prompt {self.fired}",
+                "number": self.fired,
+            }
+            done = subprocess.run(
+                ["/bin/sh", "-c", hook_command(str(self.spool))],
+                input=json.dumps(raw).encode(),
+                capture_output=True,
+                timeout=10,
+            )
             assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
             self.fired += 1
 
@@ -71,17 +102,29 @@ def agent(land: Land, tmp_path: Path) -> Iterator[Agent]:
 
 @pytest.mark.parametrize("end", ["clients", "server"])
 def test_the_network_is_cut_under_load(land: Land, agent: Agent, end: str) -> None:
-    """D26, D27, D31, D47: what was acknowledged before, and what was accepted although the answer was lost, is on the phone once and in order."""
+    """D26, D27, D31, D47: what was acknowledged before, and what was accepted although the answer
+    was lost, is on the phone once and in order.
+    """
     phone = land.bridge.phone()
     agent.fire()
-    wait_until(lambda: agent.waiting() == 0 and land.bridge.knows(agent.session_id), 20, "the first hook is through")
+    wait_until(
+        lambda: agent.waiting() == 0 and land.bridge.knows(agent.session_id),
+        20,
+        "the first hook is through",
+    )
     phone.ready().close()
     with under_load([land.bridge], new_session(), timeout=IMPATIENT, patience=IMPATIENT) as load:
         agent.fire(5)
         land.wifi.cut(getattr(land, end))
         cut = time.monotonic()
         agent.fire(10)
-        within(DOWN + 15, lambda: time.monotonic() - cut >= DOWN and all(poster.unanswered for poster in load.posters), "each poster is without an answer")
+        within(
+            DOWN + 15,
+            lambda: (
+                time.monotonic() - cut >= DOWN and all(poster.unanswered for poster in load.posters)
+            ),
+            "each poster is without an answer",
+        )
         assert agent.waiting() >= 10, "nothing can have got through"
         land.wifi.mend()
         load.more(10)
@@ -89,7 +132,11 @@ def test_the_network_is_cut_under_load(land: Land, agent: Agent, end: str) -> No
         load.finish()
         assert not load.refusals()
         assert len(load.watchers[0].views) > 1, "the phone has noticed nothing"
-    wait_until(lambda: agent.waiting() == 0, 45, "the forwarder has sent everything: its patience between two attempts is at most 30 seconds")
+    wait_until(
+        lambda: agent.waiting() == 0,
+        45,
+        "the forwarder has sent everything: its patience between two attempts is at most 30 seconds",
+    )
     land.bridge.accept(prompt(agent.session_id, "after"))
     phone.ready()
     phone.wait_numbers(agent.session_id, [*range(1, agent.fired), "after"])
@@ -97,7 +144,9 @@ def test_the_network_is_cut_under_load(land: Land, agent: Agent, end: str) -> No
 
 
 def test_a_phone_that_changes_networks(land: Land) -> None:
-    """D23, D27: Wi-Fi is gone without a word; over the mobile network the phone is back at once, in the place of the half-open connection."""
+    """D23, D27: Wi-Fi is gone without a word; over the mobile network the phone is back at once, in
+    the place of the half-open connection.
+    """
     sid, pairing = new_session(), land.bridge.pairing()
     land.bridge.accept(prompt(sid, 0))
     phone = land.bridge.phone(pairing).ready()
@@ -109,25 +158,39 @@ def test_a_phone_that_changes_networks(land: Land) -> None:
     land.wifi.cut(land.clients)
     try:
         for number in (2, 3):
-            answer = https.post("/api/v1/hooks/event", token=land.bridge.hook_token, json_body=prompt(sid, number))
-            assert answer.status == 200 and answer.json()["broadcast_count"] == 1, "the half-open connection still counts"
+            answer = https.post(
+                "/api/v1/hooks/event", token=land.bridge.hook_token, json_body=prompt(sid, number)
+            )
+            assert answer.status == 200 and answer.json()["broadcast_count"] == 1, (
+                "the half-open connection still counts"
+            )
         moved = land.bridge.phone(pairing, **mobile)
         moved.ready()
         moved.wait_numbers(sid, [2, 3])
         moved.join(sid)
-        answer = https.post("/api/v1/hooks/event", token=land.bridge.hook_token, json_body=prompt(sid, 4))
-        assert answer.json()["broadcast_count"] == 1, "the half-open connection has given its place to the new one"
+        answer = https.post(
+            "/api/v1/hooks/event", token=land.bridge.hook_token, json_body=prompt(sid, 4)
+        )
+        assert answer.json()["broadcast_count"] == 1, (
+            "the half-open connection has given its place to the new one"
+        )
         moved.wait_numbers(sid, [2, 3, 4])
     finally:
         land.wifi.mend()
-    assert phone.wait_closed(30) in (4409, 1006), "a phone that is back on the old network finds its connection ended"
+    assert phone.wait_closed(30) in (4409, 1006), (
+        "a phone that is back on the old network finds its connection ended"
+    )
     assert phone.numbers(sid)[0] == 1 and len(phone.numbers(sid)) == len(set(phone.numbers(sid)))
     moved.close()
 
 
 @pytest.fixture
-def cities(postgres_server: Postgres, redis_server: Redis, tmp_path: Path) -> Iterator[tuple[list[Bridge], Cable, Host]]:
-    """Two bridges on hosts of their own, Redis and PostgreSQL on a third, clients on a fourth; the cable from the second bridge to the stores."""
+def cities(
+    postgres_server: Postgres, redis_server: Redis, tmp_path: Path
+) -> Iterator[tuple[list[Bridge], Cable, Host]]:
+    """Two bridges on hosts of their own, Redis and PostgreSQL on a third, clients on a fourth; the
+    cable from the second bridge to the stores.
+    """
     with hosts(4) as (first, second, stores, clients), ExitStack() as ending:
         for port, server in ((5432, postgres_server), (6379, redis_server)):
             ending.callback(Relay(stores, port, ("127.0.0.1", server.port)).close)
@@ -135,12 +198,24 @@ def cities(postgres_server: Postgres, redis_server: Redis, tmp_path: Path) -> It
         cables = [Cable(host, stores) for host in (first, second)]
         bridges: list[Bridge] = []
         for host, cable in zip((first, second), cables, strict=True):
-            settings = {name: bridges[0].settings[name] for name in ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")} if bridges else {}
-            urls = {"database_url": f"postgresql://postgres@{cable.there}:5432{database}", "redis_url": f"redis://{cable.there}:6379/0"}
+            settings = (
+                {
+                    name: bridges[0].settings[name]
+                    for name in ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")
+                }
+                if bridges
+                else {}
+            )
+            urls = {
+                "database_url": f"postgresql://postgres@{cable.there}:5432{database}",
+                "redis_url": f"redis://{cable.there}:6379/0",
+            }
             bridge = Bridge(tmp_path / str(len(bridges)), BRIDGE_HOST="0.0.0.0", **urls, **settings)
             live_on(bridge, host)
             outside = Cable(host, clients)
-            bridge.dial = lambda timeout, address=outside.here, port=bridge.port: clients.dial(address, port, timeout)
+            bridge.dial = lambda timeout, address=outside.here, port=bridge.port: clients.dial(
+                address, port, timeout
+            )
             bridges.append(bridge.spawn())
         for bridge in bridges:
             assert bridge.process is not None
@@ -153,15 +228,23 @@ def cities(postgres_server: Postgres, redis_server: Redis, tmp_path: Path) -> It
 
 @pytest.mark.slow
 def test_one_of_two_bridges_loses_the_stores(cities: tuple[list[Bridge], Cable, Host]) -> None:
-    """D46: the bridge that is cut off says 503, in time, and acknowledges nothing; the other one goes on, also when the lost one held the log's head."""
+    """D46: the bridge that is cut off says 503, in time, and acknowledges nothing; the other one
+    goes on, also when the lost one held the log's head.
+    """
     bridges, cable, stores = cities
-    with under_load(bridges, new_session(), posters=8, watchers=2, timeout=TOLD_WITHIN, pace=0) as load:
+    with under_load(
+        bridges, new_session(), posters=8, watchers=2, timeout=TOLD_WITHIN, pace=0
+    ) as load:
         fine, lost = load.posters[0::2], load.posters[1::2]
         load.more(10)
         cable.cut(stores)
         cut = time.monotonic()
         load.more(1, GOES_ON_WITHIN, fine)
-        within(TOLD_WITHIN, lambda: all(poster.refusals for poster in lost), "each poster of the bridge without stores is told")
+        within(
+            TOLD_WITHIN,
+            lambda: all(poster.refusals for poster in lost),
+            "each poster of the bridge without stores is told",
+        )
         asked = time.monotonic()
         answer = bridges[1].get("/api/v1/health", bridges[1].hook_token)
         assert answer.status == 503 and time.monotonic() - asked < ANSWERS_WITHIN, answer
@@ -171,8 +254,13 @@ def test_one_of_two_bridges_loses_the_stores(cities: tuple[list[Bridge], Cable, 
         mended = time.monotonic()
         cable.mend()
         load.more(10)
-        assert not [name for poster in lost for name, at in poster.times.items() if cut + 1 < at < mended], "acknowledged without a database"
-        assert not [refusal for poster in fine for refusal in poster.refusals] and max(poster.slowest for poster in fine) < GOES_ON_WITHIN
+        assert not [
+            name for poster in lost for name, at in poster.times.items() if cut + 1 < at < mended
+        ], "acknowledged without a database"
+        assert (
+            not [refusal for poster in fine for refusal in poster.refusals]
+            and max(poster.slowest for poster in fine) < GOES_ON_WITHIN
+        )
         for refusal in load.refusals():
             assert_error(refusal.answer, 503, "STORAGE_UNAVAILABLE")
             assert refusal.seconds < TOLD_WITHIN

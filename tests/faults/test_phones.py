@@ -1,4 +1,6 @@
-"""One phone vanishes without a close, another stops reading (D25, D27, D30): the others notice nothing, and the two miss nothing."""
+"""One phone vanishes without a close, another stops reading (D25, D27, D30): the others notice
+nothing, and the two miss nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,15 @@ SMALL = 65536  # bytes that a phone's system takes for it
 LATER = 10  # seconds that a busy machine may be late
 ON_TIME = 5.0  # seconds from the acknowledgement of an event to a phone that reads
 MEGABYTES = 32  # of events for the phone that does not read
-HELD = 16 * 2**20  # bytes by which the bridge may grow meanwhile: a socket's share is one megabyte, and one message
+# bytes by which the bridge may grow meanwhile: a socket's share is one megabyte, and one message
+HELD = 16 * 2**20
 
 
 @dataclass
 class Place:
-    """A bridge, a way to it that can be cut without a word to either side, and one for a phone that has little room for what it does not read."""
+    """A bridge, a way to it that can be cut without a word to either side, and one for a phone that
+    has little room for what it does not read.
+    """
 
     bridge: Bridge
     far: Dial
@@ -40,16 +45,24 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Hosts of their own; where there can be none, a phone that is cut off just says nothing any more, and its system takes what comes."""
+    """Hosts of their own; where there can be none, a phone that is cut off just says nothing any
+    more, and its system takes what comes.
+    """
     directory = tmp_path_factory.mktemp("phones")
     if not missing():
         with land(directory) as made:
             near, far = made.over(made.wifi, receive_buffer=SMALL), made.over(made.mobile)
-            yield Place(made.bridge, far, near, lambda: made.mobile.cut(made.clients), made.mobile.mend)
+            yield Place(
+                made.bridge, far, near, lambda: made.mobile.cut(made.clients), made.mobile.mend
+            )
         return
     bridge = Bridge(directory).start()
     try:
-        yield Place(bridge, lambda timeout: dial(bridge, timeout), lambda timeout: dial(bridge, timeout, SMALL))
+        yield Place(
+            bridge,
+            lambda timeout: dial(bridge, timeout),
+            lambda timeout: dial(bridge, timeout, SMALL),
+        )
     finally:
         bridge.hang_up()
         bridge.kill()
@@ -74,7 +87,9 @@ class Lost:
 
 
 def vanishing(place: Place, session_id: str) -> Lost:
-    """In the middle of the load's events, half of what it has got acknowledged; it is on a network of its own."""
+    """In the middle of the load's events, half of what it has got acknowledged; it is on a network
+    of its own.
+    """
     pairing = place.bridge.pairing()
     phone = place.bridge.phone(pairing, dial=place.far).ready()
     phone.join(session_id)
@@ -94,7 +109,9 @@ def not_reading(place: Place) -> Lost:
 
 
 def post_megabytes(bridge: Bridge, session_id: str) -> None:
-    """Far more than may wait in memory for a socket; whoever posts it does not wait for the socket either."""
+    """Far more than may wait in memory for a socket; whoever posts it does not wait for the socket
+    either.
+    """
     other, slowest = new_session(), 0.0
 
     def post(to: str, number: int) -> None:
@@ -115,21 +132,32 @@ def post_megabytes(bridge: Bridge, session_id: str) -> None:
 def assert_unnoticed(load: Load) -> None:
     for watcher in load.watchers:
         assert len(watcher.views) == 1, "the others' connections held"
-        late = sorted(watcher.arrived[name] - at for poster in load.posters for name, at in poster.times.items())
+        late = sorted(
+            watcher.arrived[name] - at
+            for poster in load.posters
+            for name, at in poster.times.items()
+        )
         assert late[-1] < ON_TIME, f"the latest: {late[-5:]}"
     assert max(poster.slowest for poster in load.posters) < ON_TIME
     assert not load.refusals()
 
 
 def view_of(lost: Lost) -> View:
-    return View([(event["id"], str(event["payload"]["payload"]["number"])) for event in lost.phone.events(lost.session_id)])
+    return View(
+        [
+            (event["id"], str(event["payload"]["payload"]["number"]))
+            for event in lost.phone.events(lost.session_id)
+        ]
+    )
 
 
 @pytest.mark.slow
 def test_one_vanishes_and_one_stops_reading(place: Place) -> None:
-    """D25, D30: their places are free after 30 seconds in which a socket takes no byte, or 45 of silence, whichever is over first.
+    """D25, D30: their places are free after 30 seconds in which a socket takes no byte, or 45 of
+    silence, whichever is over first.
 
-    Meanwhile memory stays bounded, nobody who posts waits, and the others get everything on time. Afterwards each has each event once, in order.
+    Meanwhile memory stays bounded, nobody who posts waits, and the others get everything on time.
+    Afterwards each has each event once, in order.
     """
     bridge, sid = place.bridge, new_session()
 
@@ -147,7 +175,8 @@ def test_one_vanishes_and_one_stops_reading(place: Place) -> None:
         truth = load.finish()
         assert_unnoticed(load)
     place.mend()
-    gone.phone.vanish()  # back on the network, it hears no pong and connects anew: nobody has told it of the end
+    # back on the network, it hears no pong and connects anew: nobody has told it of the end
+    gone.phone.vanish()
     views = [view_of(gone)]
     gone.phone.ready()
     gone.phone.until(lambda message: is_end(message, sid), "what it has missed", 30)
@@ -155,8 +184,12 @@ def test_one_vanishes_and_one_stops_reading(place: Place) -> None:
     gone.phone.close()
     assert stuck.phone.wait_closed(30) in (4413, 1006)
     received = [number for number in stuck.phone.numbers(stuck.session_id) if number is not None]
-    assert received == list(range(len(received))) and len(received) < MEGABYTES, "it has got what fitted, and nothing out of order"
+    assert received == list(range(len(received))) and len(received) < MEGABYTES, (
+        "it has got what fitted, and nothing out of order"
+    )
     stuck.phone.ready()
-    stuck.phone.collect(lambda: MEGABYTES - 1 in stuck.phone.numbers(stuck.session_id), "what it has missed", 60)
+    stuck.phone.collect(
+        lambda: MEGABYTES - 1 in stuck.phone.numbers(stuck.session_id), "what it has missed", 60
+    )
     assert stuck.phone.numbers(stuck.session_id)[-MEGABYTES:] == list(range(MEGABYTES))
     stuck.phone.close()

@@ -1,4 +1,5 @@
-"""Random producers, phones, acknowledgements, joins, reconnects, replacements and crashes against a model of D26 to D31 (model.py).
+"""Random producers, phones, acknowledgements, joins, reconnects, replacements and crashes against a
+model of D26 to D31 (model.py).
 
 SOAK_EXAMPLES, when set, is how many runs are played on each bridge, other ones every time.
 """
@@ -29,14 +30,18 @@ SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 FEW = 6  # messages kept of each session, on the bridge that has to discard some
 RESTARTS = 1  # of one run: they take longer than all else
 
-KINDS = ("UserPromptSubmit", "PreCompact", "SubagentStop", "SessionStart", "SessionEnd")  # these become nothing but rows that D26 names
+# these become nothing but rows that D26 names
+KINDS = ("UserPromptSubmit", "PreCompact", "SubagentStop", "SessionStart", "SessionEnd")
 DEVICES = SESSIONS = st.integers(0, 2)
 PROCESSES = st.integers(0, 1)
 AGAIN = st.one_of(st.none(), st.none(), st.integers(0, 5))
 EVENTS = st.builds(Happening, SESSIONS, st.sampled_from(KINDS), AGAIN)
 MEANWHILE: st.SearchStrategy[list[Happening]] = st.one_of(st.just([]), st.lists(EVENTS, max_size=5))
 JOINING = st.lists(SESSIONS, max_size=3, unique=True)
-CHOICES = st.one_of(st.sampled_from(["all", "rows alone", "all but one", "first half"]), st.lists(st.integers(0, 15), min_size=1, max_size=6, unique=True))
+CHOICES = st.one_of(
+    st.sampled_from(["all", "rows alone", "all but one", "first half"]),
+    st.lists(st.integers(0, 15), min_size=1, max_size=6, unique=True),
+)
 
 MORE = {"BRIDGE_MAX_WEBSOCKETS": "50"}
 MakeQuick = Callable[..., QuickBridge]
@@ -50,7 +55,10 @@ not_idle = precondition(lambda self: self.idle < 3)
 class Delivery(Stage):
     """What producers, phones and processes do."""
 
-    @initialize(first=st.lists(EVENTS, max_size=4), devices=st.lists(st.tuples(DEVICES, PROCESSES, JOINING), min_size=1, max_size=3))
+    @initialize(
+        first=st.lists(EVENTS, max_size=4),
+        devices=st.lists(st.tuples(DEVICES, PROCESSES, JOINING), min_size=1, max_size=3),
+    )
     def begin(self, first: list[Happening], devices: list[tuple[int, int, list[int]]]) -> None:
         with self.beside("begin", first):
             pass
@@ -68,40 +76,79 @@ class Delivery(Stage):
     @not_idle
     @rule(one=EVENTS, id=st.sampled_from(["own", "none", "nonsense", "capitals"]))
     def post(self, one: Happening, id: str) -> None:
-        fresh = {"own": new_id(), "none": None, "nonsense": "not-a-uuid", "capitals": new_id().upper()}[id]
+        fresh = {
+            "own": new_id(),
+            "none": None,
+            "nonsense": "not-a-uuid",
+            "capitals": new_id().upper(),
+        }[id]
         body = self.body(one, fresh)
-        with self.step(f"post {body['event']} of {one.session} #{self.count}, id {body.get('event_id')}", idle=True):
+        with self.step(
+            f"post {body['event']} of {one.session} #{self.count}, id {body.get('event_id')}",
+            idle=True,
+        ):
             listening = self.model.listening(body["session_id"])
             answer = self.producer.post("event", body)
             known = answer["event_id"] in self.model.log.accepted
             self.record(body, answer)
             if not known and answer["broadcast_count"] not in listening:
-                raise Violation(f"broadcast_count is {answer['broadcast_count']}, {listening} listen (D33)")
+                raise Violation(
+                    f"broadcast_count is {answer['broadcast_count']}, {listening} listen (D33)"
+                )
 
     @not_idle
-    @rule(batch=st.lists(st.tuples(EVENTS, st.sampled_from(["", "", "", "", *BAD])), min_size=1, max_size=9))
+    @rule(
+        batch=st.lists(
+            st.tuples(EVENTS, st.sampled_from(["", "", "", "", *BAD])), min_size=1, max_size=9
+        )
+    )
     def post_batch(self, batch: list[tuple[Happening, str]]) -> None:
         """D32: the good ones are stored in order, the others named."""
         bodies = self.bodies([one for one, _ in batch], [bad for _, bad in batch])
         good = [body for body, (_, bad) in zip(bodies, batch, strict=True) if not bad]
-        with self.step(f"post a batch: {[(one.kind, one.session, bad) for one, bad in batch]}, up to #{self.count}", idle=True):
+        with self.step(
+            f"post a batch: {[(one.kind, one.session, bad) for one, bad in batch]}, up to #{self.count}",
+            idle=True,
+        ):
             answer = self.producer.post("batch", {"events": bodies})
             wrong = [index for index, (_, bad) in enumerate(batch) if bad]
-            if (answer["accepted"], [error["index"] for error in answer["errors"]]) != (len(good), wrong):
+            if (answer["accepted"], [error["index"] for error in answer["errors"]]) != (
+                len(good),
+                wrong,
+            ):
                 raise Violation(f"{bodies} was answered with {answer}")
             for body, event_id in zip(good, answer["event_ids"], strict=True):
                 self.record(body, {"event_id": event_id})
 
     # connections
 
-    @rule(device=DEVICES, process=PROCESSES, ready=st.sampled_from([True, True, True, False]), joining=JOINING, meanwhile=MEANWHILE)
-    def connect(self, device: int, process: int, ready: bool, joining: list[int], meanwhile: list[Happening]) -> None:
-        """A new device, a reconnect, or a second connection that replaces the first (D23); it joins sessions at once, or none."""
+    @rule(
+        device=DEVICES,
+        process=PROCESSES,
+        ready=st.sampled_from([True, True, True, False]),
+        joining=JOINING,
+        meanwhile=MEANWHILE,
+    )
+    def connect(
+        self, device: int, process: int, ready: bool, joining: list[int], meanwhile: list[Happening]
+    ) -> None:
+        """A new device, a reconnect, or a second connection that replaces the first (D23); it joins
+        sessions at once, or none.
+        """
         handset = self.handsets[device]
-        names = [self.sessions[session] for session in joining if ready and self.sessions[session] in self.model.log.sessions]
-        if not handset.device.known:  # its pairing is announced: among other rows for all nobody would know where
+        names = [
+            self.sessions[session]
+            for session in joining
+            if ready and self.sessions[session] in self.model.log.sessions
+        ]
+        # its pairing is announced: among other rows for all nobody would know where
+        if not handset.device.known:
             known = self.model.log.sessions
-            meanwhile = [Happening(one.session, "PreCompact") for one in meanwhile if self.sessions[one.session] in known]
+            meanwhile = [
+                Happening(one.session, "PreCompact")
+                for one in meanwhile
+                if self.sessions[one.session] in known
+            ]
         over = " over its connection" if handset.online else ""
         joins = f", joins {', '.join(name[:1] for name in names)}" if names else ""
         with self.beside(f"device {device} connects{over}{joins}", meanwhile, handset.taken):
@@ -112,7 +159,9 @@ class Delivery(Stage):
                 handset.join(name)
         self.mark()
 
-    @precondition(lambda self: any(handset.online and not handset.ready for handset in self.handsets))
+    @precondition(
+        lambda self: any(handset.online and not handset.ready for handset in self.handsets)
+    )
     @rule()
     def become_ready(self) -> None:
         handset = next(handset for handset in self.handsets if handset.online and not handset.ready)
@@ -138,8 +187,13 @@ class Delivery(Stage):
             with self.beside(f"{handset.device.name} joins {session}", meanwhile):
                 handset.join(name)
         else:
-            with self.step(f"{handset.device.name} would resume session {session}, which is unknown"):
-                answer = handset.ask("session_start", {"agent": "a", "session_id": name, "working_directory": "/", "resume": True})
+            with self.step(
+                f"{handset.device.name} would resume session {session}, which is unknown"
+            ):
+                answer = handset.ask(
+                    "session_start",
+                    {"agent": "a", "session_id": name, "working_directory": "/", "resume": True},
+                )
                 if answer["payload"].get("code") != "SESS_NOT_FOUND":
                     raise Violation(f"D7: {answer}")
 
@@ -156,8 +210,16 @@ class Delivery(Stage):
                 raise Violation(f"leaving a joined session: {answer}")
 
     @somebody_joined
-    @rule(device=DEVICES, session=SESSIONS, back=st.integers(0, 8), how=st.sampled_from(["after", "since", "unknown"]), meanwhile=MEANWHILE)
-    def replay(self, device: int, session: int, back: int, how: str, meanwhile: list[Happening]) -> None:
+    @rule(
+        device=DEVICES,
+        session=SESSIONS,
+        back=st.integers(0, 8),
+        how=st.sampled_from(["after", "since", "unknown"]),
+        meanwhile=MEANWHILE,
+    )
+    def replay(
+        self, device: int, session: int, back: int, how: str, meanwhile: list[Happening]
+    ) -> None:
         """D29: what came after a message, or since a moment."""
         found = self.joined(device, session)
         assert found is not None
@@ -170,7 +232,9 @@ class Delivery(Stage):
             if first:
                 self.model.replayed(name, answer["payload"], first, committed)
 
-        with self.beside(f"{handset.device.name} asks for a replay of {name[:1]}: {request}", meanwhile, compare):
+        with self.beside(
+            f"{handset.device.name} asks for a replay of {name[:1]}: {request}", meanwhile, compare
+        ):
             answer = handset.ask("replay_request", {"session_id": name} | request)
 
     def _replay_from(self, session: str, back: int, how: str) -> tuple[Message, range]:
@@ -183,8 +247,12 @@ class Delivery(Stage):
             return {"after_id": row.message["id"]}, range(row.index + 1, row.index + 2)
         if how == "since" and self.marks:
             committed, moment = self.marks[-1 - back % len(self.marks)]
-            earliest = max((count for count, mark in self.marks if mark < moment), default=0)  # marks have milliseconds, rows more
-            return {"since": moment}, range(self.model.log.before(session, earliest), self.model.log.before(session, committed) + 1)
+            # marks have milliseconds, rows more
+            earliest = max((count for count, mark in self.marks if mark < moment), default=0)
+            return {"since": moment}, range(
+                self.model.log.before(session, earliest),
+                self.model.log.before(session, committed) + 1,
+            )
         return {"after_id": new_id()}, range(0)
 
     # acknowledging
@@ -198,14 +266,32 @@ class Delivery(Stage):
         then=st.sampled_from(["", "", "unread", "closes", "vanishes"]),
         meanwhile=MEANWHILE,
     )
-    def acknowledge(self, device: int, choice: str | list[int], more: str, at_once: int, then: str, meanwhile: list[Happening]) -> None:
-        """notification_ack of what the device received, in any order, and of what it did not; the pong says that it was read. Some go at once."""
+    def acknowledge(
+        self,
+        device: int,
+        choice: str | list[int],
+        more: str,
+        at_once: int,
+        then: str,
+        meanwhile: list[Happening],
+    ) -> None:
+        """notification_ack of what the device received, in any order, and of what it did not; the
+        pong says that it was read. Some go at once.
+        """
         handset = self.online(device)
         assert handset is not None
         ids = self._chosen(handset, choice)
-        ids += {"unknown": [new_id(), "nobody", ""], "others'": [id for id, row in self.model.log.by_id.items() if row.index % 3 == 0]}.get(more, [])
-        what = [str(self.model.log.by_id[id].seq) if id in self.model.log.by_id else "?" for id in ids]
-        with self.beside(f"{handset.device.name} acknowledges the rows {' '.join(what)}, {at_once} at once; {then}", meanwhile):
+        ids += {
+            "unknown": [new_id(), "nobody", ""],
+            "others'": [id for id, row in self.model.log.by_id.items() if row.index % 3 == 0],
+        }.get(more, [])
+        what = [
+            str(self.model.log.by_id[id].seq) if id in self.model.log.by_id else "?" for id in ids
+        ]
+        with self.beside(
+            f"{handset.device.name} acknowledges the rows {' '.join(what)}, {at_once} at once; {then}",
+            meanwhile,
+        ):
             self._acknowledge(handset, ids, at_once)
             if then != "unread":
                 handset.ping()
@@ -219,12 +305,27 @@ class Delivery(Stage):
 
     def _chosen(self, handset: Handset, choice: str | list[int]) -> list[str]:
         assert handset.phone is not None
-        here = [message["id"] for message in handset.phone.messages[1:] if "id" in message and message["id"] not in handset.asked]
-        ever = [row.message["id"] for row in self.model.log.rows if row.message and row.index in handset.device.received[row.feed]]
+        here = [
+            message["id"]
+            for message in handset.phone.messages[1:]
+            if "id" in message and message["id"] not in handset.asked
+        ]
+        ever = [
+            row.message["id"]
+            for row in self.model.log.rows
+            if row.message and row.index in handset.device.received[row.feed]
+        ]
         if isinstance(choice, list):
-            return list(dict.fromkeys(ever[-1 - pick % len(ever)] for pick in choice)) if ever else []
+            return (
+                list(dict.fromkeys(ever[-1 - pick % len(ever)] for pick in choice)) if ever else []
+            )
         rows = [id for id in here if id in self.model.log.by_id]
-        return {"all": here[::-1], "rows alone": rows, "all but one": here[1:], "first half": here[: len(here) // 2]}[choice]
+        return {
+            "all": here[::-1],
+            "rows alone": rows,
+            "all but one": here[1:],
+            "first half": here[: len(here) // 2],
+        }[choice]
 
     @somebody_online
     @rule(device=DEVICES)
@@ -238,9 +339,19 @@ class Delivery(Stage):
     # the bridge ends
 
     @precondition(lambda self: self.restarts < RESTARTS and len(self.model.log.rows) > 2)
-    @rule(process=PROCESSES, orderly=st.booleans(), parting=st.booleans(), answered=st.integers(0, 4), meanwhile=st.lists(EVENTS, max_size=5))
-    def restart(self, process: int, orderly: bool, parting: bool, answered: int, meanwhile: list[Happening]) -> None:
-        """kill -9 or SIGTERM, maybe right after acknowledgements, while a producer posts who tries again until he is answered; then a start."""
+    @rule(
+        process=PROCESSES,
+        orderly=st.booleans(),
+        parting=st.booleans(),
+        answered=st.integers(0, 4),
+        meanwhile=st.lists(EVENTS, max_size=5),
+    )
+    def restart(
+        self, process: int, orderly: bool, parting: bool, answered: int, meanwhile: list[Happening]
+    ) -> None:
+        """kill -9 or SIGTERM, maybe right after acknowledgements, while a producer posts who tries
+        again until he is answered; then a start.
+        """
         self.restarts += 1
         bridge = self.bridges[process % len(self.bridges)]
         gone = [handset for handset in self.handsets if handset.online and handset.bridge is bridge]
@@ -254,7 +365,9 @@ class Delivery(Stage):
             self.model.restarted(bridge, killed=not orderly)
 
         with self.beside(
-            f"the bridge {'stops' if orderly else 'is killed'} after {answered} answers{' and acknowledgements' if parting else ''}", meanwhile, over
+            f"the bridge {'stops' if orderly else 'is killed'} after {answered} answers{' and acknowledgements' if parting else ''}",
+            meanwhile,
+            over,
         ) as posting:
             while posting is not None and posting.is_alive() and len(posting.answers) < answered:
                 posting.join(0.001)
@@ -269,12 +382,24 @@ class Delivery(Stage):
 
 
 def play(world: World, number: int, examples: int = EXAMPLES) -> None:
-    """The ordinary run makes the same plans every time and stops at what it finds; a longer one is another each time, and makes what fails small."""
+    """The ordinary run makes the same plans every time and stops at what it finds; a longer one is
+    another each time, and makes what fails small.
+    """
     phases = (Phase.generate, Phase.shrink) if SOAK else (Phase.generate,)
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    options: dict[str, Any] = {"phases": phases, "suppress_health_check": checks, "deadline": None, "print_blob": False, "report_multiple_bugs": False}
-    chosen = settings(max_examples=SOAK or examples, stateful_step_count=STEPS, database=None, **options)
-    machine = seed(random.SystemRandom().getrandbits(32) if SOAK else number)(type("Playing", (Delivery,), {"world": world}))
+    options: dict[str, Any] = {
+        "phases": phases,
+        "suppress_health_check": checks,
+        "deadline": None,
+        "print_blob": False,
+        "report_multiple_bugs": False,
+    }
+    chosen = settings(
+        max_examples=SOAK or examples, stateful_step_count=STEPS, database=None, **options
+    )
+    machine = seed(random.SystemRandom().getrandbits(32) if SOAK else number)(
+        type("Playing", (Delivery,), {"world": world})
+    )
     try:
         run_state_machine_as_test(machine, settings=chosen)
     except Flaky as flaky:  # it does not fail in the same way each time: real processes need not
@@ -294,9 +419,18 @@ def test_what_is_discarded_is_said(make_quick: MakeQuick) -> None:
 
 
 @pytest.mark.timeout(300 + 60 * SOAK)
-def test_two_processes_are_one_bridge(make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis) -> None:
-    """The same with two processes on PostgreSQL and Redis, of which devices take now one, now the other (D46)."""
-    shared = MORE | {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+def test_two_processes_are_one_bridge(
+    make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis
+) -> None:
+    """The same with two processes on PostgreSQL and Redis, of which devices take now one, now the
+    other (D46).
+    """
+    shared = MORE | {
+        "database_url": postgres_server.create_database(),
+        "redis_url": redis_server.url,
+    }
     first = make_quick("first", **shared)
-    second = make_quick("second", BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **shared)
+    second = make_quick(
+        "second", BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **shared
+    )
     play(World([first, second], kept=10_000), 3, EXAMPLES // 2)

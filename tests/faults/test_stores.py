@@ -1,4 +1,6 @@
-"""Redis and PostgreSQL go away and come back under load, with two processes on them (D26, D31, D46): a 503 is all that anybody notices."""
+"""Redis and PostgreSQL go away and come back under load, with two processes on them (D26, D31,
+D46): a 503 is all that anybody notices.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 8.0  # seconds for /health: what it gives its checks is 2
 UNDERWAY = 1.0  # seconds that the answer to what was stored may take to whoever posted it
 BACK_WITHIN = 5.0  # seconds after a store answers again, however long it was away
-GOES_ON_WITHIN = 20.0  # seconds until a process that sleeps is left alone: PostgreSQL waits for 5, and a busy machine for more
-DELIVERED_WITHIN = 5.0  # seconds after the acknowledgement, without Redis: a look at the log twice a second, and a busy machine
+# seconds until a process that sleeps is left alone: PostgreSQL waits for 5, and a busy machine for
+# more
+GOES_ON_WITHIN = 20.0
+# seconds after the acknowledgement, without Redis: a look at the log twice a second, and a busy
+# machine
+DELIVERED_WITHIN = 5.0
 
 
 @dataclass
@@ -42,14 +48,23 @@ class Stores:
 def stores(make_quick: Callable[..., QuickBridge]) -> Iterator[Stores]:
     """Servers of our own, for they are treated badly, and two bridges that share them."""
     with ExitStack() as ending:
-        places = [Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bridge-stores-"))) for _ in range(2)]
+        places = [
+            Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="bridge-stores-")))
+            for _ in range(2)
+        ]
         postgres, redis = Postgres(places[0]), Redis(places[1])
         for server in (postgres, redis):
             ending.callback(server.stop)
             server.start()
         shared = {"database_url": postgres.create_database(), "redis_url": redis.url}
         first = make_quick("first", start=False, **shared)
-        second = make_quick("second", start=False, BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **shared)
+        second = make_quick(
+            "second",
+            start=False,
+            BRIDGE_HOOK_TOKEN=first.hook_token,
+            BRIDGE_ADMIN_TOKEN=first.admin_token,
+            **shared,
+        )
         for bridge in (first, second):
             bridge.spawn()
         for bridge in (first, second):
@@ -64,37 +79,60 @@ def stop(server: Postgres | Redis, how: signal.Signals) -> None:
 
 
 def health(bridge: Bridge) -> Response:
-    """GET /health of one process, by a token that needs no database; it answers in time, whatever is away."""
+    """GET /health of one process, by a token that needs no database; it answers in time, whatever
+    is away.
+    """
     asked = time.monotonic()
     answer = bridge.get("/api/v1/health", bridge.hook_token)
-    assert time.monotonic() - asked < ANSWERS_WITHIN, f"/health took {time.monotonic() - asked:.1f} s"
+    assert time.monotonic() - asked < ANSWERS_WITHIN, (
+        f"/health took {time.monotonic() - asked:.1f} s"
+    )
     return answer
 
 
 def assert_degraded(answer: Response, *parts: str) -> None:
     """D48: 503 with the spec's body only; these parts are unhealthy."""
     body = answer.json()
-    assert answer.status == 503 and set(body) == {"status", "version", "checks", "timestamp"} and body["status"] == "degraded", answer
+    assert (
+        answer.status == 503
+        and set(body) == {"status", "version", "checks", "timestamp"}
+        and body["status"] == "degraded"
+    ), answer
     assert set(body["checks"]) == PARTS
-    assert {part for part, word in body["checks"].items() if word == "unhealthy"} == set(parts), answer
+    assert {part for part, word in body["checks"].items() if word == "unhealthy"} == set(parts), (
+        answer
+    )
 
 
 def healthy(bridges: list[Bridge]) -> None:
     for bridge in bridges:
-        within(BACK_WITHIN, lambda bridge=bridge: health(bridge).status == 200, "healthy again by itself")  # type: ignore[misc]
+        within(
+            BACK_WITHIN,
+            lambda bridge=bridge: health(bridge).status == 200,  # type: ignore[misc]
+            "healthy again by itself",
+        )
 
 
 def assert_nothing_acknowledged(load: Load, since: float, until: float) -> None:
-    during = [name for poster in load.posters for name, at in poster.times.items() if since + UNDERWAY < at < until]
+    during = [
+        name
+        for poster in load.posters
+        for name, at in poster.times.items()
+        if since + UNDERWAY < at < until
+    ]
     assert not during, f"acknowledged while the database was away: {during}"
 
 
-@pytest.mark.parametrize(("how", "seconds"), [(signal.SIGINT, 8), (signal.SIGQUIT, 2)], ids=["orderly", "immediate"])
+@pytest.mark.parametrize(
+    ("how", "seconds"), [(signal.SIGINT, 8), (signal.SIGQUIT, 2)], ids=["orderly", "immediate"]
+)
 def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, seconds: float) -> None:
-    """D46: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored, back by itself: soon, however long it was away.
+    """D46: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored, back
+    by itself: soon, however long it was away.
 
-    `immediate` is PostgreSQL's word for an end without a farewell: its next start recovers as after a crash. In the eight seconds of the other,
-    attempts to connect that come ever more rarely would have become too rare.
+    `immediate` is PostgreSQL's word for an end without a farewell: its next start recovers as after
+    a crash. In the eight seconds of the other, attempts to connect that come ever more rarely would
+    have become too rare.
     """
     with under_load(stores.bridges, new_session(), watchers=2) as load:
         load.more(10)
@@ -103,14 +141,23 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
         with ThreadPoolExecutor(2) as pool:
             for answer in pool.map(health, stores.bridges):
                 assert_degraded(answer, "hook_endpoint")
-        within(seconds + 10, lambda: time.monotonic() - away >= seconds and all(poster.refusals for poster in load.posters), "each poster was refused")
+        within(
+            seconds + 10,
+            lambda: (
+                time.monotonic() - away >= seconds
+                and all(poster.refusals for poster in load.posters)
+            ),
+            "each poster was refused",
+        )
         back = time.monotonic()
         stores.postgres.start()
         healthy(stores.bridges)
         load.more(1, BACK_WITHIN)
         load.more(10)
         assert_nothing_acknowledged(load, away, back)
-        assert not sum(poster.unanswered for poster in load.posters), "an answer is owed also without a database"
+        assert not sum(poster.unanswered for poster in load.posters), (
+            "an answer is owed also without a database"
+        )
         for refusal in load.refusals():
             assert_error(refusal.answer, 503, "STORAGE_UNAVAILABLE")
             assert int(refusal.answer.headers["retry-after"]) > 0
@@ -119,7 +166,9 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
 
 
 def test_redis_stops_and_starts(stores: Stores) -> None:
-    """D46: killed and started: not one event is refused, the sockets of both processes go on from the log, and /health says it."""
+    """D46: killed and started: not one event is refused, the sockets of both processes go on from
+    the log, and /health says it.
+    """
     with under_load(stores.bridges, new_session(), watchers=2) as load:
         load.more(10)
         stop(stores.redis, signal.SIGKILL)
@@ -135,19 +184,36 @@ def test_redis_stops_and_starts(stores: Stores) -> None:
         assert not load.refusals() and not sum(poster.unanswered for poster in load.posters)
         load.finish()
         for watcher in load.watchers:
-            assert len(watcher.views) == 1, f"a socket was closed: {[view.code for view in watcher.views]}"
-            late = {name: watcher.arrived[name] - at for poster in load.posters for name, at in poster.times.items() if gone < at < back}
-            assert late and max(late.values()) < DELIVERED_WITHIN, f"the slowest: {sorted(late.values())[-3:]}"
+            assert len(watcher.views) == 1, (
+                f"a socket was closed: {[view.code for view in watcher.views]}"
+            )
+            late = {
+                name: watcher.arrived[name] - at
+                for poster in load.posters
+                for name, at in poster.times.items()
+                if gone < at < back
+            }
+            assert late and max(late.values()) < DELIVERED_WITHIN, (
+                f"the slowest: {sorted(late.values())[-3:]}"
+            )
 
 
 def asleep_in_a_transaction(postgres: Postgres) -> set[tuple[int, object]]:
-    """The sessions of PostgreSQL that hold a transaction open and say nothing, with the time since when."""
+    """The sessions of PostgreSQL that hold a transaction open and say nothing, with the time since
+    when.
+    """
     with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
-        return set(connection.execute("SELECT pid, state_change FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'").fetchall())
+        return set(
+            connection.execute(
+                "SELECT pid, state_change FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+            ).fetchall()
+        )
 
 
 def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
-    """Stop the process, as a machine falls asleep, at a moment at which it holds a transaction open."""
+    """Stop the process, as a machine falls asleep, at a moment at which it holds a transaction
+    open.
+    """
     assert bridge.process is not None
     for _ in range(100):
         bridge.process.send_signal(signal.SIGSTOP)
@@ -162,9 +228,13 @@ def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
 
 @pytest.mark.slow
 def test_a_process_falls_asleep_holding_the_head(stores: Stores) -> None:
-    """D26, D46: the log's head is held to the commit; a process that never gets there must not keep the others from it, nor break anything on waking."""
+    """D26, D46: the log's head is held to the commit; a process that never gets there must not keep
+    the others from it, nor break anything on waking.
+    """
     awake, sleeper = stores.bridges
-    with under_load([awake, sleeper], new_session(), posters=8, watchers=2, timeout=40, pace=0) as load:
+    with under_load(
+        [awake, sleeper], new_session(), posters=8, watchers=2, timeout=40, pace=0
+    ) as load:
         load.more(10)
         freeze_in_a_transaction(sleeper, stores.postgres)
         try:

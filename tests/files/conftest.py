@@ -1,4 +1,6 @@
-"""A house to look into: two roots, the bridge's data directory inside the first, and secrets that nothing may reach."""
+"""A house to look into: two roots, the bridge's data directory inside the first, and secrets that
+nothing may reach.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def build(top: Path) -> House:
     (root / "a.txt").write_text("inside\n")
     (root / "docs" / "b.txt").write_text("inside too\n")
     (second / "c.txt").write_text("inside the second\n")
-    for secret in (outside / "secret.txt", outside / "inner" / "secret.txt", data / "secrets" / "hook_token"):
+    for secret in (
+        outside / "secret.txt",
+        outside / "inner" / "secret.txt",
+        data / "secrets" / "hook_token",
+    ):
         secret.write_bytes(SECRET)
     return House(top, root, second, outside, data, Jail([str(root), str(second)], [str(data)]))
 
@@ -87,12 +93,15 @@ def refused(code: str) -> Iterator[None]:
 def no_leak() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
     yield
-    assert set(os.listdir("/proc/self/fd")) <= before  # what others close meanwhile is no leak of ours
+    # what others close meanwhile is no leak of ours
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.fixture
 def repository(house: House, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A fresh repository in the first root; the bridge's user has a home of his own, with nothing in it."""
+    """A fresh repository in the first root; the bridge's user has a home of his own, with nothing
+    in it.
+    """
     (house.top / "home").mkdir()
     monkeypatch.setenv("HOME", str(house.top / "home"))
     for name in ("XDG_CONFIG_HOME", *(name for name in os.environ if name.startswith("GIT_"))):

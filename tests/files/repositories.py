@@ -32,16 +32,22 @@ class Seen:
     def changes(self) -> dict[str, tuple[str, int, int]]:
         found = self.status().changes
         assert len({change.path for change in found}) == len(found)
-        return {change.path: (change.status, change.additions, change.deletions) for change in found}
+        return {
+            change.path: (change.status, change.additions, change.deletions) for change in found
+        }
 
     def diff(self, *files: str, cached: bool = False) -> GitDiffResponse:
-        return diff_module.diff(*repository_of(str(self.directory), self.jail), "s", list(files) or None, cached=cached)
+        return diff_module.diff(
+            *repository_of(str(self.directory), self.jail), "s", list(files) or None, cached=cached
+        )
 
     def files(self, *files: str, cached: bool = False) -> dict[str, DiffFile]:
         return {file.path: file for file in self.diff(*files, cached=cached).files}
 
     def commit(self, message: str = "A commit", *files: str, **more: Any) -> GitCommitSummary:
-        return commit_module.commit(*repository_of(str(self.directory), self.jail), message, list(files) or None, **more)
+        return commit_module.commit(
+            *repository_of(str(self.directory), self.jail), message, list(files) or None, **more
+        )
 
 
 def lines(file: DiffFile, kind: str) -> list[str]:
@@ -55,7 +61,9 @@ def hook(repository: Repository, name: str, script: str) -> Path:
 
 
 def import_files(repository: Repository, files: Mapping[str, str]) -> None:
-    """The first commit of an empty repository, in one pack: ten thousand loose objects would cost the disk more than the test."""
+    """The first commit of an empty repository, in one pack: ten thousand loose objects would cost
+    the disk more than the test.
+    """
     stream = bytearray(b"commit refs/heads/main\ncommitter A <a@b> 0 +0000\ndata 5\nLarge\n")
     for name, text in files.items():
         content = text.encode()
@@ -70,7 +78,11 @@ def digest(directory: Path) -> dict[str, tuple[int, int, str]]:
     found = {}
     for path in (directory, *directory.rglob("*")):
         stat = path.lstat()
-        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+        content = (
+            hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.is_file() and not path.is_symlink()
+            else ""
+        )
         found[str(path.relative_to(directory))] = (stat.st_mode, stat.st_mtime_ns, content)
     return found
 
@@ -86,7 +98,13 @@ def leftovers(data: Path) -> list[str]:
 
 def committed(repository: Repository) -> list[str]:
     """The names in the last commit."""
-    return sorted(name for name in repository.git("show", "--name-only", "--no-renames", "--format=", "-z").strip("\n").split("\0") if name)
+    return sorted(
+        name
+        for name in repository.git("show", "--name-only", "--no-renames", "--format=", "-z")
+        .strip("\n")
+        .split("\0")
+        if name
+    )
 
 
 def change(repository: Repository) -> None:

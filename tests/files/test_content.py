@@ -31,7 +31,7 @@ def put(house: House, data: bytes) -> str:
     return str(path)
 
 
-# -- content -----------------------------------------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------------------
 
 
 def test_the_fields_are_the_specs(house: House) -> None:
@@ -48,7 +48,18 @@ def test_the_fields_are_the_specs(house: House) -> None:
             }
 
 
-@pytest.mark.parametrize("data", [b"\0", b"text\0text", b"\xff\xfe", b"caf\xe9", b"\xed\xa0\x80", "ä".encode()[:1], b"\x89PNG\r\n"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0",
+        b"text\0text",
+        b"\xff\xfe",
+        b"caf\xe9",
+        b"\xed\xa0\x80",
+        "ä".encode()[:1],
+        b"\x89PNG\r\n",
+    ],
+)
 def test_what_is_no_text_is_base64(house: House, data: bytes) -> None:
     answer = content(house.jail, put(house, data))
     assert (answer["encoding"], answer["size"]) == ("base64", len(data))
@@ -60,7 +71,19 @@ def test_an_empty_file(house: House) -> None:
     assert (answer["content"], answer["size"], answer["encoding"]) == ("", 0, "utf-8")
 
 
-@pytest.mark.parametrize("piece", [b"x", b"\n", b"\x01", b'"', "\u00e4".encode(), "\u2028".encode(), "\U0001f600".encode(), b"\0"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"x",
+        b"\n",
+        b"\x01",
+        b'"',
+        "\u00e4".encode(),
+        "\u2028".encode(),
+        "\U0001f600".encode(),
+        b"\0",
+    ],
+)
 def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
     """Base64 and JSON's escapes are counted, and nothing is said to be longer than it is."""
     whole = len(content_module.content(house.jail, put(house, piece * 3)))
@@ -97,14 +120,18 @@ def append(path: str) -> None:
         file.write(b"more")
 
 
-def test_a_file_that_shrinks_is_answered_as_it_was_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_shrinks_is_answered_as_it_was_read(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = put(house, b"12345678")
     while_reading(monkeypatch, path, lambda path: os.truncate(path, 2))
     answer = content(house.jail, path)
     assert (answer["content"], answer["size"]) == ("1234", 4)
 
 
-def test_a_file_that_grows_beyond_the_limit_is_too_large(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_beyond_the_limit_is_too_large(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = put(house, b"12345678")
     while_reading(monkeypatch, path, append)
     with no_leak(), refused("FILE_TOO_LARGE"):
@@ -112,7 +139,14 @@ def test_a_file_that_grows_beyond_the_limit_is_too_large(house: House, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("path", "code"), [(None, "INVALID_PATH"), ("", "INVALID_PATH"), ("docs", "INVALID_PATH"), ("../outside/secret.txt", "ACCESS_DENIED"), ("x", "NOT_FOUND")]
+    ("path", "code"),
+    [
+        (None, "INVALID_PATH"),
+        ("", "INVALID_PATH"),
+        ("docs", "INVALID_PATH"),
+        ("../outside/secret.txt", "ACCESS_DENIED"),
+        ("x", "NOT_FOUND"),
+    ],
 )
 def test_the_errors_are_the_jails(house: House, path: object, code: str) -> None:
     for way in (content, read_lines):
@@ -132,13 +166,18 @@ def test_a_read_that_would_wait_is_denied(house: House, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "1970-01-01T00:00:00.000Z"), (-1, "1969-12-31T23:59:59.000Z"), (-(10**12), "0001-01-01T00:00:00.000Z"), (10**12, "9999-12-31T23:59:59.999Z")],
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.000Z"),
+        (-(10**12), "0001-01-01T00:00:00.000Z"),
+        (10**12, "9999-12-31T23:59:59.999Z"),
+    ],
 )
 def test_times_that_no_calendar_holds(seconds: int, text: str) -> None:
     assert modified_at(os.stat_result([0] * 10, {"st_mtime_ns": seconds * 10**9})) == text
 
 
-# -- read_lines --------------------------------------------------------------------------------------------------------------
+# -- read_lines ------------------------------------------------------------------------------------
 
 
 def test_all_lines_of_a_short_file(house: House) -> None:
@@ -161,7 +200,16 @@ def test_the_default_is_the_first_2000_lines(house: House) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "limit", "expected"),
-    [(0, 0, ""), (0, 1, "a\n"), (1, 1, "\n"), (1, 2, "\nb\r\n"), (3, 1, "c"), (3, 10**30, "c"), (4, 5, ""), (10**30, 1, "")],
+    [
+        (0, 0, ""),
+        (0, 1, "a\n"),
+        (1, 1, "\n"),
+        (1, 2, "\nb\r\n"),
+        (3, 1, "c"),
+        (3, 10**30, "c"),
+        (4, 5, ""),
+        (10**30, 1, ""),
+    ],
 )
 def test_a_slice(house: House, offset: int, limit: int, expected: str) -> None:
     answer = read_lines(house.jail, put(house, b"a\n\nb\r\nc"), None, offset, limit)
@@ -174,15 +222,29 @@ def test_no_lines(house: House) -> None:
     assert (answer["content"], answer["lines"], answer["size"]) == ("", 0, 0)
 
 
-@given(text=some.text(alphabet="aä\n\r\u2028😀", max_size=40), offset=some.integers(0, 12), limit=some.integers(0, 12), chunk=some.integers(1, 5))
+@given(
+    text=some.text(alphabet="aä\n\r\u2028😀", max_size=40),
+    offset=some.integers(0, 12),
+    limit=some.integers(0, 12),
+    chunk=some.integers(1, 5),
+)
 def test_slices_are_those_of_the_whole(text: str, offset: int, limit: int, chunk: int) -> None:
-    """Whatever the pieces in which the file is read: line ends and characters may fall on their edges."""
+    """Whatever the pieces in which the file is read: line ends and characters may fall on their
+    edges.
+    """
     data = text.encode()
     reading = content_module._Reading(offset, limit, MB)
     for start in range(0, len(data), chunk):
         reading.feed(data[start : start + chunk])
-    lines = [line + "\n" for line in text.split("\n")[:-1]] + [last for last in text.split("\n")[-1:] if last]
-    assert reading.result() == {"content": "".join(lines[offset : offset + limit]), "size": len(data), "lines": len(lines), "encoding": "utf-8"}
+    lines = [line + "\n" for line in text.split("\n")[:-1]] + [
+        last for last in text.split("\n")[-1:] if last
+    ]
+    assert reading.result() == {
+        "content": "".join(lines[offset : offset + limit]),
+        "size": len(data),
+        "lines": len(lines),
+        "encoding": "utf-8",
+    }
 
 
 def test_a_large_file_is_streamed(house: House) -> None:

@@ -1,4 +1,6 @@
-"""git_commit (D10, D31): what is committed, what a hook sees, and that whatever fails leaves the repository as it was."""
+"""git_commit (D10, D31): what is committed, what a hook sees, and that whatever fails leaves the
+repository as it was.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak, refused
 from tests.files.repositories import Seen, committed, digest, hook, leftovers
 
-# -- named files -------------------------------------------------------------------------------------------------------------
+# -- named files -----------------------------------------------------------------------------------
 
 
 def test_named_files_as_they_are_in_the_work_tree(repository: Repository, seen: Seen) -> None:
-    """What is staged of them does not count; what is staged of others stays, to the byte of its content."""
-    repository.commit_files({"a": "1\n", "staged": "1\n", "gone": "1\n", "removed": "1\n", "d/x": "1\n", "d/y": "1\n"})
+    """What is staged of them does not count; what is staged of others stays, to the byte of its
+    content.
+    """
+    repository.commit_files(
+        {"a": "1\n", "staged": "1\n", "gone": "1\n", "removed": "1\n", "d/x": "1\n", "d/y": "1\n"}
+    )
     repository.write("a", "staged\n")
     repository.write("staged", "staged\n")
     repository.write("added", "added\n")
@@ -30,9 +36,15 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, seen: 
     repository.write("d/new/z", "something new\n")
     (repository.path / "d/y").chmod(0o755)
     summary = seen.commit("Some", "a", "gone", "removed", "d")
-    assert committed(repository) == ["a", "d/new/z", "d/x", "d/y", "gone", "removed"] and summary.files_changed == 6
+    assert (
+        committed(repository) == ["a", "d/new/z", "d/x", "d/y", "gone", "removed"]
+        and summary.files_changed == 6
+    )
     assert repository.git("show", "HEAD:a") == "work tree\n"
-    assert sorted(repository.staged()) == ["added", "staged"] and repository.git("show", ":staged") == "staged\n"
+    assert (
+        sorted(repository.staged()) == ["added", "staged"]
+        and repository.git("show", ":staged") == "staged\n"
+    )
     assert repository.git("diff", "--name-only").split() == ["staged"]
     assert leftovers(conf.bridge_data_dir) == []
 
@@ -48,8 +60,12 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, seen: Seen) 
 
 
 def test_what_became_another_kind_of_thing(repository: Repository, seen: Seen) -> None:
-    """A file becomes a directory and the reverse; a directory becomes a link, and nothing behind it is taken for what was there."""
-    repository.commit_files({"file": "1\n", "directory/x": "1\n", "tree/y": "1\n", "elsewhere/y": "1\n"})
+    """A file becomes a directory and the reverse; a directory becomes a link, and nothing behind it
+    is taken for what was there.
+    """
+    repository.commit_files(
+        {"file": "1\n", "directory/x": "1\n", "tree/y": "1\n", "elsewhere/y": "1\n"}
+    )
     (repository.path / "file").unlink()
     repository.write("file/inner", "1\n")
     (repository.path / "directory/x").unlink()
@@ -59,12 +75,26 @@ def test_what_became_another_kind_of_thing(repository: Repository, seen: Seen) -
     (repository.path / "tree").rmdir()
     (repository.path / "tree").symlink_to("elsewhere")
     seen.commit("Kinds", "file", "directory", "tree")
-    assert committed(repository) == ["directory", "directory/x", "file", "file/inner", "tree", "tree/y"]
-    assert repository.git("ls-tree", "-r", "--name-only", "HEAD").split() == ["directory", "elsewhere/y", "file/inner", "tree"]
+    assert committed(repository) == [
+        "directory",
+        "directory/x",
+        "file",
+        "file/inner",
+        "tree",
+        "tree/y",
+    ]
+    assert repository.git("ls-tree", "-r", "--name-only", "HEAD").split() == [
+        "directory",
+        "elsewhere/y",
+        "file/inner",
+        "tree",
+    ]
     assert seen.status().is_clean and repository.porcelain() == ""
 
 
-def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(house: House, repository: Repository, seen: Seen) -> None:
+def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
+    house: House, repository: Repository, seen: Seen
+) -> None:
     repository.commit_files({".gitignore": "*.log\n"})
     repository.write("d/a", "1\n")
     repository.write("d/b.log", "1\n")
@@ -94,7 +124,18 @@ def test_a_submodules_commit(house: House, repository: Repository, seen: Seen) -
     inner.commit_files({"a": "1\n"})
     repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
     repository.commit()
-    repository.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "more", cwd=repository.path / "sub")
+    repository.git(
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "more",
+        cwd=repository.path / "sub",
+    )
     seen.commit("Submodule", "sub")
     assert committed(repository) == ["sub"] and seen.status().is_clean
 
@@ -128,8 +169,18 @@ def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, se
     with refused("GIT_ERROR"):
         seen.commit("Half", "a")
     summary = seen.commit("Merge")
-    assert (summary.files_changed, summary.additions) == (1, 2) and len(repository.git("log", "-1", "--format=%P").split()) == 2
-    repository.git("merge", "-q", "--no-commit", "--no-ff", "-s", "ours", repository.git("commit-tree", "-p", "other", "-m", "x", "other^{tree}").strip())
+    assert (summary.files_changed, summary.additions) == (1, 2) and len(
+        repository.git("log", "-1", "--format=%P").split()
+    ) == 2
+    repository.git(
+        "merge",
+        "-q",
+        "--no-commit",
+        "--no-ff",
+        "-s",
+        "ours",
+        repository.git("commit-tree", "-p", "other", "-m", "x", "other^{tree}").strip(),
+    )
     assert seen.commit("Merge that changes nothing").files_changed == 0
 
 
@@ -146,11 +197,15 @@ def test_a_linked_work_tree_and_another_hash(house: House, repository: Repositor
     assert repository.git("status", "--porcelain", cwd=beside) == ""
 
 
-# -- who commits -------------------------------------------------------------------------------------------------------------
+# -- who commits -----------------------------------------------------------------------------------
 
 
-def test_the_users_name_as_his_configuration_says_here(house: House, repository: Repository, seen: Seen) -> None:
-    """His own configuration counts, with what it includes for certain repositories; the repository's goes before it; nobody is an error."""
+def test_the_users_name_as_his_configuration_says_here(
+    house: House, repository: Repository, seen: Seen
+) -> None:
+    """His own configuration counts, with what it includes for certain repositories; the
+    repository's goes before it; nobody is an error.
+    """
     for key in ("user.name", "user.email"):
         repository.git("config", "--unset", key)
     repository.write("a", "1\n")
@@ -161,21 +216,32 @@ def test_the_users_name_as_his_configuration_says_here(house: House, repository:
         seen.commit("Nobody", "a")
     assert digest(repository.path / ".git/refs") == before and repository.staged() == []
     (house.top / "home/work").write_text("[user]\n\temail = grace@work.example\n")
-    global_config.write_text(f'[user]\n\tname = Grace\n\temail = grace@home.example\n[includeIf "gitdir:{house.root}/"]\n\tpath = ~/work\n')
+    global_config.write_text(
+        f'[user]\n\tname = Grace\n\temail = grace@home.example\n[includeIf "gitdir:{house.root}/"]\n\tpath = ~/work\n'
+    )
     seen.commit("Grace", "a")
-    assert repository.git("log", "-1", "--format=%an %ae %cn").strip() == "Grace grace@work.example Grace"
+    assert (
+        repository.git("log", "-1", "--format=%an %ae %cn").strip()
+        == "Grace grace@work.example Grace"
+    )
     repository.git("config", "user.name", "Ada")
     repository.write("a", "2\n")
     seen.commit("Ada", "a")
     assert repository.git("log", "-1", "--format=%an %ae").strip() == "Ada grace@work.example"
 
 
-def test_the_users_own_filters_run_in_a_commit_and_not_in_reading(house: House, repository: Repository, seen: Seen) -> None:
-    """D10: they are not the repository's. Without them a commit would store what git-lfs was to take out of it."""
+def test_the_users_own_filters_run_in_a_commit_and_not_in_reading(
+    house: House, repository: Repository, seen: Seen
+) -> None:
+    """D10: they are not the repository's. Without them a commit would store what git-lfs was to
+    take out of it.
+    """
     clean = house.top / "home/clean"
     clean.write_text('#!/bin/sh\necho "$HOME" >> "$HOME/ran"\ntr a-z A-Z\n')
     clean.chmod(0o755)
-    (house.top / "home/.gitconfig").write_text('[filter "upper"]\n\tclean = ~/clean %f\n\trequired = true\n')
+    (house.top / "home/.gitconfig").write_text(
+        '[filter "upper"]\n\tclean = ~/clean %f\n\trequired = true\n'
+    )
     repository.commit_files({".gitattributes": "*.up filter=upper\n"})
     repository.write("a.up", "text\n")
     seen.status(), seen.diff("a.up")
@@ -196,10 +262,13 @@ def test_a_commit_is_stored_as_at_the_machine(repository: Repository, seen: Seen
     object_file = repository.path / ".git/objects" / head[:2] / head[2:]
     assert object_file.stat().st_mode & 0o777 == 0o444
     assert (repository.path / ".git/index").stat().st_mode & 0o777 == 0o644
-    assert head in repository.git("reflog", "--no-abbrev") and (repository.path / ".git/logs/refs/heads/main").exists()
+    assert (
+        head in repository.git("reflog", "--no-abbrev")
+        and (repository.path / ".git/logs/refs/heads/main").exists()
+    )
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -217,7 +286,9 @@ def test_a_commit_is_stored_as_at_the_machine(repository: Repository, seen: Seen
         ("m", [""]),
     ],
 )
-def test_what_is_refused_changes_nothing(repository: Repository, seen: Seen, message: str, files: list[str]) -> None:
+def test_what_is_refused_changes_nothing(
+    repository: Repository, seen: Seen, message: str, files: list[str]
+) -> None:
     """Not a byte of the git directory, not even an empty directory for logs."""
     repository.commit_files({"a": "1\n", "same": "1\n"})
     repository.write("a", "2\n")
@@ -232,4 +303,7 @@ def test_a_refused_first_commit_leaves_no_logs(repository: Repository, seen: See
     repository.write("a", "1\n")
     with refused("GIT_ERROR"):
         seen.commit("No", "a")
-    assert not (repository.path / ".git/logs").exists() and repository.git("status", "--porcelain") == "?? a\n"
+    assert (
+        not (repository.path / ".git/logs").exists()
+        and repository.git("status", "--porcelain") == "?? a\n"
+    )

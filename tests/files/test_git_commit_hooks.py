@@ -19,17 +19,25 @@ from tests.files.conftest import House, no_leak, refused
 from tests.files.repositories import Seen, committed, hook, index, leftovers
 from tests.servers import wait_until
 
-# -- hooks -------------------------------------------------------------------------------------------------------------------
+# -- hooks -----------------------------------------------------------------------------------------
 
 
-def test_a_hook_sees_what_it_sees_at_the_machine(house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its user's environment without the bridge's secrets; git in it works on the repository itself, and on what is being committed."""
+def test_a_hook_sees_what_it_sees_at_the_machine(
+    house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user's environment without the bridge's secrets; git in it works on the repository
+    itself, and on what is being committed.
+    """
     monkeypatch.setenv("BRIDGE_HOOK_TOKEN", "SECRET" * 8)
     monkeypatch.setenv("DATABASE_URL", "postgres://u:SECRET@h/d")
     monkeypatch.setenv("JAVA_HOME", "/a java")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     repository.commit_files({"a": "1\n", "b": "1\n"})
-    hook(repository, "pre-commit", "{ env; pwd; git config test.key; git diff --cached --name-only; git rev-parse --absolute-git-dir; } > ../seen 2>&1")
+    hook(
+        repository,
+        "pre-commit",
+        "{ env; pwd; git config test.key; git diff --cached --name-only; git rev-parse --absolute-git-dir; } > ../seen 2>&1",
+    )
     repository.git("config", "test.key", "the repository's own")
     repository.write("a", "2\n")
     repository.write("b", "2\n")
@@ -38,13 +46,28 @@ def test_a_hook_sees_what_it_sees_at_the_machine(house: House, repository: Repos
     said = (house.root / "seen").read_text()
     shown = set(said.splitlines())
     assert "SECRET" not in said
-    assert {f"HOME={house.top}/home", "JAVA_HOME=/a java", "LC_ALL=C.UTF-8", "GIT_EDITOR=:", str(repository.path), "the repository's own", "a"} <= shown
+    assert {
+        f"HOME={house.top}/home",
+        "JAVA_HOME=/a java",
+        "LC_ALL=C.UTF-8",
+        "GIT_EDITOR=:",
+        str(repository.path),
+        "the repository's own",
+        "a",
+    } <= shown
     assert str(repository.path / ".git") in shown and "b" not in shown
-    assert not any(line.startswith(("GIT_DIR=", "GIT_CONFIG", "GIT_COMMON_DIR=", "GIT_LITERAL", "XDG_CONFIG_HOME=")) for line in shown)
+    assert not any(
+        line.startswith(
+            ("GIT_DIR=", "GIT_CONFIG", "GIT_COMMON_DIR=", "GIT_LITERAL", "XDG_CONFIG_HOME=")
+        )
+        for line in shown
+    )
 
 
 def test_a_hook_may_change_what_is_committed(repository: Repository, seen: Seen) -> None:
-    """A formatter, a message with a ticket's number: the answer says what was committed, and nothing is left over."""
+    """A formatter, a message with a ticket's number: the answer says what was committed, and
+    nothing is left over.
+    """
     repository.commit_files({"a": "1\n", "version": "1\n", "other": "1\n"})
     hook(repository, "pre-commit", "echo formatted > a; echo 2 > version; git add a version")
     hook(repository, "prepare-commit-msg", 'echo "T-1: $(cat "$1")" > "$1"')
@@ -53,8 +76,16 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, seen: Seen)
     repository.git("add", "other")
     repository.write("a", "2\n")
     summary = seen.commit("Change", "a")
-    assert (summary.hash, summary.summary, summary.files_changed) == (repository.head(), "T-1: Change", 2)
-    assert repository.git("show", "HEAD:a") == "formatted\n" and repository.staged() == ["other"] and repository.git("diff", "--name-only") == ""
+    assert (summary.hash, summary.summary, summary.files_changed) == (
+        repository.head(),
+        "T-1: Change",
+        2,
+    )
+    assert (
+        repository.git("show", "HEAD:a") == "formatted\n"
+        and repository.staged() == ["other"]
+        and repository.git("diff", "--name-only") == ""
+    )
     repository.write("version", "3\n")
     repository.git("add", "version")
     seen.commit("The rest")
@@ -76,18 +107,31 @@ def test_a_hook_that_refuses_after_it_has_staged(repository: Repository, seen: S
     assert leftovers(conf.bridge_data_dir) == []
 
 
-def test_a_hook_after_the_commit_may_fail_or_commit_again(repository: Repository, seen: Seen) -> None:
+def test_a_hook_after_the_commit_may_fail_or_commit_again(
+    repository: Repository, seen: Seen
+) -> None:
     """The commit is made; the answer names the one that HEAD is at."""
     repository.commit_files({"a": "1\n"})
-    hook(repository, "post-commit", "[ -e ../amended ] || { touch ../amended; git commit -q --amend -m Amended; }; exit 1")
+    hook(
+        repository,
+        "post-commit",
+        "[ -e ../amended ] || { touch ../amended; git commit -q --amend -m Amended; }; exit 1",
+    )
     repository.write("a", "2\n")
     summary = seen.commit("First", "a")
-    assert (summary.hash, summary.summary) == (repository.head(), "Amended") and seen.status().is_clean
+    assert (summary.hash, summary.summary) == (
+        repository.head(),
+        "Amended",
+    ) and seen.status().is_clean
 
 
 @pytest.mark.parametrize("name", ["pre-commit", "post-commit"])
-def test_a_hook_that_takes_too_long(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """It is ended with its children. Before the commit: nothing is changed, no lock is left; after it: the commit is made."""
+def test_a_hook_that_takes_too_long(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It is ended with its children. Before the commit: nothing is changed, no lock is left; after
+    it: the commit is made.
+    """
     monkeypatch.setattr(limits, "GIT_COMMIT_SECONDS", 1.0)
     first = repository.commit_files({"a": "1\n"})
     pids = repository.path / ".git/pids"
@@ -100,7 +144,11 @@ def test_a_hook_that_takes_too_long(repository: Repository, seen: Seen, monkeypa
     else:
         assert seen.commit("Slow", "a").hash == repository.head() != first
         assert seen.status().is_clean
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()), 5, "the hook's children end")
+    wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()),
+        5,
+        "the hook's children end",
+    )
     assert not list(repository.path.glob(".git/**/*.lock"))
 
 
@@ -135,8 +183,12 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(repository: Repository, see
 
 
 @pytest.mark.parametrize("where", ["hooks", "~/hooks"])
-def test_hooks_where_the_configuration_says(house: House, repository: Repository, seen: Seen, where: str) -> None:
-    """core.hooksPath: in the work tree they run, by their own path; outside the roots they do not, and no others instead."""
+def test_hooks_where_the_configuration_says(
+    house: House, repository: Repository, seen: Seen, where: str
+) -> None:
+    """core.hooksPath: in the work tree they run, by their own path; outside the roots they do not,
+    and no others instead.
+    """
     directory = repository.path / "hooks" if where == "hooks" else house.top / "home/hooks"
     directory.mkdir()
     (directory / "pre-commit").write_text(f'#!/bin/sh\necho "$0" > "{house.root}/ran"\n')
@@ -147,7 +199,9 @@ def test_hooks_where_the_configuration_says(house: House, repository: Repository
     (house.root / "ran").unlink(missing_ok=True)
     repository.write("a", "2\n")
     seen.commit("Elsewhere", "a")
-    assert (house.root / "ran").exists() == (where == "hooks") and not (house.root / "ran otherwise").exists()
+    assert (house.root / "ran").exists() == (where == "hooks") and not (
+        house.root / "ran otherwise"
+    ).exists()
     if where == "hooks":
         assert (house.root / "ran").read_text() == f"{directory}/pre-commit\n"
 
@@ -168,22 +222,32 @@ def test_hooks_that_are_none(house: House, repository: Repository, seen: Seen) -
     assert not (house.root / "ran").exists()
 
 
-def test_hooks_that_cannot_be_run_refuse_the_commit(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_that_cannot_be_run_refuse_the_commit(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the data directory is mounted noexec git would go on without them."""
     repository.commit_files({"a": "1\n"})
     hook(repository, "pre-commit", "exit 1")
     repository.write("a", "2\n")
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and not str(path).startswith(str(conf.bridge_data_dir)))
+    monkeypatch.setattr(
+        os,
+        "access",
+        lambda path, mode: (
+            access(path, mode) and not str(path).startswith(str(conf.bridge_data_dir))
+        ),
+    )
     with pytest.raises(BridgeError, match="nothing can be run"):
         seen.commit("No exec", "a")
 
 
-# -- others at the same time -------------------------------------------------------------------------------------------------
+# -- others at the same time -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("files", [(), ("a",)], ids=["staged", "named"])
-def test_what_somebody_stages_meanwhile_stays(repository: Repository, seen: Seen, files: tuple[str, ...]) -> None:
+def test_what_somebody_stages_meanwhile_stays(
+    repository: Repository, seen: Seen, files: tuple[str, ...]
+) -> None:
     """The coding agent works while the phone commits and the hooks run: both find what they did."""
     repository.commit_files({"a": "1\n", "b": "1\n", "c": "1\n"})
     for name in "abc":
@@ -202,16 +266,30 @@ def test_two_commits_at_once(repository: Repository, seen: Seen) -> None:
     for number in range(4):
         repository.write(f"file {number}", "2\n")
     summaries = []
-    threads = [threading.Thread(target=lambda number=number: summaries.append(seen.commit(f"{number}", f"file {number}"))) for number in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda number=number: summaries.append(
+                seen.commit(f"{number}", f"file {number}")
+            )
+        )
+        for number in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len({summary.hash for summary in summaries}) == 4 and all(summary.files_changed == 1 for summary in summaries)
-    assert repository.git("rev-list", "--count", "HEAD").strip() == "5" and repository.porcelain() == ""
+    assert len({summary.hash for summary in summaries}) == 4 and all(
+        summary.files_changed == 1 for summary in summaries
+    )
+    assert (
+        repository.git("rev-list", "--count", "HEAD").strip() == "5"
+        and repository.porcelain() == ""
+    )
 
 
-def test_another_git_that_holds_the_index(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_git_that_holds_the_index(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is waited for, but not for ever; its lock is never touched."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
@@ -226,7 +304,9 @@ def test_another_git_that_holds_the_index(repository: Repository, seen: Seen, mo
     assert lock.read_text() == "theirs"
 
 
-def test_an_index_that_cannot_be_updated_does_not_undo_the_commit(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_cannot_be_updated_does_not_undo_the_commit(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commit is made, so it is said; what is staged then looks like it was."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
@@ -237,7 +317,9 @@ def test_an_index_that_cannot_be_updated_does_not_undo_the_commit(repository: Re
     assert repository.git("show", "HEAD:a") == "2\n" and repository.staged() == ["a"]
 
 
-def test_no_disk_space_for_the_index_leaves_the_old_one(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_disk_space_for_the_index_leaves_the_old_one(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing half-written, no lock and no draft beside it; the commit is made, so it is said."""
     repository.commit_files({"a": "1\n"})
     before = index(repository)
@@ -249,11 +331,15 @@ def test_no_disk_space_for_the_index_leaves_the_old_one(repository: Repository, 
     monkeypatch.setattr(os, "replace", full)
     assert seen.commit("Full", "a").hash == repository.head()
     assert index(repository) == before
-    assert not [path for path in (repository.path / ".git").iterdir() if path.name.startswith("index.")]
+    assert not [
+        path for path in (repository.path / ".git").iterdir() if path.name.startswith("index.")
+    ]
 
 
 def test_a_commit_that_a_killed_process_had_begun(repository: Repository, seen: Seen) -> None:
-    """D31: a repeated request whose first try ended nobody knows how: what was committed is answered, what was not is committed."""
+    """D31: a repeated request whose first try ended nobody knows how: what was committed is
+    answered, what was not is committed.
+    """
     repository.commit_files({"a": "1\n"})
     begun = datetime.now(UTC) - timedelta(seconds=1)
     repository.write("a", "2\n")
@@ -264,7 +350,9 @@ def test_a_commit_that_a_killed_process_had_begun(repository: Repository, seen: 
             seen.commit(message, "a", begun=since)
 
 
-def test_the_index_of_a_commit_whose_process_died_before_it_was_updated(repository: Repository, seen: Seen) -> None:
+def test_the_index_of_a_commit_whose_process_died_before_it_was_updated(
+    repository: Repository, seen: Seen
+) -> None:
     repository.commit_files({"a": "1\n", "b": "1\n"})
     before = index(repository)
     repository.write("a", "2\n")

@@ -1,4 +1,6 @@
-"""git_diff_response (SPEC Git resources; D10): what git's diff says, as far as one answer holds it."""
+"""git_diff_response (SPEC Git resources; D10): what git's diff says, as far as one answer holds
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.files.repositories import Seen, lines
 
 
 def test_modes_say_what_became_of_a_file(repository: Repository, seen: Seen) -> None:
-    """SPEC Diff file: old_mode and new_mode are there where they differ; of an added file the new one, of a deleted one the old one."""
+    """SPEC Diff file: old_mode and new_mode are there where they differ; of an added file the new
+    one, of a deleted one the old one.
+    """
     repository.commit_files({"mode": "1\n", "gone": "1\n", "type": "1\n", "same": "1\n"})
     (repository.path / "mode").chmod(0o755)
     (repository.path / "gone").unlink()
@@ -25,7 +29,9 @@ def test_modes_say_what_became_of_a_file(repository: Repository, seen: Seen) -> 
     repository.write("same", "2\n")
     repository.write("new", "another\n")
     repository.git("add", "--intent-to-add", "new")
-    found = {name: (file.status, file.old_mode, file.new_mode) for name, file in seen.files().items()}
+    found = {
+        name: (file.status, file.old_mode, file.new_mode) for name, file in seen.files().items()
+    }
     assert found == {
         "mode": ("modified", "100644", "100755"),
         "gone": ("deleted", "100644", None),
@@ -34,7 +40,12 @@ def test_modes_say_what_became_of_a_file(repository: Repository, seen: Seen) -> 
         "new": ("added", None, "100644"),
     }
     changed = seen.files()["type"]
-    assert (lines(changed, "removed"), lines(changed, "added"), changed.additions, changed.deletions) == (["1"], ["mode"], 1, 1)
+    assert (
+        lines(changed, "removed"),
+        lines(changed, "added"),
+        changed.additions,
+        changed.deletions,
+    ) == (["1"], ["mode"], 1, 1)
 
 
 def test_a_binary_file_is_called_so(repository: Repository, seen: Seen) -> None:
@@ -43,8 +54,15 @@ def test_a_binary_file_is_called_so(repository: Repository, seen: Seen) -> None:
     repository.write("image", b"\0\2")
     repository.write("text", "2\n")
     repository.write("new image", b"\0\3")
-    found = {name: (file.binary, file.additions, file.hunks == [], file.truncated) for name, file in seen.files("image", "text", "new image").items()}
-    assert found == {"image": (True, 0, True, None), "text": (None, 1, False, None), "new image": (True, 0, True, None)}
+    found = {
+        name: (file.binary, file.additions, file.hunks == [], file.truncated)
+        for name, file in seen.files("image", "text", "new image").items()
+    }
+    assert found == {
+        "image": (True, 0, True, None),
+        "text": (None, 1, False, None),
+        "new image": (True, 0, True, None),
+    }
 
 
 def test_the_missing_newline_is_said(repository: Repository, seen: Seen) -> None:
@@ -53,7 +71,10 @@ def test_the_missing_newline_is_said(repository: Repository, seen: Seen) -> None
     repository.write("a", "1\n3")
     repository.write("b", "2")
     repository.write("c", "1\n2")
-    found = {name: [(line.type, line.content, line.no_newline) for line in file.hunks[0].lines] for name, file in seen.files("a", "b", "c").items()}
+    found = {
+        name: [(line.type, line.content, line.no_newline) for line in file.hunks[0].lines]
+        for name, file in seen.files("a", "b", "c").items()
+    }
     assert found == {
         "a": [("context", "1", None), ("removed", "2", True), ("added", "3", True)],
         "b": [("removed", "1", None), ("added", "2", True)],
@@ -64,7 +85,13 @@ def test_the_missing_newline_is_said(repository: Repository, seen: Seen) -> None
 def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Seen) -> None:
     """D10: as new files; the same that git says once they are added."""
     repository.commit()
-    files: dict[str, str | bytes] = {"text": "1\n\n2\r\n", "empty": "", "latin": b"caf\xe9\n", "binary": b"1\n\0", "script": "x\n"}
+    files: dict[str, str | bytes] = {
+        "text": "1\n\n2\r\n",
+        "empty": "",
+        "latin": b"caf\xe9\n",
+        "binary": b"1\n\0",
+        "script": "x\n",
+    }
     for name, content in files.items():
         repository.write(f"new/{name}", content)
     (repository.path / "new/script").chmod(0o755)
@@ -72,8 +99,12 @@ def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Se
     untracked = seen.files("new")
     repository.git("add", "-A")
     added = seen.files("new", cached=True)
-    assert {name: file.wire() | {"status": "added"} for name, file in untracked.items()} == {name: file.wire() for name, file in added.items()}
-    assert lines(added["new/link"], "added") == ["/etc/passwd"] and {file.status for file in untracked.values()} == {"untracked"}
+    assert {name: file.wire() | {"status": "added"} for name, file in untracked.items()} == {
+        name: file.wire() for name, file in added.items()
+    }
+    assert lines(added["new/link"], "added") == ["/etc/passwd"] and {
+        file.status for file in untracked.values()
+    } == {"untracked"}
 
 
 def test_untracked_files_only_when_they_are_named(repository: Repository, seen: Seen) -> None:
@@ -87,8 +118,12 @@ def test_untracked_files_only_when_they_are_named(repository: Repository, seen: 
     assert seen.files("ignored") == seen.files("a", cached=True) == {}
 
 
-def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(repository: Repository, seen: Seen) -> None:
-    """A byte that is no UTF-8 is shown as U+FFFD; the name that is shown finds the file, if it can be no other."""
+def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
+    repository: Repository, seen: Seen
+) -> None:
+    """A byte that is no UTF-8 is shown as U+FFFD; the name that is shown finds the file, if it can
+    be no other.
+    """
     repository.write(b"tracked \xff", "1\n")
     repository.commit()
     repository.write(b"tracked \xff", "2\n")
@@ -109,12 +144,20 @@ def test_a_renamed_file_by_either_name(repository: Repository, seen: Seen) -> No
     repository.git("add", "-A")
     for name in ("old", "new"):
         (file,) = seen.files(name, cached=True).values()
-        assert (file.status, file.old_path, file.new_path, file.additions, lines(file, "added")) == ("renamed", "old", "new", 1, ["more"])
+        assert (
+            file.status,
+            file.old_path,
+            file.new_path,
+            file.additions,
+            lines(file, "added"),
+        ) == ("renamed", "old", "new", 1, ["more"])
     assert set(seen.files("old", "other", cached=True)) == {"new", "other"}
 
 
 def test_a_file_that_is_not_there(repository: Repository, seen: Seen) -> None:
-    """D12: what git and the work tree both do not know is not found; what is only unchanged, or gone from one of them, has no changes."""
+    """D12: what git and the work tree both do not know is not found; what is only unchanged, or
+    gone from one of them, has no changes.
+    """
     repository.commit_files({"same": "1\n", "removed": "1\n"})
     repository.git("rm", "-q", "removed")
     assert seen.files("same") == seen.files("removed") == {}
@@ -143,12 +186,24 @@ def test_conflicts_are_shown_against_our_side(repository: Repository, seen: Seen
     repository.commit_files({"a": "ours\n"})
     repository.git("merge", "-q", "other", check=False)
     found = seen.files()
-    assert {name: file.status for name, file in found.items()} == {"a": "modified", "gone": "modified"}
-    assert (lines(found["a"], "context"), "theirs" in lines(found["a"], "added"), found["gone"].hunks) == (["ours"], True, [])
-    assert {name: file.hunks for name, file in seen.files(cached=True).items()} == {"a": [], "gone": []}
+    assert {name: file.status for name, file in found.items()} == {
+        "a": "modified",
+        "gone": "modified",
+    }
+    assert (
+        lines(found["a"], "context"),
+        "theirs" in lines(found["a"], "added"),
+        found["gone"].hunks,
+    ) == (["ours"], True, [])
+    assert {name: file.hunks for name, file in seen.files(cached=True).items()} == {
+        "a": [],
+        "gone": [],
+    }
 
 
-def test_a_submodules_commit_and_nothing_of_its_files(house: House, repository: Repository, seen: Seen) -> None:
+def test_a_submodules_commit_and_nothing_of_its_files(
+    house: House, repository: Repository, seen: Seen
+) -> None:
     """And nothing at all, when its git directory lies outside the roots."""
     inner = Repository(house.root / "inner")
     first = inner.commit_files({"a": "1\n"})
@@ -156,9 +211,21 @@ def test_a_submodules_commit_and_nothing_of_its_files(house: House, repository: 
     repository.commit()
     (repository.path / "sub/a").write_text("2\n")
     assert seen.files() == {}
-    repository.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qam", "more", cwd=repository.path / "sub")
+    repository.git(
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-qam",
+        "more",
+        cwd=repository.path / "sub",
+    )
     (file,) = seen.files().values()
-    assert lines(file, "removed") == [f"Subproject commit {first}"] and (file.path, file.additions) == ("sub", 1)
+    assert lines(file, "removed") == [f"Subproject commit {first}"] and (
+        file.path,
+        file.additions,
+    ) == ("sub", 1)
     shutil.move(repository.path / ".git/modules/sub", house.outside / "sub.git")
     (repository.path / "sub/.git").write_text(f"gitdir: {house.outside}/sub.git\n")
     assert seen.files() == {}
@@ -166,25 +233,33 @@ def test_a_submodules_commit_and_nothing_of_its_files(house: House, repository: 
         seen.commit("Submodule", "sub")
 
 
-# -- bounds ------------------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def size(seen: Seen, *files: str) -> int:
     return len(encode(seen.diff(*files)).text.encode())
 
 
-def test_a_long_diff_is_cut_where_the_answer_is_full(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D10: every file is named with its true counts; those that lack lines say so, and so does the answer."""
+def test_a_long_diff_is_cut_where_the_answer_is_full(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D10: every file is named with its true counts; those that lack lines say so, and so does the
+    answer.
+    """
     names = ["a", "b", "c", "d"]
     repository.commit_files(dict.fromkeys(names, ""))
     for name in names:
         repository.write(name, "line\n" * 1000)
     repository.write("new", "line\n" * 1000)
     whole = seen.diff(*names, "new")
-    assert whole.truncated is None and all(file.truncated is None and len(lines(file, "added")) == 1000 for file in whole.files)
+    assert whole.truncated is None and all(
+        file.truncated is None and len(lines(file, "added")) == 1000 for file in whole.files
+    )
     monkeypatch.setattr(limits, "GIT_DIFF_MAX_LINES", 1500)
     cut = seen.diff(*names, "new")
-    assert cut.truncated and [(file.truncated, file.additions, len(lines(file, "added"))) for file in cut.files] == [
+    assert cut.truncated and [
+        (file.truncated, file.additions, len(lines(file, "added"))) for file in cut.files
+    ] == [
         (None, 1000, 1000),
         (True, 1000, 500),
         (True, 1000, 0),
@@ -199,7 +274,9 @@ def test_a_long_diff_is_cut_where_the_answer_is_full(repository: Repository, see
         assert size(seen, *names, "new") <= most
 
 
-def test_more_files_than_an_answer_names(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_an_answer_names(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository.commit_files({f"file {number}": "1\n" for number in range(50)})
     for number in range(50):
         repository.write(f"file {number}", "2\n")
@@ -209,23 +286,34 @@ def test_more_files_than_an_answer_names(repository: Repository, seen: Seen, mon
     assert size(seen) <= 9000
 
 
-def test_it_fits_in_the_smallest_message(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_fits_in_the_smallest_message(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """max_message_size_mb may be set to 1; quotes and controls grow in JSON."""
-    monkeypatch.setattr("files_app.git.diff.conf", conf.model_copy(update={"bridge_max_message_mb": 1}))
+    monkeypatch.setattr(
+        "files_app.git.diff.conf", conf.model_copy(update={"bridge_max_message_mb": 1})
+    )
     repository.commit_files({"a": "1\n"})
     repository.write("a", '"\\\x01\t' * 300_000 + "\n" + '"\x01ü\n' * 100_000)
     cut = seen.diff()
     assert cut.truncated and size(seen) <= 2**20
 
 
-def test_a_patch_that_git_does_not_stop_writing(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_that_git_does_not_stop_writing(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No more of it is read than an answer could hold."""
     monkeypatch.setattr(limits, "GIT_PATCH_MAX_BYTES", 2000)
     repository.commit_files({"a": "", "b": ""})
     for name in "ab":
         repository.write(name, "line\n" * 1000)
     first, second = seen.diff().files
-    assert (first.truncated, second.truncated, second.hunks, second.additions) == (True, True, [], 1000)
+    assert (first.truncated, second.truncated, second.hunks, second.additions) == (
+        True,
+        True,
+        [],
+        1000,
+    )
     assert 100 < len(lines(first, "added")) < 400
 
 
@@ -242,7 +330,9 @@ def test_many_named_files(repository: Repository, seen: Seen) -> None:
     assert seen.files(*names, cached=True) == {}
 
 
-def test_a_huge_file_is_not_compared(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_file_is_not_compared(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Git would take gigabytes to do it; it is treated as a binary one."""
     monkeypatch.setattr(limits, "GIT_BIG_FILE_BYTES", 1000)
     repository.commit_files({"a": "1\n" * 1000})
@@ -251,7 +341,7 @@ def test_a_huge_file_is_not_compared(repository: Repository, seen: Seen, monkeyp
     assert (file.binary, file.hunks) == (True, [])
 
 
-# -- the bridge's own --------------------------------------------------------------------------------------------------------
+# -- the bridge's own ------------------------------------------------------------------------------
 
 
 def test_the_data_directory_in_a_repository_is_not_shown(house: House, seen: Seen) -> None:
@@ -262,7 +352,10 @@ def test_the_data_directory_in_a_repository_is_not_shown(house: House, seen: See
     (house.data / "secrets/new").write_text("SECRET\n")
     looks = Seen(house.jail, house.root)
     for cached in (False, True):
-        assert "SECRET" not in encode(looks.diff(cached=cached)).text and "SECRET" not in encode(looks.diff(".", cached=cached)).text
+        assert (
+            "SECRET" not in encode(looks.diff(cached=cached)).text
+            and "SECRET" not in encode(looks.diff(".", cached=cached)).text
+        )
     assert not any(name.startswith("var/s") for name in looks.changes())
     for name in ("var", "var/secrets/hook_token", "var/secrets/new"):
         with refused("FILE_ACCESS_DENIED"):

@@ -1,4 +1,6 @@
-"""Repositories that want to run something, write somewhere or show something (D10, D12): each planted way is one that git itself would go."""
+"""Repositories that want to run something, write somewhere or show something (D10, D12): each
+planted way is one that git itself would go.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,64 @@ from tests.files.conftest import SECRET, House, no_leak, refused
 from tests.files.repositories import Seen, digest, hook, leftovers
 
 KEYS = [
-    *("core.fsmonitor", "core.sshCommand", "core.gitProxy", "core.askPass", "core.editor", "core.pager", "core.alternateRefsCommand", "diff.external"),
-    *("diff.evil.command", "diff.evil.textconv", "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "merge.evil.driver", "merge.tool"),
-    *("gpg.program", "gpg.openpgp.program", "gpg.ssh.program", "gpg.ssh.defaultKeyCommand", "credential.helper", "sequence.editor", "interactive.diffFilter"),
-    *("pager.status", "pager.diff", "pager.log", "uploadpack.packObjectsHook", "remote.origin.uploadpack", "web.browser", "difftool.evil.cmd", "pager.config"),
-    *("hook.evil.command", "trailer.x.command", "trailer.x.cmd", "submodule.sub.update", "ssh.variant", "core.commentString"),
+    *(
+        "core.fsmonitor",
+        "core.sshCommand",
+        "core.gitProxy",
+        "core.askPass",
+        "core.editor",
+        "core.pager",
+        "core.alternateRefsCommand",
+        "diff.external",
+    ),
+    *(
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "merge.evil.driver",
+        "merge.tool",
+    ),
+    *(
+        "gpg.program",
+        "gpg.openpgp.program",
+        "gpg.ssh.program",
+        "gpg.ssh.defaultKeyCommand",
+        "credential.helper",
+        "sequence.editor",
+        "interactive.diffFilter",
+    ),
+    *(
+        "pager.status",
+        "pager.diff",
+        "pager.log",
+        "uploadpack.packObjectsHook",
+        "remote.origin.uploadpack",
+        "web.browser",
+        "difftool.evil.cmd",
+        "pager.config",
+    ),
+    *(
+        "hook.evil.command",
+        "trailer.x.command",
+        "trailer.x.cmd",
+        "submodule.sub.update",
+        "ssh.variant",
+        "core.commentString",
+    ),
 ]
 HOOKS = [
-    *("post-index-change", "reference-transaction", "pre-auto-gc", "post-checkout", "post-merge", "post-rewrite", "fsmonitor-watchman", "pre-merge-commit"),
+    *(
+        "post-index-change",
+        "reference-transaction",
+        "pre-auto-gc",
+        "post-checkout",
+        "post-merge",
+        "post-rewrite",
+        "fsmonitor-watchman",
+        "pre-merge-commit",
+    ),
     *("applypatch-msg", "pre-rebase", "push-to-checkout", "pre-push", "sendemail-validate"),
 ]
 # What makes git use them, where a key alone does not.
@@ -63,7 +115,9 @@ def plant(house: House, repository: Repository, canary: Path) -> None:
     inner = Repository(house.root / "inner")
     inner.commit_files({"x": "1\n"})
     repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
-    repository.commit_files({"a": "1\n", "b": "1\n", ".gitattributes": "* filter=evil diff=evil merge=evil\n"})
+    repository.commit_files(
+        {"a": "1\n", "b": "1\n", ".gitattributes": "* filter=evil diff=evil merge=evil\n"}
+    )
     repository.write("sub/x", "2\n")
     config = "".join(
         f'[{key.rpartition(".")[0].replace(".", chr(32) + chr(34), 1)}{chr(34) if key.count(".") > 1 else ""}]\n{key.rpartition(".")[2]} = "{canary}"\n'
@@ -76,22 +130,32 @@ def plant(house: House, repository: Repository, canary: Path) -> None:
                 section, _, name = key.rpartition(".")
                 head = section.replace(".", ' "', 1) + '"' * ("." in section)
                 file.write(f"[{head}]\n{name} = {value}\n")
-            file.write(f'[include]\npath = {house.outside}/included\n[includeIf "gitdir:**"]\npath = {house.outside}/included\n')
+            file.write(
+                f'[include]\npath = {house.outside}/included\n[includeIf "gitdir:**"]\npath = {house.outside}/included\n'
+            )
         repository.write(f"{directory}/info/attributes", "* filter=evil diff=evil\n")
         for name in HOOKS:
             shutil.copy(canary, repository.write(f"{directory}/hooks/{name}", ""))
-    (house.outside / "included").write_text(f"[core]\nfsmonitor = {canary}\nattributesFile = {house.outside}/attributes\n")
+    (house.outside / "included").write_text(
+        f"[core]\nfsmonitor = {canary}\nattributesFile = {house.outside}/attributes\n"
+    )
     (house.outside / "attributes").write_text("* filter=evil\n")
 
 
-def test_reading_runs_nothing_whatever_a_repository_says(house: House, repository: Repository, seen: Seen, canary: Path) -> None:
+def test_reading_runs_nothing_whatever_a_repository_says(
+    house: House, repository: Repository, seen: Seen, canary: Path
+) -> None:
     """And writes nothing. Plain git, run last, sings."""
     plant(house, repository, canary)
     repository.write("a", "2\n")
     repository.write("new", "1\n")
     before = digest(repository.path)
     with no_leak():
-        assert seen.changes() == {"a": ("modified", 1, 1), "new": ("untracked", 1, 0), "sub": ("modified", 0, 0)}
+        assert seen.changes() == {
+            "a": ("modified", 1, 1),
+            "new": ("untracked", 1, 0),
+            "sub": ("modified", 0, 0),
+        }
         assert set(seen.files()) == {"a"} and set(seen.files("a", "new", "sub")) == {"a", "new"}
         assert seen.files(cached=True) == {}
     assert digest(repository.path) == before and sang(house) == ""
@@ -99,7 +163,9 @@ def test_reading_runs_nothing_whatever_a_repository_says(house: House, repositor
     assert sang(house) != ""
 
 
-def test_a_commit_runs_its_hooks_and_nothing_else(house: House, repository: Repository, seen: Seen, canary: Path) -> None:
+def test_a_commit_runs_its_hooks_and_nothing_else(
+    house: House, repository: Repository, seen: Seen, canary: Path
+) -> None:
     """Staged and named files, a directory with a submodule, and one that refuses."""
     plant(house, repository, canary)
     for name in ("pre-commit", "commit-msg", "post-commit"):
@@ -115,11 +181,15 @@ def test_a_commit_runs_its_hooks_and_nothing_else(house: House, repository: Repo
     with refused("GIT_ERROR"):
         seen.commit("Nothing")
     assert sang(house) == ""
-    assert (house.root / "hooks").read_text().split() == ["pre-commit", "commit-msg", "post-commit"] * 2
+    assert (house.root / "hooks").read_text().split() == [
+        "pre-commit",
+        "commit-msg",
+        "post-commit",
+    ] * 2
     assert "gpgsig" not in repository.git("-c", "core.fsmonitor=", "cat-file", "commit", "HEAD")
 
 
-# -- links in the git directory ----------------------------------------------------------------------------------------------
+# -- links in the git directory --------------------------------------------------------------------
 
 
 Way = Callable[[Path, Path], None]  # the git directory, one of another repository outside the roots
@@ -200,20 +270,34 @@ def other(house: House, repository: Repository) -> Path:
 
 
 @pytest.mark.parametrize("way", READING)
-def test_a_link_out_of_the_git_directory_refuses_the_repository(house: House, repository: Repository, seen: Seen, other: Path, way: str) -> None:
+def test_a_link_out_of_the_git_directory_refuses_the_repository(
+    house: House, repository: Repository, seen: Seen, other: Path, way: str
+) -> None:
     """Git would follow it. Nothing outside is read or written."""
     READING[way](repository.path / ".git", other)
     before = digest(other)
-    for look in (seen.status, seen.diff, lambda: seen.diff("secret name", cached=True), lambda: seen.commit("Stolen", "a"), lambda: seen.commit("Stolen")):
+    for look in (
+        seen.status,
+        seen.diff,
+        lambda: seen.diff("secret name", cached=True),
+        lambda: seen.commit("Stolen", "a"),
+        lambda: seen.commit("Stolen"),
+    ):
         with no_leak(), pytest.raises(BridgeError) as caught:
             look()
-        assert caught.value.code == "FILE_ACCESS_DENIED" and "secret" not in caught.value.message, caught.value.message
+        assert caught.value.code == "FILE_ACCESS_DENIED" and "secret" not in caught.value.message, (
+            caught.value.message
+        )
     assert digest(other) == before and leftovers(conf.bridge_data_dir) == []
 
 
 @pytest.mark.parametrize("way", WRITING)
-def test_a_commit_writes_nothing_behind_a_link(house: House, repository: Repository, seen: Seen, other: Path, way: str) -> None:
-    """Git writes the message and its logs to whatever stands there. Reading does not look at them."""
+def test_a_commit_writes_nothing_behind_a_link(
+    house: House, repository: Repository, seen: Seen, other: Path, way: str
+) -> None:
+    """Git writes the message and its logs to whatever stands there. Reading does not look at
+    them.
+    """
     WRITING[way](repository.path / ".git", other)
     before, head = digest(other), repository.head()
     with refused("FILE_ACCESS_DENIED"):
@@ -222,7 +306,9 @@ def test_a_commit_writes_nothing_behind_a_link(house: House, repository: Reposit
     assert seen.changes() == {"a": ("modified", 1, 1)}
 
 
-def test_links_that_stay_inside_do_no_harm(house: House, repository: Repository, seen: Seen) -> None:
+def test_links_that_stay_inside_do_no_harm(
+    house: House, repository: Repository, seen: Seen
+) -> None:
     """As the makers of some work trees leave them."""
     repository.commit_files({"a": "1\n"})
     shutil.move(repository.path / ".git/objects", house.second / "objects")
@@ -255,7 +341,9 @@ def test_a_fifo_holds_nothing_up(house: House, repository: Repository, seen: See
             look()
 
 
-def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_configuration_or_index_is_refused(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository.commit_files({"a": "1\n"})
     config = repository.path / ".git/config"
     os.truncate(config, 2**30)
@@ -267,7 +355,9 @@ def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: 
         seen.status()
 
 
-def test_what_lies_behind_a_link_is_neither_shown_nor_asked_about(house: House, repository: Repository, seen: Seen) -> None:
+def test_what_lies_behind_a_link_is_neither_shown_nor_asked_about(
+    house: House, repository: Repository, seen: Seen
+) -> None:
     """D12: the same answer whether or not something is there."""
     repository.commit_files({"tracked/x": "1\n"})
     shutil.rmtree(repository.path / "tracked")

@@ -13,7 +13,7 @@ from tests.conformance.repositories import Repository
 from tests.files.conftest import House, as_nobody, no_leak, refused
 from tests.files.repositories import Seen, change, digest
 
-# -- kinds of repositories ---------------------------------------------------------------------------------------------------
+# -- kinds of repositories -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format", ["sha1", "sha256"])
@@ -22,7 +22,10 @@ def test_before_the_first_commit(house: House, repository: Repository, format: s
     other.write("a", "1\n2\n")
     other.git("add", "a")
     payload = Seen(house.jail, other.path).status()
-    assert (payload.branch, [(one.path, one.status, one.additions) for one in payload.changes]) == ("main", [("a", "added", 2)])
+    assert (payload.branch, [(one.path, one.status, one.additions) for one in payload.changes]) == (
+        "main",
+        [("a", "added", 2)],
+    )
     assert working_directory.branch_of(str(other.path)) == ""  # the house is not the settings' root
 
 
@@ -62,7 +65,9 @@ def test_a_shallow_clone(house: House, repository: Repository) -> None:
     assert (payload.ahead, payload.behind, len(payload.changes)) == (0, 0, 1)
 
 
-def test_objects_shared_with_a_neighbour_inside_the_roots(house: House, repository: Repository) -> None:
+def test_objects_shared_with_a_neighbour_inside_the_roots(
+    house: House, repository: Repository
+) -> None:
     change(repository)
     clone = house.second / "clone"
     repository.git("clone", "-q", "--shared", str(repository.path), str(clone))
@@ -88,26 +93,36 @@ def test_line_ends_of_another_system(repository: Repository, seen: Seen) -> None
     assert seen.status().is_clean and seen.diff().files == []
 
 
-def test_a_detached_head_is_said_as_it_is_when_joining(house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_detached_head_is_said_as_it_is_when_joining(
+    house: House, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The branch of session_ready and that of git_status_response are one."""
     monkeypatch.setattr(working_directory, "default_jail", lambda: house.jail)
     head = repository.commit()
     assert seen.status().branch == working_directory.branch_of(str(repository.path)) == "main"
     repository.git("checkout", "-q", "--detach")
-    assert seen.status().branch == working_directory.branch_of(str(repository.path)) == f"({head[:12]})"
+    assert (
+        seen.status().branch
+        == working_directory.branch_of(str(repository.path))
+        == f"({head[:12]})"
+    )
     (repository.path / "sub").mkdir()
     (house.second / "link").symlink_to(repository.path / "sub")
     assert working_directory.branch_of(str(house.second / "link")) == f"({head[:12]})"
 
 
-@pytest.mark.parametrize("head", ["", "ref: refs/heads/.invalid", "nonsense", "ref: /etc/passwd", "\0\xff"])
-def test_a_head_that_is_none_is_no_branch(house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+@pytest.mark.parametrize(
+    "head", ["", "ref: refs/heads/.invalid", "nonsense", "ref: /etc/passwd", "\0\xff"]
+)
+def test_a_head_that_is_none_is_no_branch(
+    house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
     monkeypatch.setattr(working_directory, "default_jail", lambda: house.jail)
     repository.write(".git/HEAD", head.encode("latin-1"))
     assert working_directory.branch_of(str(repository.path)) == ""
 
 
-# -- where there is none -----------------------------------------------------------------------------------------------------
+# -- where there is none ---------------------------------------------------------------------------
 
 
 def test_no_repository(house: House, repository: Repository) -> None:
@@ -127,7 +142,9 @@ def test_no_repository(house: House, repository: Repository) -> None:
             repository_of(directory, house.jail)
 
 
-@pytest.mark.parametrize("pointer", ["", "nonsense", "gitdir: ", "gitdir: gone", "gitdir: a.txt", "gitdir: \0"])
+@pytest.mark.parametrize(
+    "pointer", ["", "nonsense", "gitdir: ", "gitdir: gone", "gitdir: a.txt", "gitdir: \0"]
+)
 def test_a_git_file_that_leads_nowhere(house: House, pointer: str) -> None:
     (house.second / ".git").write_text(pointer)
     with refused("GIT_ERROR"):
@@ -136,7 +153,9 @@ def test_a_git_file_that_leads_nowhere(house: House, pointer: str) -> None:
 
 @pytest.mark.parametrize("damage", ["HEAD", "objects", "refs", "config", "index"])
 def test_a_damaged_repository(repository: Repository, seen: Seen, damage: str) -> None:
-    """Git's reason, or that it is none; a repository without a part of it is not looked for further up."""
+    """Git's reason, or that it is none; a repository without a part of it is not looked for further
+    up.
+    """
     change(repository)
     path = repository.path / ".git" / damage
     if path.is_dir():
@@ -155,7 +174,12 @@ def test_somebody_elses_repository(house: House, repository: Repository, seen: S
     os.chown(repository.path / ".git", 65534, 65534)
     with refused("GIT_ERROR"):
         seen.status()
-    for safe, code in (("/elsewhere", "GIT_ERROR"), (str(repository.path), None), ("", "GIT_ERROR"), ("*", None)):
+    for safe, code in (
+        ("/elsewhere", "GIT_ERROR"),
+        (str(repository.path), None),
+        ("", "GIT_ERROR"),
+        ("*", None),
+    ):
         with (house.top / "home/.gitconfig").open("a") as file:
             file.write(f'[safe]\n\tdirectory = "{safe}"\n')
         if code:

@@ -1,4 +1,6 @@
-"""One git process on a short lead (D10; STACK: every git call has a time limit and is ended with its children)."""
+"""One git process on a short lead (D10; STACK: every git call has a time limit and is ended with
+its children).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,19 @@ from tests.servers import wait_until
 MB = limits.MB
 
 
-def shell(script: str, tmp_path: Path, *, stdin: bytes = b"", seconds: float = 20, max_bytes: int = MB) -> Done:
+def shell(
+    script: str, tmp_path: Path, *, stdin: bytes = b"", seconds: float = 20, max_bytes: int = MB
+) -> Done:
     """Run a shell script as a child of git."""
     environment = git.reading_environment(str(tmp_path)) | {"GIT_DIR": os.devnull}
-    return process.run(["-c", f"alias.x=!{script}", "x"], cwd=str(tmp_path), environment=environment, stdin=stdin, seconds=seconds, max_bytes=max_bytes)
+    return process.run(
+        ["-c", f"alias.x=!{script}", "x"],
+        cwd=str(tmp_path),
+        environment=environment,
+        stdin=stdin,
+        seconds=seconds,
+        max_bytes=max_bytes,
+    )
 
 
 def alive(pid: int) -> bool:
@@ -62,7 +73,9 @@ def test_it_is_ended_in_time_with_its_children(tmp_path: Path) -> None:
         shell(script, tmp_path, seconds=2)
     assert time.monotonic() - started < 10
     assert len(pids(tmp_path / "pids")) == 3
-    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path / "pids")), 5, "the children end")
+    wait_until(
+        lambda: not any(alive(pid) for pid in pids(tmp_path / "pids")), 5, "the children end"
+    )
 
 
 def test_the_reason_names_the_time(tmp_path: Path) -> None:
@@ -125,10 +138,19 @@ def test_what_it_writes_can_be_read_by_others(tmp_path: Path) -> None:
 def test_all_are_ended_when_the_bridge_stops(tmp_path: Path) -> None:
     """A commit's hooks may take minutes; who waits for them is told at once."""
     outcomes: list[Done] = []
-    threads = [threading.Thread(target=lambda: outcomes.append(shell("echo $$ >> pids; sleep 600", tmp_path, seconds=60))) for _ in range(2)]
+    threads = [
+        threading.Thread(
+            target=lambda: outcomes.append(
+                shell("echo $$ >> pids; sleep 600", tmp_path, seconds=60)
+            )
+        )
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
-    wait_until(lambda: (tmp_path / "pids").exists() and len(pids(tmp_path / "pids")) == 2, 20, "both run")
+    wait_until(
+        lambda: (tmp_path / "pids").exists() and len(pids(tmp_path / "pids")) == 2, 20, "both run"
+    )
     process.end_all()
     for thread in threads:
         thread.join(10)
@@ -153,7 +175,15 @@ def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_no_secret_goes_to_the_users_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets = ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN_FILE", "DATABASE_URL", "REDIS_URL_FILE", "DJANGO_SETTINGS_MODULE", "GIT_DIR", "PYTHONPATH")
+    secrets = (
+        "BRIDGE_HOOK_TOKEN",
+        "BRIDGE_ADMIN_TOKEN_FILE",
+        "DATABASE_URL",
+        "REDIS_URL_FILE",
+        "DJANGO_SETTINGS_MODULE",
+        "GIT_DIR",
+        "PYTHONPATH",
+    )
     for name in secrets:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("JAVA_HOME", "/java")

@@ -1,4 +1,6 @@
-"""The size that the bridge promises: of 10,000 files 500 changed, status under a second, a diff of all under three (D10)."""
+"""The size that the bridge promises: of 10,000 files 500 changed, status under a second, a diff of
+all under three (D10).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ NAMES = [f"directory {number // 100}/file {number}.py" for number in range(10_00
 
 @pytest.fixture
 def large(repository: Repository) -> Repository:
-    import_files(repository, {name: "".join(f"line {line} of {name}\n" for line in range(30)) for name in NAMES})
+    import_files(
+        repository,
+        {name: "".join(f"line {line} of {name}\n" for line in range(30)) for name in NAMES},
+    )
     for name in NAMES[::20]:
         path = repository.path / name
         path.write_text(path.read_text().replace("line 15 of", "changed"))
@@ -26,7 +31,9 @@ def large(repository: Repository) -> Repository:
 
 
 def median(name: str, what: Callable[[], object], times: int = 5) -> float:
-    """Seconds that a call takes, the one in the middle; what the machine does beside moves the slowest. All are printed."""
+    """Seconds that a call takes, the one in the middle; what the machine does beside moves the
+    slowest. All are printed.
+    """
     took = []
     for _ in range(times):
         started = time.monotonic()
@@ -41,7 +48,9 @@ def median(name: str, what: Callable[[], object], times: int = 5) -> float:
 def test_ten_thousand_files(large: Repository, seen: Seen) -> None:
     """To the text that is sent; all at once, and a thousand of them by name."""
     payload = seen.status()
-    assert {(change.status, change.additions, change.deletions) for change in payload.changes} == {("modified", 1, 1)}
+    assert {(change.status, change.additions, change.deletions) for change in payload.changes} == {
+        ("modified", 1, 1)
+    }
     whole = seen.diff()
     assert len(payload.changes) == len(whole.files) == 500 and whole.truncated is None
     assert all(len(file.hunks[0].lines) == 8 for file in whole.files)

@@ -22,11 +22,24 @@ def record(*fields: str) -> bytes:
 
 def test_every_pair_of_letters_is_one_word() -> None:
     """Index and work tree together: what has become of the file since the last commit."""
-    words = {"M.": "modified", ".M": "modified", "MM": "modified", ".T": "modified", "A.": "added", "AM": "added", ".A": "added"}
+    words = {
+        "M.": "modified",
+        ".M": "modified",
+        "MM": "modified",
+        ".T": "modified",
+        "A.": "added",
+        "AM": "added",
+        ".A": "added",
+    }
     words |= {"D.": "deleted", ".D": "deleted", "AD": "deleted", "MD": "deleted"}
-    listed = [f"1 {letters} N... 100644 100644 100644 {'a' * 40} {'b' * 40} name {letters}" for letters in words]
+    listed = [
+        f"1 {letters} N... 100644 100644 100644 {'a' * 40} {'b' * 40} name {letters}"
+        for letters in words
+    ]
     state = parse(record("# branch.oid (initial)", "# branch.head main", *listed))
-    assert {name.removeprefix("name "): entry.status for name, entry in state.entries.items()} == words
+    assert {
+        name.removeprefix("name "): entry.status for name, entry in state.entries.items()
+    } == words
     assert (state.commit, state.branch) == ("", "main")
 
 
@@ -57,18 +70,24 @@ def test_a_file_that_git_forgot_and_that_is_there(repository: Repository, seen: 
     """Git lists it twice, as deleted and as untracked; it is one change."""
     repository.commit_files({"a": "1\n2\n"})
     repository.git("rm", "-q", "--cached", "a")
-    assert [(change, kind) for change, (kind, _, _) in seen.changes().items()] == [("a", "modified")]
+    assert [(change, kind) for change, (kind, _, _) in seen.changes().items()] == [
+        ("a", "modified")
+    ]
 
 
 @pytest.mark.parametrize("cut", range(0, 120, 7))
 def test_a_list_without_its_end(cut: int) -> None:
     """Only whole records count, and it is not called clean."""
-    data = record("# branch.head main", "? a", "? b", "2 R. N... 100644 100644 100644 a b R90 new", "old")
+    data = record(
+        "# branch.head main", "? a", "? b", "2 R. N... 100644 100644 100644 a b R90 new", "old"
+    )
     state = parse(data[:cut], cut=True)
     assert set(state.entries) <= {"a", "b", "new"} and state.cut
 
 
-def test_a_long_status_is_cut_and_says_so(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_status_is_cut_and_says_so(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer fits in a message; what it leaves out is said."""
     for name in "abc":
         repository.write(name, "1\n")
@@ -82,13 +101,24 @@ def test_a_long_status_is_cut_and_says_so(repository: Repository, seen: Seen, mo
     assert 0 < len(seen.status().changes) < 4
 
 
-# -- lines of what git does not know -----------------------------------------------------------------------------------------
+# -- lines of what git does not know ---------------------------------------------------------------
 
 
-def test_untracked_files_and_directories_have_their_lines(repository: Repository, seen: Seen) -> None:
-    """D10: a directory is one entry with a slash; its lines are those of the files in it that nothing ignores."""
+def test_untracked_files_and_directories_have_their_lines(
+    repository: Repository, seen: Seen
+) -> None:
+    """D10: a directory is one entry with a slash; its lines are those of the files in it that
+    nothing ignores.
+    """
     repository.commit_files({".gitignore": "*.log\n"})
-    files: dict[str, str | bytes] = {"a": "1\n2", "empty": "", "binary": b"\0\n\n", "d/x": "1\n", "d/deep/y": "1\n2\n", "d/z.log": "1\n"}
+    files: dict[str, str | bytes] = {
+        "a": "1\n2",
+        "empty": "",
+        "binary": b"\0\n\n",
+        "d/x": "1\n",
+        "d/deep/y": "1\n2\n",
+        "d/z.log": "1\n",
+    }
     for name, content in files.items():
         repository.write(name, content)
     (repository.path / "link").symlink_to("a")
@@ -104,7 +134,9 @@ def test_untracked_files_and_directories_have_their_lines(repository: Repository
     }
 
 
-def test_what_is_too_large_is_not_counted(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_not_counted(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A status does not read gigabytes; what was not counted has no lines."""
     repository.write("large", "1\n" * 1000)
     repository.write("small", "1\n")
@@ -130,7 +162,7 @@ def test_a_rename_counts_what_changed_besides(repository: Repository, seen: Seen
     }
 
 
-# -- what the user has set ---------------------------------------------------------------------------------------------------
+# -- what the user has set -------------------------------------------------------------------------
 
 
 def test_the_users_own_ignores_count(house: House, repository: Repository, seen: Seen) -> None:
@@ -145,17 +177,21 @@ def test_the_users_own_ignores_count(house: House, repository: Repository, seen:
     assert set(seen.changes()) == {"a.tmp"}
 
 
-def test_a_broken_configuration_of_the_user_is_said(house: House, repository: Repository, seen: Seen) -> None:
+def test_a_broken_configuration_of_the_user_is_said(
+    house: House, repository: Repository, seen: Seen
+) -> None:
     (house.top / "home/.gitconfig").write_text("[nonsense\n")
     with refused("GIT_ERROR"):
         seen.status()
 
 
-# -- traces ------------------------------------------------------------------------------------------------------------------
+# -- traces ----------------------------------------------------------------------------------------
 
 
 def test_reading_leaves_no_trace_anywhere(house: House, repository: Repository, seen: Seen) -> None:
-    """D10: neither in the repository, whose index is out of date, nor in the bridge's directory, also when it fails."""
+    """D10: neither in the repository, whose index is out of date, nor in the bridge's directory,
+    also when it fails.
+    """
     change(repository)
     os.utime(repository.path / "b", (1, 1))
     before = digest(repository.path)
@@ -169,8 +205,12 @@ def test_reading_leaves_no_trace_anywhere(house: House, repository: Repository, 
     assert leftovers(conf.bridge_data_dir) == []
 
 
-def test_a_file_changed_in_the_second_of_its_staging_is_seen(repository: Repository, seen: Seen) -> None:
-    """The copy of the index keeps its time, by which git knows which files it must look at again."""
+def test_a_file_changed_in_the_second_of_its_staging_is_seen(
+    repository: Repository, seen: Seen
+) -> None:
+    """The copy of the index keeps its time, by which git knows which files it must look at
+    again.
+    """
     for _ in range(5):
         repository.write("a", "1\n")
         repository.git("add", "a")

@@ -1,4 +1,6 @@
-"""A submodule whose files have changed is a change of its path, though git is never run in it (SPEC Git resources; D10, D12)."""
+"""A submodule whose files have changed is a change of its path, though git is never run in it (SPEC
+Git resources; D10, D12).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def inner(house: House, repository: Repository) -> Repository:
     return inner
 
 
-def test_clean_changed_staged_and_new(inner: Repository, repository: Repository, seen: Seen, house: House) -> None:
+def test_clean_changed_staged_and_new(
+    inner: Repository, repository: Repository, seen: Seen, house: House
+) -> None:
     """Nothing is written there; what it ignores is no change."""
     repository.write("sub/ignored", "1\n")
     assert seen.changes() == {} and seen.status().is_clean
@@ -44,13 +48,24 @@ def test_clean_changed_staged_and_new(inner: Repository, repository: Repository,
 
 
 def test_beside_other_changes(inner: Repository, repository: Repository, seen: Seen) -> None:
-    """One with another commit is listed once; one that is not checked out is not changed, whatever the repository around it is."""
+    """One with another commit is listed once; one that is not checked out is not changed, whatever
+    the repository around it is.
+    """
     repository.git("submodule", "--quiet", "add", str(inner.path), "deep/absent")
     repository.commit_files({"b": "1\n"})
     repository.git("submodule", "--quiet", "deinit", "--force", "deep/absent")
     repository.write("b", "2\n")
     repository.write("sub/a", "2\n")
-    repository.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qam", "more", cwd=repository.path / "sub")
+    repository.git(
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@b",
+        "commit",
+        "-qam",
+        "more",
+        cwd=repository.path / "sub",
+    )
     repository.write("sub/a", "3\n")
     assert seen.changes() == {"b": ("modified", 1, 1), "sub": ("modified", 1, 1)}
 
@@ -65,14 +80,18 @@ def test_a_git_directory_of_its_own(house: House, repository: Repository, seen: 
     assert seen.changes() == MODIFIED
 
 
-def test_one_that_leads_out_is_not_looked_into(inner: Repository, house: House, repository: Repository, seen: Seen) -> None:
+def test_one_that_leads_out_is_not_looked_into(
+    inner: Repository, house: House, repository: Repository, seen: Seen
+) -> None:
     repository.write("sub/a", "2\n")
     shutil.move(repository.path / ".git/modules/sub", house.outside / "sub.git")
     repository.write("sub/.git", f"gitdir: {house.outside}/sub.git\n")
     assert seen.changes() == {}
 
 
-def test_a_link_in_its_place_is_not_followed(inner: Repository, repository: Repository, seen: Seen) -> None:
+def test_a_link_in_its_place_is_not_followed(
+    inner: Repository, repository: Repository, seen: Seen
+) -> None:
     """It is a change itself; the repository that it leads to is not looked into."""
     inner.write("a", "2\n")
     shutil.rmtree(repository.path / "sub")
@@ -80,7 +99,9 @@ def test_a_link_in_its_place_is_not_followed(inner: Repository, repository: Repo
     assert {name: status for name, (status, _, _) in seen.changes().items()} == {"sub": "modified"}
 
 
-def test_only_so_many_are_looked_into(inner: Repository, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_are_looked_into(
+    inner: Repository, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository.git("submodule", "--quiet", "add", str(inner.path), "second")
     repository.commit()
     for name in ("second", "sub"):
@@ -89,7 +110,9 @@ def test_only_so_many_are_looked_into(inner: Repository, repository: Repository,
     assert seen.changes() == {"second": ("modified", 0, 0)}
 
 
-def test_a_repository_without_submodules_costs_no_call_more(repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_without_submodules_costs_no_call_more(
+    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository.commit_files({"a": "1\n"})
     asked: list[list[str]] = []
     real = process.run

@@ -22,12 +22,18 @@ from tests.files.conftest import refused
 
 def git(*arguments: str, cwd: str, stdin: bytes = b"") -> bytes:
     environment = {"PATH": os.environ["PATH"], "HOME": cwd, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(["git", *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=20).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=20
+    ).stdout
 
 
-# -- names -------------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
-NAMES = some.binary(min_size=1, max_size=20).map(lambda data: data.replace(b"/", b"_").replace(b"\0", b"_")).filter(lambda data: data not in (b".", b".."))
+NAMES = (
+    some.binary(min_size=1, max_size=20)
+    .map(lambda data: data.replace(b"/", b"_").replace(b"\0", b"_"))
+    .filter(lambda data: data not in (b".", b".."))
+)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,7 +79,14 @@ def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str])
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("", "INVALID_PATH"), ("a\0b", "INVALID_PATH"), ("a" * 5000, "INVALID_PATH"), ("/topmost", "ACCESS_DENIED"), ("var/x", "ACCESS_DENIED")]
+    ("name", "code"),
+    [
+        ("", "INVALID_PATH"),
+        ("a\0b", "INVALID_PATH"),
+        ("a" * 5000, "INVALID_PATH"),
+        ("/topmost", "ACCESS_DENIED"),
+        ("var/x", "ACCESS_DENIED"),
+    ],
 )
 def test_names_that_are_refused(name: str, code: str) -> None:
     """D45: the bridge's own data is not asked for either."""
@@ -90,7 +103,16 @@ def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
 
 def test_a_selection() -> None:
     names = names_of("/top", "/top")
-    known = ["a", "a/b", "ab", "c/d/e", os.fsdecode(b"\xff"), os.fsdecode(b"x\xfe"), os.fsdecode(b"x\xfd"), "new/"]
+    known = [
+        "a",
+        "a/b",
+        "ab",
+        "c/d/e",
+        os.fsdecode(b"\xff"),
+        os.fsdecode(b"x\xfe"),
+        os.fsdecode(b"x\xfd"),
+        "new/",
+    ]
     for asked, expected in {
         ("a",): ["a", "a/b"],
         ("c/d/", "./ab"): ["ab", "c/d/e"],
@@ -101,10 +123,13 @@ def test_a_selection() -> None:
         (): [],
     }.items():
         assert Selection(names, asked).find(known) == expected
-    assert Selection(names, ["a", "c", "gone", "c/d/e/f", ".", "\ufffd"]).unknown(known) == ["c/d/e/f", "gone"]
+    assert Selection(names, ["a", "c", "gone", "c/d/e/f", ".", "\ufffd"]).unknown(known) == [
+        "c/d/e/f",
+        "gone",
+    ]
 
 
-# -- configurations ----------------------------------------------------------------------------------------------------------
+# -- configurations --------------------------------------------------------------------------------
 
 VALUES = some.text(alphabet='a "\\\n\t#;=ü[]', max_size=12)
 SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
@@ -113,14 +138,24 @@ SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
 @settings(max_examples=60)
 @given(pairs=some.lists(some.tuples(SUBSECTIONS, VALUES), max_size=5))
 def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
-    written = [("core.eol", "lf"), *((f"branch.{subsection}.merge", value) for subsection, value in pairs)]
+    written = [
+        ("core.eol", "lf"),
+        *((f"branch.{subsection}.merge", value) for subsection, value in pairs),
+    ]
     listed = git("config", "--file", "-", "--list", "-z", cwd="/", stdin=config.text(written))
     assert config.parse_list(listed) == written
 
 
 def test_only_harmless_keys_are_kept() -> None:
-    """D10: whatever names a program, a place or more configuration is none of them, in whichever version of git."""
-    harmless = [("core.filemode", "true"), ("extensions.objectformat", "sha256"), ("branch.a.b.merge", "refs/heads/x"), ("user.email", "a@b")]
+    """D10: whatever names a program, a place or more configuration is none of them, in whichever
+    version of git.
+    """
+    harmless = [
+        ("core.filemode", "true"),
+        ("extensions.objectformat", "sha256"),
+        ("branch.a.b.merge", "refs/heads/x"),
+        ("user.email", "a@b"),
+    ]
     harmful = [
         *(
             "core.fsmonitor",
@@ -133,9 +168,34 @@ def test_only_harmless_keys_are_kept() -> None:
             "core.pager",
             "core.attributesfile",
         ),
-        *("core.excludesfile", "core.alternaterefscommand", "core.splitindex", "core.untrackedcache", "include.path", "includeif.gitdir:/.path"),
-        *("filter.x.clean", "filter.x.smudge", "filter.x.process", "filter.x.required", "diff.external", "diff.x.textconv", "diff.x.command", "merge.x.driver"),
-        *("gpg.program", "gpg.ssh.program", "commit.gpgsign", "alias.status", "pager.status", "credential.helper", "remote.o.url", "remote.o.promisor"),
+        *(
+            "core.excludesfile",
+            "core.alternaterefscommand",
+            "core.splitindex",
+            "core.untrackedcache",
+            "include.path",
+            "includeif.gitdir:/.path",
+        ),
+        *(
+            "filter.x.clean",
+            "filter.x.smudge",
+            "filter.x.process",
+            "filter.x.required",
+            "diff.external",
+            "diff.x.textconv",
+            "diff.x.command",
+            "merge.x.driver",
+        ),
+        *(
+            "gpg.program",
+            "gpg.ssh.program",
+            "commit.gpgsign",
+            "alias.status",
+            "pager.status",
+            "credential.helper",
+            "remote.o.url",
+            "remote.o.promisor",
+        ),
         *(
             "remote.o.uploadpack",
             "submodule.x.update",
@@ -145,13 +205,27 @@ def test_only_harmless_keys_are_kept() -> None:
             "extensions.partialclone",
             "hook.x.command",
         ),
-        *("protocol.allow", "safe.directory", "uploadpack.packobjectshook", "extensions.worktreeconfig", "i18n.commitencoding", "commit.template"),
+        *(
+            "protocol.allow",
+            "safe.directory",
+            "uploadpack.packobjectshook",
+            "extensions.worktreeconfig",
+            "i18n.commitencoding",
+            "commit.template",
+        ),
     ]
     assert config.of_repository([*harmless, *((key, "x") for key in harmful)]) == harmless
-    assert config.of_user([(key, "x") for key in harmful if not key.startswith("safe")], "/users/u", filters=False) == []
+    assert (
+        config.of_user(
+            [(key, "x") for key in harmful if not key.startswith("safe")], "/users/u", filters=False
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize(("key", "value"), [("extensions.unheard", "true"), ("extensions.refstorage", "files:///etc")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("extensions.unheard", "true"), ("extensions.refstorage", "files:///etc")]
+)
 def test_a_repository_of_another_kind_is_refused(key: str, value: str) -> None:
     with refused("GIT_ERROR"):
         config.of_repository([(key, value)])
@@ -172,7 +246,7 @@ def test_the_users_paths_are_absolute() -> None:
     ]
 
 
-# -- reasons -----------------------------------------------------------------------------------------------------------------
+# -- reasons ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,28 +259,52 @@ def jail(tmp_path: Path) -> Jail:
 def test_a_reason_is_gits_own_without_its_noise(jail: Jail, tmp_path: Path) -> None:
     top = f"{tmp_path}/my root/top"
     said = f"fatal: \x1b[31mUnable\x1b[0m to create '{top}/.git/index.lock'\nhint: try again\n\nerror: 10%\r 20%\rdone.\r\nin {top}: no\n"
-    assert reason(said.encode(), jail, top) == "Unable to create '.git/index.lock'\ndone.\nin the work tree: no"
+    assert (
+        reason(said.encode(), jail, top)
+        == "Unable to create '.git/index.lock'\ndone.\nin the work tree: no"
+    )
 
 
 def test_a_reason_names_no_place_outside_the_roots(jail: Jail, tmp_path: Path) -> None:
     top = f"{tmp_path}/my root/top"
     said = f"/etc/passwd:3: 'file:///etc/x' see https://example.org/a/b (/users/u/.git), {tmp_path}/private dir/index ~/x ../y a/b/c"
-    assert reason(said.encode(), jail, top, f"{tmp_path}/private dir") == "…:3: 'file:…' see https://example.org/a/b (…), … ~/x ../y a/b/c"
+    assert (
+        reason(said.encode(), jail, top, f"{tmp_path}/private dir")
+        == "…:3: 'file:…' see https://example.org/a/b (…), … ~/x ../y a/b/c"
+    )
 
 
-@given(said=some.lists(some.sampled_from(["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]), max_size=30).map("".join))
+@given(
+    said=some.lists(
+        some.sampled_from(
+            ["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]
+        ),
+        max_size=30,
+    ).map("".join)
+)
 def test_no_reason_names_an_absolute_path(said: str) -> None:
     cleaned = reason(said.encode(), Jail(["/allowed"]), "/allowed/top")
-    words = [word for part in cleaned.split() if "://" not in part for word in part.replace("'", " ").replace(":", " ").split()]
+    words = [
+        word
+        for part in cleaned.split()
+        if "://" not in part
+        for word in part.replace("'", " ").replace(":", " ").split()
+    ]
     assert not any(word.startswith("/") for word in words), cleaned
 
 
 def test_a_long_reason_keeps_its_beginning_and_its_end(jail: Jail) -> None:
     cut = reason(b"first\n" + b"x" * 10_000 + b"\nlast", jail, "/top")
-    assert cut.startswith("first\n") and cut.endswith("\nlast") and len(cut) <= limits.GIT_REASON_MAX_CHARS + 3
+    assert (
+        cut.startswith("first\n")
+        and cut.endswith("\nlast")
+        and len(cut) <= limits.GIT_REASON_MAX_CHARS + 3
+    )
 
 
 @given(data=some.binary(max_size=60))
 def test_a_reason_of_any_bytes_can_be_shown(data: bytes) -> None:
     said = reason(data, Jail(["/allowed"]), "/allowed/top")
-    assert shown(said) == said and all(c.isprintable() or c in "\n\t" or c.isspace() or ord(c) > 0x9F for c in said)
+    assert shown(said) == said and all(
+        c.isprintable() or c in "\n\t" or c.isspace() or ord(c) > 0x9F for c in said
+    )

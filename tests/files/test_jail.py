@@ -13,10 +13,13 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import shown
 from tests.files.conftest import House, no_leak, read, refused
 
-# -- what is inside ----------------------------------------------------------------------------------------------------------
+# -- what is inside --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "docs/../a.txt", "docs//..//./a.txt", "docs/../docs/../../root/a.txt"])
+@pytest.mark.parametrize(
+    "path",
+    ["a.txt", "./a.txt", "docs/../a.txt", "docs//..//./a.txt", "docs/../docs/../../root/a.txt"],
+)
 def test_a_relative_path_begins_in_the_first_root(house: House, path: str) -> None:
     with no_leak(), house.jail.open_file(path) as opened:
         assert os.read(opened.fd, 100) == b"inside\n"
@@ -50,15 +53,41 @@ def test_resolve_names_the_real_place(house: House) -> None:
 
 
 def test_names_may_hold_anything_but_slash_and_nul(house: House) -> None:
-    for name in ("with\nnewline", "umlaut-\u00e4", "umlaut-a\u0308", " ", "-rf", "\\", "\u202e", "..."):
+    for name in (
+        "with\nnewline",
+        "umlaut-\u00e4",
+        "umlaut-a\u0308",
+        " ",
+        "-rf",
+        "\\",
+        "\u202e",
+        "...",
+    ):
         (house.root / name).write_text(name)
         assert read(house.jail, name) == name.encode()
 
 
-# -- what cannot be a path -----------------------------------------------------------------------------------------------
+# -- what cannot be a path -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [None, "", 5, True, b"a.txt", ["a.txt"], "a\0.txt", "\0", "\ud800", "a\udcff", "x" * 4097, "ä" * 2049, "n" * 256])
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        "",
+        5,
+        True,
+        b"a.txt",
+        ["a.txt"],
+        "a\0.txt",
+        "\0",
+        "\ud800",
+        "a\udcff",
+        "x" * 4097,
+        "ä" * 2049,
+        "n" * 256,
+    ],
+)
 def test_what_cannot_be_a_path(house: House, path: object) -> None:
     for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
         with no_leak(), refused("FILE_INVALID_PATH"):
@@ -99,21 +128,49 @@ def test_a_path_that_steps_without_end_is_refused(house: House) -> None:
 
 
 def test_not_there(house: House) -> None:
-    for path in ("nothing", "nothing/deeper", "docs/nothing", "nothing/..", "docs/nothing/../b.txt"):
+    for path in (
+        "nothing",
+        "nothing/deeper",
+        "docs/nothing",
+        "nothing/..",
+        "docs/nothing/../b.txt",
+    ):
         for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
             with no_leak(), refused("FILE_NOT_FOUND"):
                 way(path)
 
 
-# -- what is outside -------------------------------------------------------------------------------------------------------
+# -- what is outside -------------------------------------------------------------------------------
 
 
 def test_outside_is_denied_whether_or_not_it_exists(house: House) -> None:
     top = house.top
     for path in (
-        *("..", "../outside", "../outside/secret.txt", "../outside/nothing", "../nothing", "../nothing/../root/a.txt", "../outside/../root/a.txt"),
-        *("/", "/etc/passwd", "/nothing", f"{top}", f"{top}/outside/secret.txt", f"{top}/nothing", f"{top}/root-of-another", f"{top}/roo"),
-        *(f"{top}/nothing/../root/a.txt", "/etc/../" * 3, "../" * 500 + "etc/passwd", "docs/../../outside/secret.txt"),
+        *(
+            "..",
+            "../outside",
+            "../outside/secret.txt",
+            "../outside/nothing",
+            "../nothing",
+            "../nothing/../root/a.txt",
+            "../outside/../root/a.txt",
+        ),
+        *(
+            "/",
+            "/etc/passwd",
+            "/nothing",
+            f"{top}",
+            f"{top}/outside/secret.txt",
+            f"{top}/nothing",
+            f"{top}/root-of-another",
+            f"{top}/roo",
+        ),
+        *(
+            f"{top}/nothing/../root/a.txt",
+            "/etc/../" * 3,
+            "../" * 500 + "etc/passwd",
+            "docs/../../outside/secret.txt",
+        ),
     ):
         for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
             with no_leak(), refused("FILE_ACCESS_DENIED"):
@@ -144,10 +201,13 @@ def test_outside_is_never_looked_at(house: House, monkeypatch: pytest.MonkeyPatc
     for path in ("out", "../outside/secret.txt", f"{house.outside}/secret.txt"):
         with refused("FILE_ACCESS_DENIED"):
             house.jail.open_file(path)
-    assert {name for name in named if not name.startswith(str(house.data))} == {"out", str(house.root)}
+    assert {name for name in named if not name.startswith(str(house.data))} == {
+        "out",
+        str(house.root),
+    }
 
 
-# -- links -----------------------------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------------------
 
 
 def test_links_inside_are_followed(house: House) -> None:
@@ -190,7 +250,12 @@ def test_links_outside_are_denied_whether_or_not_they_lead_somewhere(house: Hous
         )
     ):
         (house.root / f"l{number}").symlink_to(target)
-        for path in (f"l{number}", f"l{number}/", f"l{number}/secret.txt", f"l{number}/../root/a.txt"):
+        for path in (
+            f"l{number}",
+            f"l{number}/",
+            f"l{number}/secret.txt",
+            f"l{number}/../root/a.txt",
+        ):
             for way in (house.jail.open_file, house.jail.open_dir, house.jail.resolve):
                 with no_leak(), refused("FILE_ACCESS_DENIED"):
                     way(path)

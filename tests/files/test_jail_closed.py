@@ -1,4 +1,6 @@
-"""D12, D45: what is inside a root and still closed: no file, not to be read, the bridge's own, a root that is gone."""
+"""D12, D45: what is inside a root and still closed: no file, not to be read, the bridge's own, a
+root that is gone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from bridge_project.kernel.path_jail import Jail, default_jail
 from files_app.tree import tree
 from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
 
-# -- what is no file ---------------------------------------------------------------------------------------------------------
+# -- what is no file -------------------------------------------------------------------------------
 
 
 def test_fifos_sockets_and_devices_are_denied_and_never_wait(house: House) -> None:
@@ -34,7 +36,9 @@ def test_fifos_sockets_and_devices_are_denied_and_never_wait(house: House) -> No
         Jail(["/dev"]).open_file("null")
 
 
-def test_a_fifo_swapped_in_after_the_look_does_not_hold_the_bridge_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fifo_swapped_in_after_the_look_does_not_hold_the_bridge_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opening = os.open
 
     def swap(path: str, flags: int, **more: int) -> int:
@@ -48,7 +52,9 @@ def test_a_fifo_swapped_in_after_the_look_does_not_hold_the_bridge_up(house: Hou
         house.jail.open_file("a.txt")
 
 
-def test_a_link_that_became_a_directory_after_the_look_is_looked_at_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_became_a_directory_after_the_look_is_looked_at_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (house.root / "link").symlink_to(house.outside)
     reading = os.readlink
 
@@ -61,7 +67,9 @@ def test_a_link_that_became_a_directory_after_the_look_is_looked_at_again(house:
     assert read(house.jail, "link/b.txt") == b"inside too\n"
 
 
-def test_a_place_that_is_never_the_same_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_is_never_the_same_is_given_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (house.root / "link").symlink_to(house.outside)
     looking = os.stat
 
@@ -73,7 +81,7 @@ def test_a_place_that_is_never_the_same_is_given_up(house: House, monkeypatch: p
         house.jail.open_dir("link")
 
 
-# -- permissions -----------------------------------------------------------------------------------------------------------
+# -- permissions -----------------------------------------------------------------------------------
 
 
 def test_no_permission_is_denied(house: House) -> None:
@@ -88,7 +96,9 @@ def test_no_permission_is_denied(house: House) -> None:
         assert house.jail.resolve("a.txt") == f"{house.root}/a.txt"
 
 
-@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux opens what may be entered but not listed")
+@pytest.mark.skipif(
+    not hasattr(os, "O_PATH"), reason="only Linux opens what may be entered but not listed"
+)
 def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) -> None:
     (house.root / "docs").chmod(0o111)
     with as_nobody(), no_leak():
@@ -97,7 +107,9 @@ def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) ->
             house.jail.open_dir("docs")
 
 
-def test_no_descriptors_left_is_no_answer_about_the_path(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptors_left_is_no_answer_about_the_path(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none_left(*_: object, **__: object) -> int:
         raise OSError(24, "Too many open files")
 
@@ -106,7 +118,7 @@ def test_no_descriptors_left_is_no_answer_about_the_path(house: House, monkeypat
         house.jail.open_file("a.txt")
 
 
-# -- the data directory ------------------------------------------------------------------------------------------------------
+# -- the data directory ----------------------------------------------------------------------------
 
 
 def test_the_data_directory_is_never_served(house: House) -> None:
@@ -186,7 +198,7 @@ def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
         house.jail.open_file("harmless")
 
 
-# -- roots -------------------------------------------------------------------------------------------------------------------
+# -- roots -----------------------------------------------------------------------------------------
 
 
 def test_a_root_that_is_gone(house: House) -> None:
@@ -235,9 +247,14 @@ def test_a_jail_needs_a_root() -> None:
 
 def settings(monkeypatch: pytest.MonkeyPatch, house: House, **more: object) -> None:
     """The jail's settings, read as they are at a start."""
-    for name in [name for name in os.environ if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL"))]:
+    for name in [
+        name for name in os.environ if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL"))
+    ]:
         monkeypatch.delenv(name)
-    roots: dict[str, object] = {"BRIDGE_DATA_DIR": house.data, "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/"}
+    roots: dict[str, object] = {
+        "BRIDGE_DATA_DIR": house.data,
+        "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/",
+    }
     for name, value in (roots | more).items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(jail_module, "conf", load())
@@ -252,20 +269,48 @@ def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("by_link", [False, True])
-@pytest.mark.parametrize("setting", ["BRIDGE_HOOK_TOKEN_FILE", "BRIDGE_ADMIN_TOKEN_FILE", "DATABASE_URL_FILE", "REDIS_URL_FILE", "BRIDGE_TLS_KEY"])
-def test_files_of_secrets_are_closed_wherever_they_are(house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool) -> None:
-    """D45: what a setting names as the place of a secret is served as little as the data directory, under whatever name."""
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "BRIDGE_HOOK_TOKEN_FILE",
+        "BRIDGE_ADMIN_TOKEN_FILE",
+        "DATABASE_URL_FILE",
+        "REDIS_URL_FILE",
+        "BRIDGE_TLS_KEY",
+    ],
+)
+def test_files_of_secrets_are_closed_wherever_they_are(
+    house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool
+) -> None:
+    """D45: what a setting names as the place of a secret is served as little as the data directory,
+    under whatever name.
+    """
     kept = house.root / "docs" / "kept"
     kept.mkdir()
     secret, alias = kept / "secret", house.root / "alias"
-    secret.write_text({"DATABASE_URL_FILE": "postgres://me:word@db/bridge", "REDIS_URL_FILE": "redis://:word@db/0"}.get(setting, "t" * 40))
+    secret.write_text(
+        {
+            "DATABASE_URL_FILE": "postgres://me:word@db/bridge",
+            "REDIS_URL_FILE": "redis://:word@db/0",
+        }.get(setting, "t" * 40)
+    )
     alias.symlink_to(secret)
     (house.root / "rooms").symlink_to("docs/kept")
     os.link(secret, house.root / "second name")
-    certificate = {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
+    certificate = (
+        {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
+    )
     settings(monkeypatch, house, **{setting: alias if by_link else secret}, **certificate)
     jail = default_jail()
-    for path in ("docs/kept/secret", str(secret), "alias", "rooms/secret", "second name", "docs//kept/./../kept/secret", f"//{secret}"):
+    for path in (
+        "docs/kept/secret",
+        str(secret),
+        "alias",
+        "rooms/secret",
+        "second name",
+        "docs//kept/./../kept/secret",
+        f"//{secret}",
+    ):
         with no_leak(), refused("FILE_ACCESS_DENIED"):
             jail.open_file(path)
     assert [entry["name"] for entry in tree(jail, "docs")["entries"][0]["children"]] == []
@@ -273,7 +318,9 @@ def test_files_of_secrets_are_closed_wherever_they_are(house: House, monkeypatch
     assert read(jail, "docs/b.txt") == b"inside too\n"
 
 
-def test_a_file_of_a_secret_that_is_not_read_is_closed_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_a_secret_that_is_not_read_is_closed_too(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The setting itself wins over its file; what is in the file is a token all the same."""
     secret = house.root / "token"
     secret.write_text("t" * 40)
@@ -283,7 +330,9 @@ def test_a_file_of_a_secret_that_is_not_read_is_closed_too(house: House, monkeyp
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
-def test_a_database_outside_the_data_directory_is_closed(house: House, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+def test_a_database_outside_the_data_directory_is_closed(
+    house: House, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
     """D45: it holds every message, and what tokens are checked against."""
     (house.root / "link.sqlite3").symlink_to("docs/bridge.sqlite3")
     (house.root / "docs" / f"bridge.sqlite3{suffix}").write_bytes(SECRET)

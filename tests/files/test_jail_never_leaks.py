@@ -1,4 +1,6 @@
-"""D12, D45 against everything: random trees with links and random paths, and a place that is swapped while it is opened."""
+"""D12, D45 against everything: random trees with links and random paths, and a place that is
+swapped while it is opened.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,30 @@ from tests.files.conftest import SECRET, House, build
 
 NAMES = some.sampled_from(["a", "b", "docs", "a.txt", "ü", "n\n"])
 STEPS = some.sampled_from(
-    ["a", "b", "docs", "a.txt", "ü", "n\n", "..", "..", ".", "", "root", "second", "outside", "var", "secrets", "secret.txt", "inner", "hook_token"]
+    [
+        "a",
+        "b",
+        "docs",
+        "a.txt",
+        "ü",
+        "n\n",
+        "..",
+        "..",
+        ".",
+        "",
+        "root",
+        "second",
+        "outside",
+        "var",
+        "secrets",
+        "secret.txt",
+        "inner",
+        "hook_token",
+    ]
 )
-STARTS = some.sampled_from(["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"])
+STARTS = some.sampled_from(
+    ["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"]
+)
 
 
 @some.composite
@@ -36,7 +59,9 @@ def paths(draw: some.DrawFn) -> str:
 @some.composite
 def things(draw: some.DrawFn) -> tuple[list[str], str]:
     """(where: directory names and the last name, what: "directory", "file" or a link's target)."""
-    return draw(some.lists(NAMES, min_size=1, max_size=3)), draw(some.sampled_from(["directory", "file"]) | paths())
+    return draw(some.lists(NAMES, min_size=1, max_size=3)), draw(
+        some.sampled_from(["directory", "file"]) | paths()
+    )
 
 
 def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
@@ -44,13 +69,15 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
         place = house.root.joinpath(*where)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            # Made by real paths, so that no link of the example puts an inside thing outside or the reverse.
+            # Made by real paths, so that no link of the example puts an inside thing outside or the
+            # reverse.
             if os.path.realpath(place.parent) != str(place.parent):
                 continue
             if what == "directory":
                 place.mkdir()
             elif what == "file":
-                with place.open("xb") as file:  # never through a link of the example, which would name the file
+                # never through a link of the example, which would name the file
+                with place.open("xb") as file:
                     file.write(b"inside")
             else:
                 place.symlink_to(what.format(top=house.top) or ".")
@@ -59,16 +86,28 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
 
 
 @settings(max_examples=150)
-@given(made=some.lists(things(), max_size=12), asked=some.lists(paths(), min_size=1, max_size=8), base=some.none() | paths())
-def test_nothing_from_outside_whatever_is_asked(made: list[tuple[list[str], str]], asked: list[str], base: str | None) -> None:
+@given(
+    made=some.lists(things(), max_size=12),
+    asked=some.lists(paths(), min_size=1, max_size=8),
+    base=some.none() | paths(),
+)
+def test_nothing_from_outside_whatever_is_asked(
+    made: list[tuple[list[str], str]], asked: list[str], base: str | None
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         house = build(Path(os.path.realpath(directory)))
         furnish(house, made)
         start = None if base is None else base.format(top=house.top)
         before = len(os.listdir("/proc/self/fd"))
-        for path in [each.format(top=house.top) for each in asked] + ["/".join(where) for where, _ in made]:
+        for path in [each.format(top=house.top) for each in asked] + [
+            "/".join(where) for where, _ in made
+        ]:
             _check_file(house, path, start)
-            for way in (partial(tree, depth=4), partial(listing, base=start), partial(read_lines, base=start)):
+            for way in (
+                partial(tree, depth=4),
+                partial(listing, base=start),
+                partial(read_lines, base=start),
+            ):
                 try:
                     answer = str(way(house.jail, path))
                 except BridgeError:
@@ -78,7 +117,9 @@ def test_nothing_from_outside_whatever_is_asked(made: list[tuple[list[str], str]
 
 
 def _check_file(house: House, path: str, base: str | None) -> None:
-    """What is opened is what the operating system finds there, and its real path is inside; the jail only refuses more."""
+    """What is opened is what the operating system finds there, and its real path is inside; the
+    jail only refuses more.
+    """
     try:
         with house.jail.open_file(path, base=base) as opened:
             data, stat, real = os.read(opened.fd, 100), opened.stat, opened.path
@@ -91,7 +132,7 @@ def _check_file(house: House, path: str, base: str | None) -> None:
     assert not real.startswith(f"{house.data}/")
 
 
-# -- swapped meanwhile -------------------------------------------------------------------------------------------------------
+# -- swapped meanwhile -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -128,12 +169,18 @@ def _lines(jail: Jail) -> str:
 
 def _tree(jail: Jail) -> str:
     entries = {entry["name"]: entry for entry in tree(jail, ".", 3)["entries"]}
-    return str(entries["d"]["children"][0]["children"][0]["name"]) if "d" in entries and entries["d"]["children"] else "refused"
+    return (
+        str(entries["d"]["children"][0]["children"][0]["name"])
+        if "d" in entries and entries["d"]["children"]
+        else "refused"
+    )
 
 
 @pytest.mark.parametrize("look", [_file, _lines, _tree])
 @pytest.mark.parametrize("what", ["d", "d/deep", "d/deep/f"])
-def test_a_place_swapped_for_a_link_outside_never_leads_there(house: House, look: Callable[[Jail], str], what: str) -> None:
+def test_a_place_swapped_for_a_link_outside_never_leads_there(
+    house: House, look: Callable[[Jail], str], what: str
+) -> None:
     for top, word in ((house.root, "inside"), (house.outside, "SECRET")):
         (top / "d" / "deep").mkdir(parents=True)
         (top / "d" / "deep" / "f").write_text(word)

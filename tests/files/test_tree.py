@@ -24,7 +24,14 @@ Entries = list[dict[str, Any]]
 
 def names(entries: Entries) -> dict[str, Any]:
     """{name: size of a file, children of a directory or None when it was not looked into}."""
-    return {e["name"]: e["size"] if e["type"] == "file" else names(e["children"]) if "children" in e else None for e in entries}
+    return {
+        e["name"]: e["size"]
+        if e["type"] == "file"
+        else names(e["children"])
+        if "children" in e
+        else None
+        for e in entries
+    }
 
 
 def make(root: Path, *paths: str) -> None:
@@ -55,10 +62,38 @@ def test_depth_counts_levels(house: House) -> None:
     assert names(tree(house.jail, path, 1)["entries"]) == {"d1": None, "c.txt": 18}
     assert names(tree(house.jail, path, "2")["entries"]) == {"d1": {"d2": None}, "c.txt": 18}
     assert names(tree(house.jail, path)["entries"]) == {"d1": {"d2": {"d3": None}}, "c.txt": 18}
-    assert names(tree(house.jail, path, 20)["entries"]) == {"d1": {"d2": {"d3": {"d4": {"f": 5}}}}, "c.txt": 18}
+    assert names(tree(house.jail, path, 20)["entries"]) == {
+        "d1": {"d2": {"d3": {"d4": {"f": 5}}}},
+        "c.txt": 18,
+    }
 
 
-@pytest.mark.parametrize("depth", [0, -1, 21, 3.0, 3.5, True, None, "", "0", "-1", "21", "3.5", "3.0", "+3", " 3", "3\n", "٣", "three", "1e1", "9" * 5000, [3]])
+@pytest.mark.parametrize(
+    "depth",
+    [
+        0,
+        -1,
+        21,
+        3.0,
+        3.5,
+        True,
+        None,
+        "",
+        "0",
+        "-1",
+        "21",
+        "3.5",
+        "3.0",
+        "+3",
+        " 3",
+        "3\n",
+        "٣",
+        "three",
+        "1e1",
+        "9" * 5000,
+        [3],
+    ],
+)
 def test_a_bad_depth(house: House, depth: object) -> None:
     with refused("FILE_INVALID_PATH"):
         tree(house.jail, ".", depth)
@@ -66,7 +101,15 @@ def test_a_bad_depth(house: House, depth: object) -> None:
 
 def test_directories_come_first_then_names(house: House) -> None:
     make(house.second, "z/", "B/", "a/", "b.txt", "A.txt", "é.txt")
-    assert list(names(tree(house.jail, str(house.second))["entries"])) == ["B", "a", "z", "A.txt", "b.txt", "c.txt", "é.txt"]
+    assert list(names(tree(house.jail, str(house.second))["entries"])) == [
+        "B",
+        "a",
+        "z",
+        "A.txt",
+        "b.txt",
+        "c.txt",
+        "é.txt",
+    ]
 
 
 @pytest.mark.parametrize("path", [None, "", 5, "a\0b", "\ud800", "a.txt"])
@@ -78,7 +121,12 @@ def test_a_path_that_is_no_directory(house: House, path: object) -> None:
 
 
 def test_outside_missing_and_forbidden(house: House) -> None:
-    for path, code in (("..", "ACCESS_DENIED"), (str(house.outside), "ACCESS_DENIED"), ("var", "ACCESS_DENIED"), ("nothing", "NOT_FOUND")):
+    for path, code in (
+        ("..", "ACCESS_DENIED"),
+        (str(house.outside), "ACCESS_DENIED"),
+        ("var", "ACCESS_DENIED"),
+        ("nothing", "NOT_FOUND"),
+    ):
         with no_leak(), refused(f"FILE_{code}"):
             tree(house.jail, path)
 
@@ -97,7 +145,12 @@ def test_links_are_shown_as_what_they_lead_to(house: House) -> None:
         os.symlink(target, house.root / name)
     with no_leak():
         answer = tree(house.jail, ".", 3)
-    assert names(answer["entries"]) == {"docs": {"b.txt": 11}, "to-directory": {"c.txt": 18}, "a.txt": 7, "to-file": 11}
+    assert names(answer["entries"]) == {
+        "docs": {"b.txt": 11},
+        "to-directory": {"c.txt": 18},
+        "a.txt": 7,
+        "to-file": 11,
+    }
 
 
 def test_link_loops_end(house: House) -> None:
@@ -107,14 +160,23 @@ def test_link_loops_end(house: House) -> None:
     os.symlink(house.root / "docs", house.second / "back")
     with no_leak():
         answer = tree(house.jail, ".", 20)
-    assert names(answer["entries"]) == {"docs": {"here": None, "other": {"back": None, "c.txt": 18}, "up": None, "b.txt": 11}, "a.txt": 7}
+    assert names(answer["entries"]) == {
+        "docs": {"here": None, "other": {"back": None, "c.txt": 18}, "up": None, "b.txt": 11},
+        "a.txt": 7,
+    }
 
 
 def test_git_is_shown_but_not_entered(house: House) -> None:
     make(house.second, ".git/HEAD", "sub/.git/HEAD", ".github/f")
     os.symlink(".git", house.second / "link")
     answer = tree(house.jail, str(house.second), 20)
-    assert names(answer["entries"]) == {".git": None, ".github": {"f": 5}, "link": None, "sub": {".git": None}, "c.txt": 18}
+    assert names(answer["entries"]) == {
+        ".git": None,
+        ".github": {"f": 5},
+        "link": None,
+        "sub": {".git": None},
+        "c.txt": 18,
+    }
     assert names(tree(house.jail, f"{house.second}/.git")["entries"]) == {"HEAD": 5}
 
 
@@ -127,7 +189,9 @@ def test_the_data_directory_does_not_appear(house: House) -> None:
     assert "alias" not in json.dumps(tree(house.jail, ".", 20))
 
 
-def test_a_data_directory_that_is_made_meanwhile_does_not_appear(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_directory_that_is_made_meanwhile_does_not_appear(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Jail, "forbidden_identities", lambda _: frozenset())
     assert "var" not in json.dumps(tree(house.jail, ".", 20))
 
@@ -157,7 +221,13 @@ def test_strange_names_leave_valid_json(house: House) -> None:
             pass
     answer = tree(house.jail, str(house.second))
     assert json.loads(json.dumps(answer, ensure_ascii=False).encode()) == answer
-    assert names(answer["entries"]) == {"caf\ufffd": {"inside": 0}, "a\u0308.txt": 0, "c.txt": 18, "ä.txt": 0, "\ufffd\n.txt": 0}
+    assert names(answer["entries"]) == {
+        "caf\ufffd": {"inside": 0},
+        "a\u0308.txt": 0,
+        "c.txt": 18,
+        "ä.txt": 0,
+        "\ufffd\n.txt": 0,
+    }
     with refused("FILE_NOT_FOUND"):
         tree(house.jail, f"{house.second}/caf\ufffd")
 
@@ -171,15 +241,26 @@ def test_too_many_entries_are_cut_from_below(house: House) -> None:
             answer = tree(house.jail, path, 20, max_entries=most)
         return names(answer["entries"]), answer.get("truncated")
 
-    whole = {"d1": {"deep": {"f": 5}, "f1": 5, "f2": 5}, "d2": {"f1": 5}, "d3": {"f1": 5}, "c.txt": 18, "e.txt": 5}
+    whole = {
+        "d1": {"deep": {"f": 5}, "f1": 5, "f2": 5},
+        "d2": {"f1": 5},
+        "d3": {"f1": 5},
+        "c.txt": 18,
+        "e.txt": 5,
+    }
     assert cut(11) == (whole, None)
     assert cut(10) == (whole | {"d1": {"deep": None, "f1": 5, "f2": 5}}, True)
-    assert cut(7) == ({"d1": {"deep": None, "f1": 5}, "d2": None, "d3": None, "c.txt": 18, "e.txt": 5}, True)
+    assert cut(7) == (
+        {"d1": {"deep": None, "f1": 5}, "d2": None, "d3": None, "c.txt": 18, "e.txt": 5},
+        True,
+    )
     assert cut(5) == ({"d1": None, "d2": None, "d3": None, "c.txt": 18, "e.txt": 5}, True)
     assert cut(2) == ({"d1": None, "d2": None}, True)
 
 
-def test_a_directory_of_millions_is_not_looked_through(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_millions_is_not_looked_through(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(house.second, "full/x", *(f"full/{n:03}" for n in range(50)))
     monkeypatch.setattr(limits, "FILE_SCAN_MAX_ENTRIES", 10)
     looked: list[str] = []
@@ -203,7 +284,9 @@ def test_a_directory_of_millions_is_not_looked_through(house: House, monkeypatch
     assert len(looked) == 11
 
 
-def test_two_descriptors_are_enough_for_any_tree(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_descriptors_are_enough_for_any_tree(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(house.second, *(f"{a}/{b}/{c}/f" for a in "abc" for b in "abc" for c in "abc"))
     most = 0
     before = len(os.listdir("/proc/self/fd"))
@@ -237,7 +320,9 @@ def test_what_vanishes_meanwhile_is_skipped(house: House, monkeypatch: pytest.Mo
     assert names(answer["entries"]) == {"d": {}, "c.txt": 18}
 
 
-def test_a_directory_swapped_for_a_link_outside_is_not_entered(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_swapped_for_a_link_outside_is_not_entered(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(house.second, "d/f")
     look = tree_module._Tree._classify
 
@@ -284,7 +369,10 @@ def test_a_long_listing_is_cut(house: House) -> None:
     answer = listing(house.jail, str(house.second), max_entries=2)
     assert answer == {
         "path": str(house.second),
-        "entries": [{"name": "1", "type": "file", "size": 5}, {"name": "2", "type": "file", "size": 5}],
+        "entries": [
+            {"name": "1", "type": "file", "size": 5},
+            {"name": "2", "type": "file", "size": 5},
+        ],
         "truncated": True,
     }
     assert FileListResponse(session_id="s", **answer).wire() == answer | {"session_id": "s"}

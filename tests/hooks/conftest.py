@@ -1,4 +1,6 @@
-"""A scripted bridge, a spool in a directory with an awkward name, and the hook command run as an agent runs it."""
+"""A scripted bridge, a spool in a directory with an awkward name, and the hook command run as an
+agent runs it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,28 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer.program import RESERVED, Forwarder, HttpsTransport, hook_command, write_hook_script
+from hooks_app.producer.program import (
+    RESERVED,
+    Forwarder,
+    HttpsTransport,
+    hook_command,
+    write_hook_script,
+)
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
 Hook = Callable[[dict[str, Any] | bytes], None]
 
 
-def run_hook(spool: Path, data: bytes, command: str | None = None) -> subprocess.CompletedProcess[bytes]:
-    """The installed command as an agent runs it: through sh -c, the JSON on standard input. Raises BrokenPipeError when it does not read it all."""
+def run_hook(
+    spool: Path, data: bytes, command: str | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The installed command as an agent runs it: through sh -c, the JSON on standard input. Raises
+    BrokenPipeError when it does not read it all.
+    """
     arguments = ["/bin/sh", "-c", command or hook_command(str(spool))]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdin
         process.stdin.write(data)
         process.stdin.flush()

@@ -1,4 +1,6 @@
-"""A small real TLS bridge for the producer's tests: it validates and remembers events as the bridge does, and misbehaves as it is told."""
+"""A small real TLS bridge for the producer's tests: it validates and remembers events as the bridge
+does, and misbehaves as it is told.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ from bridge_project.protocol.parse import HookInvalid, parse_hook_event
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
 TOKEN = "test-hook-token-0123456789abcdefghijklmnop"
 
-# An answer: (status, headers, body); None: the connection is cut after the request was read and taken; 0 as status: cut without taking it.
-Action = Callable[["ScriptedBridge", str, list[dict[str, Any]]], tuple[int, dict[str, str], dict[str, Any]] | None]
+# An answer: (status, headers, body); None: the connection is cut after the request was read and
+# taken; 0 as status: cut without taking it.
+Action = Callable[
+    ["ScriptedBridge", str, list[dict[str, Any]]], tuple[int, dict[str, str], dict[str, Any]] | None
+]
 
 
 def fixture(name: str) -> dict[str, Any]:
@@ -35,7 +40,11 @@ def fixture(name: str) -> dict[str, Any]:
 
 def answer(status: int, body: dict[str, Any] | None = None, **headers: str) -> Action:
     """Refuse the next request like this."""
-    return lambda bridge, path, events: (status, {name.replace("_", "-"): value for name, value in headers.items()}, body or {})
+    return lambda bridge, path, events: (
+        status,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+        body or {},
+    )
 
 
 def cut_after_taking(bridge: ScriptedBridge, path: str, events: list[dict[str, Any]]) -> None:
@@ -43,8 +52,9 @@ def cut_after_taking(bridge: ScriptedBridge, path: str, events: list[dict[str, A
 
 
 class ScriptedBridge:
-    """``events``: what was taken, once for each event_id, in order; ``requests``: (path, number of events) of every request; ``script``: what
-    to do with the next requests instead of taking them; ``skew``: seconds that its clock is ahead."""
+    """``events``: what was taken, once for each event_id, in order; ``requests``: (path, number of
+    events) of every request; ``script``: what to do with the next requests instead of taking them;
+    ``skew``: seconds that its clock is ahead."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -74,7 +84,9 @@ class ScriptedBridge:
         handler = type("Handler", (_Handler,), {"bridge": self})
         self._server = _Server(("127.0.0.1", self.port), handler, self)
         self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
 
     def stop(self) -> None:
         if self._server:
@@ -97,11 +109,25 @@ class ScriptedBridge:
                 if self.refuse(event):
                     raise Refusal
             except HookInvalid as invalid:
-                rows = [{"field": v.field, "message": v.message, "code": v.code, "rule": v.rule} for v in invalid.violations]
+                rows = [
+                    {"field": v.field, "message": v.message, "code": v.code, "rule": v.rule}
+                    for v in invalid.violations
+                ]
                 errors.append({"index": index, "validation_errors": rows})
                 continue
             except Refusal:
-                errors.append({"index": index, "validation_errors": [{"field": "payload.x", "message": "scripted", "code": "PAYLOAD_VALIDATION_ERROR"}]})
+                errors.append(
+                    {
+                        "index": index,
+                        "validation_errors": [
+                            {
+                                "field": "payload.x",
+                                "message": "scripted",
+                                "code": "PAYLOAD_VALIDATION_ERROR",
+                            }
+                        ],
+                    }
+                )
                 continue
             if event["event_id"] not in self.ids:
                 self.ids.add(event["event_id"])
@@ -116,14 +142,23 @@ class Refusal(Exception):
 def _pin(pem: bytes) -> str:
     key = x509.load_pem_x509_certificate(pem).public_key()
     digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+    digest.update(
+        key.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
     return digest.finalize().hex()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], bridge: ScriptedBridge) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        bridge: ScriptedBridge,
+    ) -> None:
         self.bridge = bridge
         super().__init__(address, handler)
 
@@ -138,7 +173,8 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     bridge: ScriptedBridge
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # one write for an answer, or its second half waits for the client's acknowledgement
+    # one write for an answer, or its second half waits for the client's acknowledgement
+    wbufsize = -1
 
     def do_POST(self) -> None:
         bridge = self.bridge
@@ -155,12 +191,18 @@ class _Handler(BaseHTTPRequestHandler):
         status, headers, answered = told
         data = json.dumps(answered).encode()
         self.send_response(status)
-        for name, text in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+        for name, text in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **headers,
+        }.items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(data)
 
-    def _answer(self, body: bytes, events: list[dict[str, Any]]) -> tuple[int, dict[str, str], dict[str, Any]] | None:
+    def _answer(
+        self, body: bytes, events: list[dict[str, Any]]
+    ) -> tuple[int, dict[str, str], dict[str, Any]] | None:
         bridge = self.bridge
         if bridge.script:
             return bridge.script.popleft()(bridge, self.path, events)
@@ -174,12 +216,28 @@ class _Handler(BaseHTTPRequestHandler):
             return (
                 200,
                 {},
-                {"received": True, "count": len(events), "accepted": len(events) - len(errors), "rejected": len(errors), "event_ids": [], "errors": errors},
+                {
+                    "received": True,
+                    "count": len(events),
+                    "accepted": len(events) - len(errors),
+                    "rejected": len(errors),
+                    "event_ids": [],
+                    "errors": errors,
+                },
             )
         if errors:
             rule = errors[0]["validation_errors"][0].get("rule", "HOOK_INVALID_PAYLOAD")
             return 400, {}, {"received": False, "code": rule, "timestamp": now, **errors[0]}
-        return 200, {}, {"received": True, "event_id": events[0]["event_id"], "broadcast_count": 0, "timestamp": now}
+        return (
+            200,
+            {},
+            {
+                "received": True,
+                "event_id": events[0]["event_id"],
+                "broadcast_count": 0,
+                "timestamp": now,
+            },
+        )
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""

@@ -1,4 +1,6 @@
-"""The hot path and the view, held against each other: the same request gets the same answer, byte for byte (D8, D9, D17, D31)."""
+"""The hot path and the view, held against each other: the same request gets the same answer, byte
+for byte (D8, D9, D17, D31).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,13 @@ from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-BRIDGE = Transport(secure=True, client="127.0.0.1", mode=ConnectionMode.LOCAL_ONLY, via_proxy=False, base_url="https://127.0.0.1:8443")
+BRIDGE = Transport(
+    secure=True,
+    client="127.0.0.1",
+    mode=ConnectionMode.LOCAL_ONLY,
+    via_proxy=False,
+    base_url="https://127.0.0.1:8443",
+)
 VARYING = re.compile(rb'"(?:event_id|timestamp|request_id)":"[^"]*"')
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
@@ -53,11 +61,23 @@ def hot(view: Handler) -> HotPath:
 
 
 def body(**changes: Any) -> bytes:
-    event = {"event": "UserPromptSubmit", "timestamp": now_text(), "session_id": "hot", "payload": {"prompt": "hello"}} | changes
+    event = {
+        "event": "UserPromptSubmit",
+        "timestamp": now_text(),
+        "session_id": "hot",
+        "payload": {"prompt": "hello"},
+    } | changes
     return json.dumps({key: value for key, value in event.items() if value is not ...}).encode()
 
 
-async def call(application: Any, data: bytes, method: str = "POST", path: str = "/api/v1/hooks/event", query: bytes = b"", **headers: str | None) -> Answer:
+async def call(
+    application: Any,
+    data: bytes,
+    method: str = "POST",
+    path: str = "/api/v1/hooks/event",
+    query: bytes = b"",
+    **headers: str | None,
+) -> Answer:
     given: dict[str, str | None] = {
         "host": "127.0.0.1:8443",
         "authorization": f"Bearer {conf.secret('hook_token')}",
@@ -74,13 +94,20 @@ async def call(application: Any, data: bytes, method: str = "POST", path: str = 
         "root_path": "",
         "scheme": "https",
         "query_string": query,
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items() if value is not None],
+        "headers": [
+            (name.encode(), value.encode("latin-1"))
+            for name, value in given.items()
+            if value is not None
+        ],
         "client": ["127.0.0.1", 5000],
         "server": ["127.0.0.1", 8443],
         "bridge": BRIDGE,
     }
     half = len(data) // 2
-    parts = [{"type": "http.request", "body": data[half:], "more_body": False}, {"type": "http.request", "body": data[:half], "more_body": True}]
+    parts = [
+        {"type": "http.request", "body": data[half:], "more_body": False},
+        {"type": "http.request", "body": data[:half], "more_body": True},
+    ]
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -97,7 +124,11 @@ async def call(application: Any, data: bytes, method: str = "POST", path: str = 
 
 def comparable(answer: Answer) -> Answer:
     status, headers, text = answer
-    return status, [(name, b"" if name == b"x-request-id" else value) for name, value in headers], VARYING.sub(b"", text)
+    return (
+        status,
+        [(name, b"" if name == b"x-request-id" else value) for name, value in headers],
+        VARYING.sub(b"", text),
+    )
 
 
 async def both(hot: HotPath, view: Handler, data: bytes, **request: Any) -> Answer:
@@ -167,7 +198,8 @@ async def test_every_kind_of_body_gets_the_same_answer(name: str, view: Handler)
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 fields = st.fixed_dictionaries(
     {},
@@ -183,8 +215,12 @@ fields = st.fixed_dictionaries(
 
 @given(changes=fields)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_posted_both_answer_alike(changes: dict[str, Any], hot: HotPath, view: Handler) -> None:
-    """The two never see the same event_id first, or one of them would be told of a repetition; both say the same of it all the same."""
+def test_whatever_is_posted_both_answer_alike(
+    changes: dict[str, Any], hot: HotPath, view: Handler
+) -> None:
+    """The two never see the same event_id first, or one of them would be told of a repetition; both
+    say the same of it all the same.
+    """
     asyncio.run(both(hot, view, body(**changes)))
 
 
@@ -225,12 +261,16 @@ async def test_what_arrives_while_the_writer_is_busy_shares_a_transaction() -> N
         return intake.store(posted)
 
     writer = GroupWriter(store)
-    receipts = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=str(n)))) for n in range(50)))
+    receipts = await asyncio.gather(
+        *(writer.store(Posted(helpers.event(prompt=str(n)))) for n in range(50))
+    )
     assert len({receipt.event_id for receipt in receipts}) == 50
     assert sum(groups) == 50
     assert len(groups) < 10
     rows = await asyncio.to_thread(lambda: helpers.rows(helpers.session("s1").feed_id))
-    assert [json.loads(row.frame)["payload"]["payload"]["prompt"] for row in rows] == [str(n) for n in range(50)]
+    assert [json.loads(row.frame)["payload"]["payload"]["prompt"] for row in rows] == [
+        str(n) for n in range(50)
+    ]
 
 
 async def test_one_event_that_the_database_refuses_does_not_take_the_others_with_it() -> None:
@@ -242,5 +282,8 @@ async def test_one_event_that_the_database_refuses_does_not_take_the_others_with
         return intake.store(posted)
 
     writer = GroupWriter(store)
-    results = await asyncio.gather(*(writer.store(Posted(helpers.event(prompt=p))) for p in ("one", "bad", "two")), return_exceptions=True)
+    results = await asyncio.gather(
+        *(writer.store(Posted(helpers.event(prompt=p))) for p in ("one", "bad", "two")),
+        return_exceptions=True,
+    )
     assert [isinstance(result, Receipt) for result in results] == [True, False, True]

@@ -1,4 +1,6 @@
-"""`install_hooks`: merges, never clobbers, changes nothing the second time, and gives the file back (D43)."""
+"""`install_hooks`: merges, never clobbers, changes nothing the second time, and gives the file back
+(D43).
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,28 @@ THEIRS = """{
 
 
 def commands(text: str) -> dict[str, list[str]]:
-    return {event: [hook["command"] for entry in entries for hook in entry["hooks"]] for event, entries in json.loads(text)["hooks"].items()}
+    return {
+        event: [hook["command"] for entry in entries for hook in entry["hooks"]]
+        for event, entries in json.loads(text)["hooks"].items()
+    }
 
 
 # -- the text
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "{}\n", " { } ", '{"a":1}', '{\n  "a": 1\n}\n', '{"hooks":{}}', THEIRS, "\ufeff{}", '{\r\n    "hooks": {\r\n    }\r\n}\r\n']
+    "text",
+    [
+        "{}",
+        "{}\n",
+        " { } ",
+        '{"a":1}',
+        '{\n  "a": 1\n}\n',
+        '{"hooks":{}}',
+        THEIRS,
+        "\ufeff{}",
+        '{\r\n    "hooks": {\r\n    }\r\n}\r\n',
+    ],
 )
 def test_it_is_in_once_and_out_again(text: str) -> None:
     once = install(text, SPOOL)
@@ -71,7 +87,9 @@ def test_two_bridges_do_not_touch_each_other() -> None:
 
 def test_an_older_command_is_renewed_and_a_changed_timeout_kept() -> None:
     once = install("{}", SPOOL)
-    older = once.replace(json.dumps(hook_command(SPOOL))[1:-1], json.dumps(f"{FIRST_FORM}{HOOK_MARK}")[1:-1]).replace('"timeout": 10', '"timeout": 3')
+    older = once.replace(
+        json.dumps(hook_command(SPOOL))[1:-1], json.dumps(f"{FIRST_FORM}{HOOK_MARK}")[1:-1]
+    ).replace('"timeout": 10', '"timeout": 3')
     again = install(older, SPOOL)
     assert commands(again) == commands(once)
     assert json.loads(again)["hooks"]["Stop"][0]["hooks"][0]["timeout"] == 3
@@ -80,7 +98,21 @@ def test_an_older_command_is_renewed_and_a_changed_timeout_kept() -> None:
 
 def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
     ours = {"type": "command", "command": hook_command(SPOOL)}
-    mixed = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}, ours, {"type": "command", "command": "y"}]}]}})
+    mixed = json.dumps(
+        {
+            "hooks": {
+                "Stop": [
+                    {
+                        "hooks": [
+                            {"type": "command", "command": "x"},
+                            ours,
+                            {"type": "command", "command": "y"},
+                        ]
+                    }
+                ]
+            }
+        }
+    )
     assert commands(install(mixed, SPOOL))["Stop"] == ["x", hook_command(SPOOL), "y"]
     assert commands(remove(mixed, SPOOL))["Stop"] == ["x", "y"]
 
@@ -104,21 +136,49 @@ def test_what_is_no_settings_file_is_refused(text: str, why: str) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 hook_objects = st.fixed_dictionaries({"type": st.just("command"), "command": st.text(max_size=8)})
-entries = st.one_of(st.fixed_dictionaries({"hooks": st.lists(hook_objects, max_size=2)}, optional={"matcher": st.text(max_size=4)}), json_values)
-hooks_maps = st.dictionaries(st.sampled_from([*HOOK_EVENTS, "Other"]), st.lists(entries, max_size=3), max_size=4)
-layouts = st.sampled_from([{"indent": None}, {"indent": None, "separators": (",", ":")}, {"indent": 2}, {"indent": "\t"}, {"indent": 4, "ensure_ascii": False}])
+entries = st.one_of(
+    st.fixed_dictionaries(
+        {"hooks": st.lists(hook_objects, max_size=2)}, optional={"matcher": st.text(max_size=4)}
+    ),
+    json_values,
+)
+hooks_maps = st.dictionaries(
+    st.sampled_from([*HOOK_EVENTS, "Other"]), st.lists(entries, max_size=3), max_size=4
+)
+layouts = st.sampled_from(
+    [
+        {"indent": None},
+        {"indent": None, "separators": (",", ":")},
+        {"indent": 2},
+        {"indent": "\t"},
+        {"indent": 4, "ensure_ascii": False},
+    ]
+)
 documents = st.builds(
     lambda other, hooks, first, layout: (
-        json.dumps({"hooks": hooks, **other} if first else {**other, **({} if hooks is None else {"hooks": hooks})}, **layout)
+        json.dumps(
+            {"hooks": hooks, **other}
+            if first
+            else {**other, **({} if hooks is None else {"hooks": hooks})},
+            **layout,
+        )
         if hooks is not None
         else json.dumps(other, **layout)
     ),
-    st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), json_values, max_size=3),
+    st.dictionaries(
+        st.text(max_size=6).filter(lambda key: key != "hooks"), json_values, max_size=3
+    ),
     st.none() | hooks_maps,
     st.booleans(),
     layouts,
@@ -126,7 +186,9 @@ documents = st.builds(
 
 
 def meaning(text: str) -> Any:
-    """The settings without event lists and hook maps that are empty, which removing does not tell from its own."""
+    """The settings without event lists and hook maps that are empty, which removing does not tell
+    from its own.
+    """
     value = json.loads(text)
     if isinstance(value.get("hooks"), dict):
         value["hooks"] = {event: listed for event, listed in value["hooks"].items() if listed}
@@ -144,8 +206,13 @@ def test_any_settings_survive(text: str) -> None:
     assert meaning(back) == meaning(text)
     assert remove(text, SPOOL) == text
     found = json.loads(once)
-    assert {key: value for key, value in found.items() if key != "hooks"} == {key: value for key, value in json.loads(text).items() if key != "hooks"}
-    assert all(json.loads(text).get("hooks", {}).get(event, []) == found["hooks"][event][:-1] for event in HOOK_EVENTS)
+    assert {key: value for key, value in found.items() if key != "hooks"} == {
+        key: value for key, value in json.loads(text).items() if key != "hooks"
+    }
+    assert all(
+        json.loads(text).get("hooks", {}).get(event, []) == found["hooks"][event][:-1]
+        for event in HOOK_EVENTS
+    )
 
 
 # -- the file
@@ -153,13 +220,24 @@ def test_any_settings_survive(text: str) -> None:
 
 def run(file: Path, spool: Path, *arguments: str) -> str:
     out = StringIO()
-    call_command("install_hooks", "--settings", str(file), "--spool", str(spool), "--yes", *arguments, stdout=out)
+    call_command(
+        "install_hooks",
+        "--settings",
+        str(file),
+        "--spool",
+        str(spool),
+        "--yes",
+        *arguments,
+        stdout=out,
+    )
     return out.getvalue()
 
 
 @settings(max_examples=30)
 @given(text=documents)
-def test_any_file_comes_back_byte_for_byte(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_file_comes_back_byte_for_byte(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     directory = tmp_path_factory.mktemp("agent")
     file = directory / "settings.json"
     file.write_bytes(text.encode())
@@ -171,7 +249,10 @@ def test_any_file_comes_back_byte_for_byte(text: str, tmp_path_factory: pytest.T
 
 
 def test_the_installed_command_works(tmp_path: Path) -> None:
-    file, spool = tmp_path / "home dir" / ".claude" / "settings.json", tmp_path / "it's my data" / "spool"
+    file, spool = (
+        tmp_path / "home dir" / ".claude" / "settings.json",
+        tmp_path / "it's my data" / "spool",
+    )
     spool.parent.mkdir()
     said = run(file, spool)
     assert "+" in said
@@ -183,7 +264,9 @@ def test_the_installed_command_works(tmp_path: Path) -> None:
     assert (spool / waiting(spool)[0]).read_bytes() == data
 
 
-def test_without_a_terminal_it_does_nothing_unless_told(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_without_a_terminal_it_does_nothing_unless_told(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
     command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
@@ -216,7 +299,9 @@ def test_what_was_changed_meanwhile_stays(tmp_path: Path) -> None:
     expected = json.loads(THEIRS)
     expected["permissions"]["later"] = True
     assert meaning(file.read_text()) == meaning(json.dumps(expected))
-    assert os.listdir(tmp_path).count("settings.json") == len([name for name in os.listdir(tmp_path) if name.startswith("settings")])
+    assert os.listdir(tmp_path).count("settings.json") == len(
+        [name for name in os.listdir(tmp_path) if name.startswith("settings")]
+    )
 
 
 def test_the_original_is_kept_beside_it(tmp_path: Path) -> None:
@@ -247,7 +332,9 @@ def test_a_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"{nonsense", b"", b"\xff\xfe", b'{"hooks": 3}'])
 @pytest.mark.parametrize("arguments", [[], ["--remove"]])
-def test_a_file_that_is_not_json_is_left_alone(tmp_path: Path, data: bytes, arguments: list[str]) -> None:
+def test_a_file_that_is_not_json_is_left_alone(
+    tmp_path: Path, data: bytes, arguments: list[str]
+) -> None:
     file = tmp_path / "settings.json"
     file.write_bytes(data)
     with pytest.raises(CommandError, match="Nothing was changed"):
@@ -264,7 +351,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("reply", "written"), [("n", False), ("", False), ("y", True)])
-def test_on_a_terminal_it_asks(tmp_path: Path, environment: dict[str, str], reply: str, written: bool) -> None:
+def test_on_a_terminal_it_asks(
+    tmp_path: Path, environment: dict[str, str], reply: str, written: bool
+) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
     command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))

@@ -1,4 +1,6 @@
-"""The hook command: prints nothing, exits 0, keeps what it was given, whatever happens around it (D47)."""
+"""The hook command: prints nothing, exits 0, keeps what it was given, whatever happens around it
+(D47).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hooks_app.producer.program import HOOK_SCRIPT, Forwarder, hook_command, hook_script, write_hook_script
+from hooks_app.producer.program import (
+    HOOK_SCRIPT,
+    Forwarder,
+    hook_command,
+    hook_script,
+    write_hook_script,
+)
 from tests.hooks.conftest import Hook, run_hook, waiting
 from tests.hooks.scripted import FIXTURES, ScriptedBridge
 from tests.servers import wait_until
@@ -32,11 +40,20 @@ def change_script(spool: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
-    "data", [b"{}", b'{"a": "\\u00e9 $HOME `x` \\\\ \'"}', b'{\n "a": 1\n}\n', b"{" + b" " * 200_000 + b"}"], ids=["short", "quotes", "lines", "200 kB"]
+    "data",
+    [
+        b"{}",
+        b'{"a": "\\u00e9 $HOME `x` \\\\ \'"}',
+        b'{\n "a": 1\n}\n',
+        b"{" + b" " * 200_000 + b"}",
+    ],
+    ids=["short", "quotes", "lines", "200 kB"],
 )
 def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str, data: bytes) -> None:
     arguments = [shell, "sh"] if shell == "busybox" else [shell]
-    done = subprocess.run([*arguments, "-c", hook_command(str(spool))], input=data, capture_output=True, timeout=30)
+    done = subprocess.run(
+        [*arguments, "-c", hook_command(str(spool))], input=data, capture_output=True, timeout=30
+    )
     assert quiet(done)
     [name] = waiting(spool)
     assert (spool / name).read_bytes() == data
@@ -51,11 +68,16 @@ def test_it_holds_no_secret_and_needs_no_python(spool: Path) -> None:
 
 
 def test_two_at_once_never_share_a_file(spool: Path) -> None:
-    running = [subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE) for _ in range(20)]
+    running = [
+        subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE)
+        for _ in range(20)
+    ]
     for number, process in enumerate(running):
         process.communicate(json.dumps({"number": number}).encode())
         assert process.returncode == 0
-    assert sorted(json.loads((spool / name).read_bytes())["number"] for name in waiting(spool)) == list(range(20))
+    assert sorted(
+        json.loads((spool / name).read_bytes())["number"] for name in waiting(spool)
+    ) == list(range(20))
 
 
 def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
@@ -63,7 +85,11 @@ def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
     change_script(spool, "$$", "4711")
     for number in range(3):
         assert quiet(run_hook(spool, str(number).encode()))
-    assert [(spool / name).read_bytes() for name in ("4711", "4711.1", "4711.2")] == [b"0", b"1", b"2"]
+    assert [(spool / name).read_bytes() for name in ("4711", "4711.1", "4711.2")] == [
+        b"0",
+        b"1",
+        b"2",
+    ]
 
 
 def test_the_bridge_was_uninstalled(spool: Path) -> None:
@@ -85,7 +111,14 @@ def test_a_script_that_is_cut_or_gone_blocks_no_agent(spool: Path, shell: str) -
     script, whole = spool / HOOK_SCRIPT, hook_script(str(spool)).splitlines(keepends=True)
 
     def run() -> bool:
-        return quiet(subprocess.run([*arguments, "-c", hook_command(str(spool))], input=b"{}", capture_output=True, timeout=30))
+        return quiet(
+            subprocess.run(
+                [*arguments, "-c", hook_command(str(spool))],
+                input=b"{}",
+                capture_output=True,
+                timeout=30,
+            )
+        )
 
     for kept in range(len(whole)):
         script.write_text("".join(whole[:kept]))
@@ -111,7 +144,9 @@ def test_the_script_is_renewed_when_it_changed(spool: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, 8])
 def test_the_disk_is_full(spool: Path, limit: int) -> None:
-    """A file size limit makes cat fail as a full disk does; nothing half-written stays, what was lost is marked, and the agent's pipe does not break."""
+    """A file size limit makes cat fail as a full disk does; nothing half-written stays, what was
+    lost is marked, and the agent's pipe does not break.
+    """
     full = f"ulimit -f {limit};trap '' XFSZ;{hook_command(str(spool))}"
     for _ in range(2):
         assert quiet(run_hook(spool, b"{" + b" " * 300_000 + b"}", full))
@@ -123,11 +158,23 @@ def test_the_disk_is_full(spool: Path, limit: int) -> None:
 
 def test_standard_input_is_closed_or_empty(spool: Path) -> None:
     assert quiet(run_hook(spool, b""))
-    assert quiet(subprocess.run(["/bin/sh", "-c", f"exec <&-;{hook_command(str(spool))}"], capture_output=True, timeout=30))
+    assert quiet(
+        subprocess.run(
+            ["/bin/sh", "-c", f"exec <&-;{hook_command(str(spool))}"],
+            capture_output=True,
+            timeout=30,
+        )
+    )
 
 
 def test_no_cat_to_be_found(spool: Path) -> None:
-    done = subprocess.run(["/bin/sh", "-c", hook_command(str(spool))], input=b"{}", capture_output=True, env={"PATH": "/nonexistent"}, timeout=30)
+    done = subprocess.run(
+        ["/bin/sh", "-c", hook_command(str(spool))],
+        input=b"{}",
+        capture_output=True,
+        env={"PATH": "/nonexistent"},
+        timeout=30,
+    )
     assert quiet(done)
 
 
@@ -138,7 +185,9 @@ def test_a_full_spool_takes_nothing_more(spool: Path) -> None:
 
 
 def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
-    """Every 257th process id measures the spool; here the bound is made small and the process id one of those."""
+    """Every 257th process id measures the spool; here the bound is made small and the process id
+    one of those.
+    """
     change_script(spool, "$$", "514")
     change_script(spool, "-gt 200000 ", "-gt 100 ")
     assert quiet(run_hook(spool, b"{}"))
@@ -148,13 +197,21 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
     assert (spool / "full").exists()
 
 
-def test_killed_half_way_it_leaves_no_half_event(spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook) -> None:
+def test_killed_half_way_it_leaves_no_half_event(
+    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook
+) -> None:
     whole = (FIXTURES / "PreToolUse-Bash.json").read_bytes()
-    process = subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdin
     process.stdin.write(whole[:-20])
     process.stdin.flush()
-    wait_until(lambda: waiting(spool) and (spool / waiting(spool)[0]).stat().st_size, 5, "the first half was written")
+    wait_until(
+        lambda: waiting(spool) and (spool / waiting(spool)[0]).stat().st_size,
+        5,
+        "the first half was written",
+    )
     os.killpg(process.pid, 9)
     process.wait()
     process.stdin.close()

@@ -1,4 +1,6 @@
-"""Risk, size, characters and time in the translation; and the one file runs on Python 3.8, alone."""
+"""Risk, size, characters and time in the translation; and the one file runs on Python 3.8,
+alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.parse import parse_hook_event
 from hooks_app.producer import program
-from hooks_app.producer.program import EVENT_MAX_BYTES, RESERVED, Refused, dump, risk_level, translate
+from hooks_app.producer.program import (
+    EVENT_MAX_BYTES,
+    RESERVED,
+    Refused,
+    dump,
+    risk_level,
+    translate,
+)
 from tests.hooks.scripted import FIXTURES, fixture
 
 NOW = 1_800_000_000.0
@@ -92,7 +101,9 @@ def test_risk_of_tools(tool: str, params: dict[str, Any], risk: str) -> None:
     assert risk_level(tool, params) == risk
 
 
-@pytest.mark.parametrize("piece", ["curl ", "git ", "rm -a ", "git push ", "dd ", "chmod -v ", "eval ", "curl x | "])
+@pytest.mark.parametrize(
+    "piece", ["curl ", "git ", "rm -a ", "git push ", "dd ", "chmod -v ", "eval ", "curl x | "]
+)
 def test_a_hostile_command_costs_little(piece: str) -> None:
     began = datetime.now(UTC)
     risk_level("Bash", {"command": piece * (100_000 // len(piece))})
@@ -105,17 +116,38 @@ def made(raw: dict[str, Any], **more: Any) -> dict[str, Any]:
     return event
 
 
-@pytest.mark.parametrize(("error", "reason"), [("max_output_tokens", "max_tokens"), ("rate_limit", "error"), (None, "error")])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [("max_output_tokens", "max_tokens"), ("rate_limit", "error"), (None, "error")],
+)
 def test_reason_of_a_failed_stop(error: str | None, reason: str) -> None:
     assert made({**fixture("StopFailure"), "error": error})["payload"]["reason"] == reason
 
 
-@pytest.mark.parametrize(("reason", "mapped"), [("logout", "user_exit"), ("internal_error", "error"), ("something_new", "completion"), (None, "completion")])
+@pytest.mark.parametrize(
+    ("reason", "mapped"),
+    [
+        ("logout", "user_exit"),
+        ("internal_error", "error"),
+        ("something_new", "completion"),
+        (None, "completion"),
+    ],
+)
 def test_exit_reasons(reason: str | None, mapped: str) -> None:
-    assert made({**fixture("SessionEnd-other"), "reason": reason})["payload"]["exit_reason"] == mapped
+    assert (
+        made({**fixture("SessionEnd-other"), "reason": reason})["payload"]["exit_reason"] == mapped
+    )
 
 
-@pytest.mark.parametrize("raw", [{}, {"hook_event_name": 5, "session_id": "s"}, {"hook_event_name": "Stop"}, {"hook_event_name": "Stop", "session_id": ""}])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"hook_event_name": 5, "session_id": "s"},
+        {"hook_event_name": "Stop"},
+        {"hook_event_name": "Stop", "session_id": ""},
+    ],
+)
 def test_what_is_no_hook_event_is_refused(raw: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         translate(raw, now=NOW, mtime=NOW)
@@ -134,11 +166,18 @@ def test_an_old_event_gets_a_fresh_time_and_keeps_its_own(mtime: float) -> None:
 
 def test_the_servers_clock_is_used_when_it_differs() -> None:
     event = made(fixture("Stop"), offset=3600.0)
-    assert (event["timestamp"], event["occurred_at"]) == ("2027-01-15T09:00:00.000000Z", "2027-01-15T08:00:00.000000Z")
+    assert (event["timestamp"], event["occurred_at"]) == (
+        "2027-01-15T09:00:00.000000Z",
+        "2027-01-15T08:00:00.000000Z",
+    )
 
 
 def test_lone_surrogates_are_replaced_everywhere() -> None:
-    raw = {**fixture("PreToolUse-Bash"), "tool_input": {"k\ud800": ["\udfffx", {"y": "ok 😀"}]}, "session_id": "s\ud800"}
+    raw = {
+        **fixture("PreToolUse-Bash"),
+        "tool_input": {"k\ud800": ["\udfffx", {"y": "ok 😀"}]},
+        "session_id": "s\ud800",
+    }
     event = made(raw)
     assert event["payload"]["params"] == {"k\ufffd": ["\ufffdx", {"y": "ok 😀"}]}
     assert event["session_id"] == "s\ufffd"
@@ -168,14 +207,20 @@ def test_a_huge_event_is_cut_and_says_so(response: Any) -> None:
 
 
 def test_only_the_long_strings_are_cut() -> None:
-    result = made({**fixture("PostToolUse-Bash"), "tool_response": {"a": "z" * 2_000_000, "b": "y" * 20_000}})["payload"]["result"]
+    result = made(
+        {**fixture("PostToolUse-Bash"), "tool_response": {"a": "z" * 2_000_000, "b": "y" * 20_000}}
+    )["payload"]["result"]
     assert len(result["b"]) == 20_000
     assert len(result["a"]) > 500_000
     assert "characters cut]" in result["a"]
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
@@ -203,7 +248,9 @@ FIELDS = [
 @settings(max_examples=100)
 @given(kind=st.sampled_from(KINDS), fields=st.dictionaries(st.sampled_from(FIELDS), json_values))
 def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[str, Any]) -> None:
-    """A new version of the agent may send other types than those seen; the bridge takes the event all the same."""
+    """A new version of the agent may send other types than those seen; the bridge takes the event
+    all the same.
+    """
     event = made({"hook_event_name": kind, "session_id": "s", **fields})
     parse_hook_event(jsontext.loads(dump(event)), now=datetime.fromtimestamp(NOW, UTC))
 
@@ -217,7 +264,12 @@ def test_numbers_agree_with_the_bridges_limits() -> None:
 
 def test_the_file_is_python_3_8_and_needs_only_the_standard_library() -> None:
     tree = ast.parse(PRODUCER.read_text(), feature_version=(3, 8))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
 
@@ -227,9 +279,19 @@ def test_it_prints_hooks_for_another_machine(tmp_path: Path) -> None:
     copy = shutil.copy(PRODUCER, tmp_path / "producer.py")
     spool = tmp_path / "spool dir"
     spool.mkdir()
-    printed = subprocess.run([sys.executable, "-I", copy, "--spool", spool, "--print-hooks"], capture_output=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-I", copy, "--spool", spool, "--print-hooks"],
+        capture_output=True,
+        check=True,
+    ).stdout
     hooks = json.loads(printed)["hooks"]
     assert set(hooks) == set(program.HOOK_EVENTS)
-    subprocess.run(["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]], input=(FIXTURES / "Stop.json").read_bytes(), check=True)
-    status = subprocess.run([sys.executable, "-I", copy, "--spool", spool, "--status"], capture_output=True, check=True).stdout
+    subprocess.run(
+        ["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]],
+        input=(FIXTURES / "Stop.json").read_bytes(),
+        check=True,
+    )
+    status = subprocess.run(
+        [sys.executable, "-I", copy, "--spool", spool, "--status"], capture_output=True, check=True
+    ).stdout
     assert json.loads(status)["waiting"] == 1

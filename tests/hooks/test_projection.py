@@ -1,4 +1,6 @@
-"""What devices get of a hook event, as the pure projection says it (SPEC Hook events consumed; D13, D37)."""
+"""What devices get of a hook event, as the pure projection says it (SPEC Hook events consumed; D13,
+D37).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
 
 
 def event(name: str, **payload: Any) -> HookEvent:
@@ -20,14 +26,25 @@ def event(name: str, **payload: Any) -> HookEvent:
 
 
 def used(**more: Any) -> HookEvent:
-    return event("PreToolUse", **{"tool": "Bash", "params": {"command": "ls"}, "risk_level": "high", "requires_approval": True} | more)
+    return event(
+        "PreToolUse",
+        **{
+            "tool": "Bash",
+            "params": {"command": "ls"},
+            "risk_level": "high",
+            "requires_approval": True,
+        }
+        | more,
+    )
 
 
 def ran(result: Any, *, success: bool = True, **more: Any) -> HookEvent:
-    return event("PostToolUse", tool="Bash", params={"command": "ls"}, result=result, success=success, **more)
+    return event(
+        "PostToolUse", tool="Bash", params={"command": "ls"}, result=result, success=success, **more
+    )
 
 
-# -- tool calls ------------------------------------------------------------------------------------------------------------
+# -- tool calls ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,17 +134,21 @@ def test_a_failed_tool_says_why() -> None:
 def test_the_diff_of_an_edit() -> None:
     """SPEC tool_result: result {success, content, diff}."""
     patch = [{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-a", "+b"]}]
-    assert projection.outcome_of(ran({"structuredPatch": patch})).diff == "@@ -1,1 +1,1 @@\n-a\n+b\n"
+    assert (
+        projection.outcome_of(ran({"structuredPatch": patch})).diff == "@@ -1,1 +1,1 @@\n-a\n+b\n"
+    )
 
 
 @given(JSON)
 def test_a_diff_that_is_none(patch: object) -> None:
     """Whatever else an agent calls a patch is no reason to fail."""
-    assert projection.outcome_of(ran({"structuredPatch": patch})).diff is None or isinstance(patch, list)
+    assert projection.outcome_of(ran({"structuredPatch": patch})).diff is None or isinstance(
+        patch, list
+    )
     assert projection.outcome_of(ran({"other": patch})).diff is None
 
 
-# -- notifications ---------------------------------------------------------------------------------------------------------
+# -- notifications ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -154,14 +175,27 @@ def test_a_diff_that_is_none(patch: object) -> None:
 def test_what_is_notified(hook: str, payload: dict[str, Any], type_: str, priority: str) -> None:
     """D13: from Stop, SessionEnd and Notification."""
     notice = projection.notice_of(event(hook, **payload), waiting=False)
-    assert notice is not None and (notice.type, notice.priority) == (type_, priority) and notice.title
+    assert (
+        notice is not None and (notice.type, notice.priority) == (type_, priority) and notice.title
+    )
 
 
 def test_a_permission_prompt_is_not_said_twice() -> None:
-    """D13: the approval that is pending has been notified; the agent's own prompt about it is the same thing."""
-    assert projection.notice_of(event("Notification", notification_type="permission_prompt", message="Allow?"), waiting=True) is None
+    """D13: the approval that is pending has been notified; the agent's own prompt about it is the
+    same thing.
+    """
+    assert (
+        projection.notice_of(
+            event("Notification", notification_type="permission_prompt", message="Allow?"),
+            waiting=True,
+        )
+        is None
+    )
 
 
-@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "PreCompact"])
+@pytest.mark.parametrize(
+    "name",
+    ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "SubagentStop", "PreCompact"],
+)
 def test_what_is_not_notified(name: str) -> None:
     assert projection.notice_of(event(name), waiting=False) is None

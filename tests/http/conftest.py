@@ -1,4 +1,6 @@
-"""What the tests of the HTTP interface share: a client for each kind of token, and rate limits that are on."""
+"""What the tests of the HTTP interface share: a client for each kind of token, and rate limits that
+are on.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,30 @@ class Api:
 
     def __init__(self, token: str | None) -> None:
         self.client = Client(raise_request_exception=False)
-        self.headers = {"host": "localhost:8443"} | ({"authorization": f"Bearer {token}"} if token else {})
+        self.headers = {"host": "localhost:8443"} | (
+            {"authorization": f"Bearer {token}"} if token else {}
+        )
 
-    def __call__(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", address: str = "127.0.0.1", **headers: str) -> Any:
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        address: str = "127.0.0.1",
+        **headers: str,
+    ) -> Any:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         data = "" if body is None else body
-        return self.client.generic(method, path, data, content_type=content_type, headers=self.headers | named, REMOTE_ADDR=address)
+        return self.client.generic(
+            method,
+            path,
+            data,
+            content_type=content_type,
+            headers=self.headers | named,
+            REMOTE_ADDR=address,
+        )
 
     def get(self, path: str, **options: Any) -> Any:
         return self("GET", path, **options)

@@ -1,4 +1,6 @@
-"""The AsyncAPI document and the page of messages: every message of the catalogue, in both directions, with an example that is true."""
+"""The AsyncAPI document and the page of messages: every message of the catalogue, in both
+directions, with an example that is true.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,20 @@ def test_it_is_served_without_a_token(stranger: Api) -> None:
 
 
 def test_every_reference_leads_to_what_belongs_there(document: dict[str, Any]) -> None:
-    """What a schema cannot say: an operation's messages, and those of its reply, are messages of its channel, and these are the components'."""
+    """What a schema cannot say: an operation's messages, and those of its reply, are messages of
+    its channel, and these are the components'.
+    """
     [(channel_name, channel)] = document["channels"].items()
-    here, messages = f"#/channels/{channel_name}", {f"#/channels/{channel_name}/messages/{name}" for name in channel["messages"]}
-    assert [one["$ref"] for one in channel["servers"]] == [f"#/servers/{name}" for name in document["servers"]]
-    assert {one["$ref"] for one in channel["messages"].values()} == {f"#/components/messages/{name}" for name in document["components"]["messages"]}
+    here, messages = (
+        f"#/channels/{channel_name}",
+        {f"#/channels/{channel_name}/messages/{name}" for name in channel["messages"]},
+    )
+    assert [one["$ref"] for one in channel["servers"]] == [
+        f"#/servers/{name}" for name in document["servers"]
+    ]
+    assert {one["$ref"] for one in channel["messages"].values()} == {
+        f"#/components/messages/{name}" for name in document["components"]["messages"]
+    }
     for operation in document["operations"].values():
         for part in (operation, operation.get("reply", operation)):
             assert part["channel"] == {"$ref": here} and part["messages"]
@@ -55,7 +66,11 @@ def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> 
     expected = {("receive", f"receive_{row.type}") for row in CATALOGUE.values() if row.client}
     expected |= {("send", f"send_{row.type}") for row in CATALOGUE.values() if row.server}
     assert actions == expected
-    assert document["components"]["messages"].keys() == document["channels"]["bridge"]["messages"].keys() == set(NAMES)
+    assert (
+        document["components"]["messages"].keys()
+        == document["channels"]["bridge"]["messages"].keys()
+        == set(NAMES)
+    )
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -67,7 +82,9 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str) -> None:
-    """A draft 7 schema, which is what AsyncAPI builds on; the example is also what the models read and write (tests/protocol/test_golden.py)."""
+    """A draft 7 schema, which is what AsyncAPI builds on; the example is also what the models read
+    and write (tests/protocol/test_golden.py).
+    """
     message = document["components"]["messages"][name]
     schema = {**message["payload"], "components": document["components"]}
     jsonschema.Draft7Validator.check_schema(schema)
@@ -75,12 +92,19 @@ def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str
     jsonschema.Draft7Validator(schema).validate(example["payload"])
     if "payload" in message["payload"]["properties"]:
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.Draft7Validator(schema).validate({**example["payload"], "payload": "no object"})
+            jsonschema.Draft7Validator(schema).validate(
+                {**example["payload"], "payload": "no object"}
+            )
 
 
-@pytest.mark.parametrize("row", [row for row in CATALOGUE.values() if row.client and row.reply], ids=lambda row: row.type)
+@pytest.mark.parametrize(
+    "row", [row for row in CATALOGUE.values() if row.client and row.reply], ids=lambda row: row.type
+)
 def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
-    replies = {one["$ref"].rpartition("/")[2] for one in document["operations"][f"receive_{row.type}"]["reply"]["messages"]}
+    replies = {
+        one["$ref"].rpartition("/")[2]
+        for one in document["operations"][f"receive_{row.type}"]["reply"]["messages"]
+    }
     assert replies == {*row.reply, "error"}
 
 

@@ -1,4 +1,6 @@
-"""The whole chain of middlewares as the server runs it, and CORS as the specification shows it (SPEC Limits; D44)."""
+"""The whole chain of middlewares as the server runs it, and CORS as the specification shows it
+(SPEC Limits; D44).
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,19 @@ from tests.http.conftest import SIX, Api
 
 ORIGIN = "https://app.example"
 HANDLER = Handler()
-PREFLIGHT = {"origin": ORIGIN, "access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+PREFLIGHT = {
+    "origin": ORIGIN,
+    "access_control_request_method": "POST",
+    "access_control_request_headers": "authorization",
+}
 
 
-async def ask(path: str, *, query: bytes = b"", body: list[bytes] | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """A request as the server hands it on: an ASGI scope with ``bridge`` in it, the body in pieces."""
+async def ask(
+    path: str, *, query: bytes = b"", body: list[bytes] | None = None, **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """A request as the server hands it on: an ASGI scope with ``bridge`` in it, the body in
+    pieces.
+    """
     named = {"host": "localhost:8443", "authorization": f"Bearer {conf.secret('hook_token')}"} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }
@@ -38,10 +48,19 @@ async def ask(path: str, *, query: bytes = b"", body: list[bytes] | None = None,
         "headers": [(name.encode(), value.encode()) for name, value in named.items()],
         "server": ["127.0.0.1", 8443],
         "scheme": "http",
-        "bridge": Transport(secure=True, client="192.168.7.7", mode=ConnectionMode.PRIVATE_NETWORK, via_proxy=True, base_url="https://127.0.0.1:8443"),
+        "bridge": Transport(
+            secure=True,
+            client="192.168.7.7",
+            mode=ConnectionMode.PRIVATE_NETWORK,
+            via_proxy=True,
+            base_url="https://127.0.0.1:8443",
+        ),
     }
     pieces = body or [b""]
-    received = [{"type": "http.request", "body": piece, "more_body": i + 1 < len(pieces)} for i, piece in enumerate(pieces)]
+    received = [
+        {"type": "http.request", "body": piece, "more_body": i + 1 < len(pieces)}
+        for i, piece in enumerate(pieces)
+    ]
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -53,7 +72,11 @@ async def ask(path: str, *, query: bytes = b"", body: list[bytes] | None = None,
     async with asyncio.timeout(20):
         await HANDLER(scope, receive, send)
     start, answer = sent
-    return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, answer["body"]
+    return (
+        start["status"],
+        {name.decode(): value.decode() for name, value in start["headers"]},
+        answer["body"],
+    )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -65,14 +88,24 @@ async def test_an_answer_over_asgi() -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_chunked_body_over_asgi() -> None:
-    status, _, body = await ask("/hooks/batch", body=[b'{"eve', b'nts":[', b"]}"], content_type="application/json", transfer_encoding="chunked")
+    status, _, body = await ask(
+        "/hooks/batch",
+        body=[b'{"eve', b'nts":[', b"]}"],
+        content_type="application/json",
+        transfer_encoding="chunked",
+    )
     assert (status, json.loads(body)["count"]) == (200, 0)
 
 
 @pytest.mark.parametrize("query", [b"path=\xff", b"path=%ff"])
 @pytest.mark.django_db(transaction=True)
 async def test_a_query_that_is_not_utf8(query: bytes) -> None:
-    status, headers, body = await ask("/api/v1/files/tree", query=query, authorization=f"Bearer {conf.secret('admin_token')}", x_request_id="mine")
+    status, headers, body = await ask(
+        "/api/v1/files/tree",
+        query=query,
+        authorization=f"Bearer {conf.secret('admin_token')}",
+        x_request_id="mine",
+    )
     assert (400 <= status < 500, headers["X-Request-ID"]) == (True, "mine")
     assert json.loads(body).keys() >= SIX
 
@@ -87,7 +120,11 @@ async def test_a_static_file_comes_whole() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_cookies_are_sent() -> None:
     status, headers, _ = await ask("/admin/login/")
-    assert (status, "__Host-bridge-csrf=" in headers["Set-Cookie"], "Secure" in headers["Set-Cookie"]) == (200, True, True)
+    assert (
+        status,
+        "__Host-bridge-csrf=" in headers["Set-Cookie"],
+        "Secure" in headers["Set-Cookie"],
+    ) == (200, True, True)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -107,7 +144,9 @@ async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change of threads costs more than most views: the first middleware and the view share one, and nothing goes to another in between."""
+    """Each change of threads costs more than most views: the first middleware and the view share
+    one, and nothing goes to another in between.
+    """
     seen: list[int] = []
 
     def noting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +164,8 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
     assert len(seen) == 2 and len(set(seen)) == 1
 
 
-@pytest.mark.django_db(transaction=True)  # the thread that asks may have a connection already, which is looked at first
+# the thread that asks may have a connection already, which is looked at first
+@pytest.mark.django_db(transaction=True)
 async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """D46: 503 STORAGE_UNAVAILABLE with Retry-After, as everywhere."""
 
@@ -136,7 +176,13 @@ async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyP
         raise OperationalError("the database is away")
 
     monkeypatch.setattr(tokens, "identify", away)
-    local = Transport(secure=True, client="127.0.0.1", mode=ConnectionMode.LOCAL_ONLY, via_proxy=False, base_url="https://127.0.0.1:8443")
+    local = Transport(
+        secure=True,
+        client="127.0.0.1",
+        mode=ConnectionMode.LOCAL_ONLY,
+        via_proxy=False,
+        base_url="https://127.0.0.1:8443",
+    )
     headers = [(b"host", b"localhost:8443"), (b"authorization", b"Bearer " + b"x" * 40)]
     sent: list[Any] = []
 
@@ -162,24 +208,34 @@ async def connecting() -> dict[str, Any]:
 
 
 def cors(response: Any) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items() if name.lower().startswith("access-control-")}
+    return {
+        name.lower(): value
+        for name, value in response.headers.items()
+        if name.lower().startswith("access-control-")
+    }
 
 
 def test_cors_is_off_until_asked_for(hook: Api, stranger: Api, db: None) -> None:
     assert cors(hook.get("/api/v1/info", origin=ORIGIN)) == {}
-    assert "access-control-allow-origin" not in cors(stranger("OPTIONS", "/api/v1/info", **PREFLIGHT))
+    assert "access-control-allow-origin" not in cors(
+        stranger("OPTIONS", "/api/v1/info", **PREFLIGHT)
+    )
 
 
 def test_cors_for_all(hook: Api, stranger: Api, db: None, settings: Any) -> None:
     settings.CORS_ALLOW_ALL_ORIGINS = True
     assert cors(hook.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == "*"
-    assert cors(stranger.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == "*", "a page must be able to read the error"
+    assert (
+        cors(stranger.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == "*"
+    ), "a page must be able to read the error"
     response = stranger("OPTIONS", "/api/v1/sessions", **PREFLIGHT)
     assert response.status_code == 200
     found = cors(response)
     assert found["access-control-allow-origin"] == "*"
     assert found["access-control-allow-methods"] == "GET, POST, OPTIONS"
-    assert found["access-control-allow-headers"].lower() == "authorization, content-type, x-request-id"
+    assert (
+        found["access-control-allow-headers"].lower() == "authorization, content-type, x-request-id"
+    )
     assert found["access-control-max-age"] == "86400"
 
 
@@ -197,7 +253,12 @@ def test_the_pages_and_the_admin_site_have_no_cors(stranger: Api, settings: Any,
 
 def test_the_admin_site_is_there(stranger: Api, db: None) -> None:
     response = stranger.get("/admin/login/")
-    assert (response.status_code, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert (response.status_code, response.headers["Content-Type"]) == (
+        200,
+        "text/html; charset=utf-8",
+    )
     assert stranger.get("/admin").headers["Location"] == "/admin/"
-    refused = stranger.post("/admin/login/", "username=x&password=y", content_type="application/x-www-form-urlencoded")
+    refused = stranger.post(
+        "/admin/login/", "username=x&password=y", content_type="application/x-www-form-urlencoded"
+    )
     assert refused.status_code in (200, 403)

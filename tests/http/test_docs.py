@@ -1,4 +1,6 @@
-"""The OpenAPI document, the pages under /docs, and the generated files: nothing undocumented, nothing out of date."""
+"""The OpenAPI document, the pages under /docs, and the generated files: nothing undocumented,
+nothing out of date.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from bridge_project.protocol.parse import parse_hook_event
 from bridge_project.protocol.types import HOOK_EVENTS
 from tests.http.conftest import Api
 
-PAGE_ADDRESSES = ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/messages", *(f"/docs/errors/{code}" for code in ERRORS)]
+PAGE_ADDRESSES = [
+    "/",
+    "/docs",
+    "/docs/errors",
+    "/docs/settings",
+    "/docs/messages",
+    *(f"/docs/errors/{code}" for code in ERRORS),
+]
 
 # Codes of the table that no HTTP endpoint answers with, and why.
 NOT_OVER_HTTP = {
@@ -62,14 +71,20 @@ def test_the_schema_is_made_without_warnings(capsys: pytest.CaptureFixture[str])
 
 def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
     patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
-    served = {"/" + re.sub(r"<\w+:(\w+)>", r"{\1}", one) for one in patterns if one.startswith(("api/v1/", "hooks/", "metrics"))}
+    served = {
+        "/" + re.sub(r"<\w+:(\w+)>", r"{\1}", one)
+        for one in patterns
+        if one.startswith(("api/v1/", "hooks/", "metrics"))
+    }
     assert len(served) == 16
     assert served == document["paths"].keys()
 
 
 def test_every_operation_is_described(document: dict[str, Any]) -> None:
     found = operations(document)
-    assert {one["operationId"].removesuffix(openapi.WITHOUT_PREFIX) for one in found} == openapi.OWN_ERRORS.keys()
+    assert {
+        one["operationId"].removesuffix(openapi.WITHOUT_PREFIX) for one in found
+    } == openapi.OWN_ERRORS.keys()
     assert len({one["operationId"] for one in found}) == len(found)
     for one in found:
         assert one["description"], one["operationId"]
@@ -87,7 +102,10 @@ def test_every_error_answer_has_a_body_and_its_code(document: dict[str, Any]) ->
     for one in operations(document):
         for code in openapi.codes_of(one):
             answer = one["responses"][str(ERRORS[code].status)]
-            assert code in json.dumps(answer["content"]["application/json"]["schema"]), (one["operationId"], code)
+            assert code in json.dumps(answer["content"]["application/json"]["schema"]), (
+                one["operationId"],
+                code,
+            )
             assert code in answer["description"]
             assert ("Retry-After" in answer["headers"]) == (ERRORS[code].status in (429, 503))
 
@@ -95,16 +113,29 @@ def test_every_error_answer_has_a_body_and_its_code(document: dict[str, Any]) ->
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert references <= document["components"]["schemas"].keys()
-    assert {"ErrorBody", "ValidationFailure", "HealthDegraded", "Session", "HookEventBody"} <= references
+    assert {
+        "ErrorBody",
+        "ValidationFailure",
+        "HealthDegraded",
+        "Session",
+        "HookEventBody",
+    } <= references
 
 
 def test_every_example_is_what_the_bridge_takes(document: dict[str, Any]) -> None:
     now = datetime.now(UTC)
-    examples = document["paths"]["/api/v1/hooks/event"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    examples = document["paths"]["/api/v1/hooks/event"]["post"]["requestBody"]["content"][
+        "application/json"
+    ]["examples"]
     assert examples.keys() == set(HOOK_EVENTS)
     for event, example in examples.items():
-        assert parse_hook_event(example["value"] | {"timestamp": now.isoformat()}, now=now).event == event
-    said = document["paths"]["/api/v1/sessions/{session_id}/events"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+        assert (
+            parse_hook_event(example["value"] | {"timestamp": now.isoformat()}, now=now).event
+            == event
+        )
+    said = document["paths"]["/api/v1/sessions/{session_id}/events"]["post"]["requestBody"][
+        "content"
+    ]["application/json"]["examples"]
     for example in said.values():
         UserEvent.model_validate(example["value"])
 
@@ -120,29 +151,48 @@ def test_every_example_is_what_the_bridge_takes(document: dict[str, Any]) -> Non
         ("websocket", set()),
     ],
 )
-def test_the_security_of_an_operation(document: dict[str, Any], operation: str, kinds: set[str]) -> None:
+def test_the_security_of_an_operation(
+    document: dict[str, Any], operation: str, kinds: set[str]
+) -> None:
     [one] = [one for one in operations(document) if one["operationId"] == operation]
     assert {name for requirement in one.get("security", []) for name in requirement} == kinds
     assert kinds <= document["components"]["securitySchemes"].keys()
 
 
-# -- pages ---------------------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("address", PAGE_ADDRESSES)
 def test_a_page_opens_without_a_token_and_without_scripts(stranger: Api, address: str) -> None:
     response = stranger.get(address)
-    assert (response.status_code, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert (response.status_code, response.headers["Content-Type"]) == (
+        200,
+        "text/html; charset=utf-8",
+    )
     html = response.content.decode()
     policy = response.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "<script" not in html and " style=" not in html
-    assert re.findall(r'(?:src|href)="(?!/|data:,|#)[^"]*"', html) == [], "nothing comes from elsewhere"
+    assert re.findall(r'(?:src|href)="(?!/|data:,|#)[^"]*"', html) == [], (
+        "nothing comes from elsewhere"
+    )
     [style] = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in policy
+    assert (
+        f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in policy
+    )
 
 
-@pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/settings", "/docs/messages", "/docs/errors/SESSION_CLOSED"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/docs",
+        "/docs/errors",
+        "/docs/settings",
+        "/docs/messages",
+        "/docs/errors/SESSION_CLOSED",
+    ],
+)
 def test_the_links_of_a_page_lead_somewhere(stranger: Api, address: str) -> None:
     links = set(re.findall(r'href="(/[^"]*)"', stranger.get(address).content.decode()))
     assert {"/", "/docs", "/docs/errors", "/docs/settings"} <= links
@@ -167,7 +217,7 @@ def test_a_page_never_repeats_what_was_asked_as_html(stranger: Api) -> None:
     assert (response.status_code, response.headers["Content-Type"]) == (404, "application/json")
 
 
-# -- files -----------------------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -186,7 +236,12 @@ def test_every_setting_is_described() -> None:
 
 def test_no_secret_gets_into_the_settings_table() -> None:
     assert all(row.default == "" for row in reference.settings() if row.secret)
-    assert {row.name for row in reference.settings() if row.secret} == {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "DATABASE_URL", "REDIS_URL"}
+    assert {row.name for row in reference.settings() if row.secret} == {
+        "BRIDGE_HOOK_TOKEN",
+        "BRIDGE_ADMIN_TOKEN",
+        "DATABASE_URL",
+        "REDIS_URL",
+    }
 
 
 def test_every_code_is_described() -> None:

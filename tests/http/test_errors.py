@@ -75,9 +75,19 @@ def plain_view(request: HttpRequest) -> HttpResponse:
     return found
 
 
-urlpatterns = [*urls.urlpatterns, path("api/v1/failing", FailingView.as_view()), path("plain", plain_view), path("admin/plain", plain_view)]
+urlpatterns = [
+    *urls.urlpatterns,
+    path("api/v1/failing", FailingView.as_view()),
+    path("plain", plain_view),
+    path("admin/plain", plain_view),
+]
 urlpatterns.sort(key=lambda pattern: str(pattern.pattern) == "admin/")
-handler400, handler403, handler404, handler500 = urls.handler400, urls.handler403, urls.handler404, urls.handler500
+handler400, handler403, handler404, handler500 = (
+    urls.handler400,
+    urls.handler403,
+    urls.handler404,
+    urls.handler500,
+)
 
 
 @pytest.fixture
@@ -88,7 +98,9 @@ def failing() -> Iterator[Callable[[Any], None]]:
 
 @pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
 @pytest.mark.parametrize("code", HTTP_CODES)
-def test_every_code_of_the_table(failing: Callable[[Any], None], stranger: Api, code: str, address: str) -> None:
+def test_every_code_of_the_table(
+    failing: Callable[[Any], None], stranger: Api, code: str, address: str
+) -> None:
     failing(BridgeError(code, "In other words.", headers={"X-Extra": "1"}, retry_after=7))
     response = stranger.get(address)
     body = check_error(response, code, ERRORS[code].status or 0)
@@ -99,8 +111,19 @@ def test_every_code_of_the_table(failing: Callable[[Any], None], stranger: Api, 
 
 
 @pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
-@pytest.mark.parametrize(("exception", "code", "status"), FOREIGN, ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else None)
-def test_every_exception_of_the_frameworks(failing: Callable[[Any], None], stranger: Api, address: str, exception: Exception, code: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("exception", "code", "status"),
+    FOREIGN,
+    ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else None,
+)
+def test_every_exception_of_the_frameworks(
+    failing: Callable[[Any], None],
+    stranger: Api,
+    address: str,
+    exception: Exception,
+    code: str,
+    status: int,
+) -> None:
     failing(exception)
     response = stranger.get(address)
     check_error(response, code, status)
@@ -110,8 +133,18 @@ def test_every_exception_of_the_frameworks(failing: Callable[[Any], None], stran
         assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, "AUTH_INSUFFICIENT_SCOPE"), (413, "PAYLOAD_TOO_LARGE"), (418, "VALIDATION_ERROR"), (502, "INTERNAL_ERROR")])
-def test_an_error_that_somebody_else_answered_in_html(failing: Callable[[Any], None], stranger: Api, status: int, code: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (403, "AUTH_INSUFFICIENT_SCOPE"),
+        (413, "PAYLOAD_TOO_LARGE"),
+        (418, "VALIDATION_ERROR"),
+        (502, "INTERNAL_ERROR"),
+    ],
+)
+def test_an_error_that_somebody_else_answered_in_html(
+    failing: Callable[[Any], None], stranger: Api, status: int, code: str
+) -> None:
     failing(HttpResponse("<h1>No</h1>", status=status))
     check_error(stranger.get("/plain"), code, status)
 
@@ -123,13 +156,20 @@ def test_a_405_of_django_keeps_its_allow(failing: Callable[[Any], None], strange
     assert response.headers["Allow"] == "POST"
 
 
-def test_a_json_answer_of_status_503_is_left_alone(failing: Callable[[Any], None], stranger: Api) -> None:
+def test_a_json_answer_of_status_503_is_left_alone(
+    failing: Callable[[Any], None], stranger: Api
+) -> None:
     failing(HttpResponse('{"status":"degraded"}', status=503, content_type="application/json"))
     assert stranger.get("/plain").json() == {"status": "degraded"}
 
 
-@pytest.mark.parametrize("exception", [ZeroDivisionError(), Http404(), PermissionDenied(), SuspiciousOperation(), drf.NotFound()])
-def test_the_admin_site_keeps_its_pages(failing: Callable[[Any], None], stranger: Api, exception: Exception) -> None:
+@pytest.mark.parametrize(
+    "exception",
+    [ZeroDivisionError(), Http404(), PermissionDenied(), SuspiciousOperation(), drf.NotFound()],
+)
+def test_the_admin_site_keeps_its_pages(
+    failing: Callable[[Any], None], stranger: Api, exception: Exception
+) -> None:
     failing(exception)
     assert stranger.get("/admin/plain").headers["Content-Type"].startswith("text/html")
 
@@ -157,12 +197,17 @@ def test_an_unknown_address(stranger: Api, address: str) -> None:
 
 @pytest.mark.parametrize("given", ["a", "auth-001", "A.b_c:d-9", "x" * 128])
 def test_a_sane_request_id_comes_back(stranger: Api, given: str) -> None:
-    assert check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)["request_id"] == given
+    assert (
+        check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)["request_id"]
+        == given
+    )
 
 
 @pytest.mark.parametrize("given", ["", " ", "a b", "x" * 129, "é", "a\tb", "{}", "a,b"])
 def test_any_other_request_id_becomes_a_uuid(stranger: Api, given: str) -> None:
-    found = check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)["request_id"]
+    found = check_error(stranger.get("/nothing", x_request_id=given), "NOT_FOUND", 404)[
+        "request_id"
+    ]
     assert uuid.UUID(found).version == 4
 
 
@@ -170,33 +215,73 @@ def test_a_good_answer_has_a_request_id_too(stranger: Api) -> None:
     assert stranger.get("/docs", x_request_id="mine").headers["X-Request-ID"] == "mine"
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "content_type", ["", "text/plain", "text/json", "application/xml", "application/x-www-form-urlencoded", "application/json; charset=latin-1", "json"]
+    "content_type",
+    [
+        "",
+        "text/plain",
+        "text/json",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=latin-1",
+        "json",
+    ],
 )
-def test_a_body_that_does_not_say_it_is_json(failing: Callable[[Any], None], stranger: Api, hook: Api, content_type: str, db: None) -> None:
-    check_error(stranger.post("/api/v1/failing", "{}", content_type=content_type), "UNSUPPORTED_MEDIA_TYPE", 415)
-    check_error(hook.post("/hooks/event", "{}", content_type=content_type), "UNSUPPORTED_MEDIA_TYPE", 415)
+def test_a_body_that_does_not_say_it_is_json(
+    failing: Callable[[Any], None], stranger: Api, hook: Api, content_type: str, db: None
+) -> None:
+    check_error(
+        stranger.post("/api/v1/failing", "{}", content_type=content_type),
+        "UNSUPPORTED_MEDIA_TYPE",
+        415,
+    )
+    check_error(
+        hook.post("/hooks/event", "{}", content_type=content_type), "UNSUPPORTED_MEDIA_TYPE", 415
+    )
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'])
-def test_a_body_that_says_it_is_json(failing: Callable[[Any], None], stranger: Api, content_type: str) -> None:
-    assert stranger.post("/api/v1/failing", '{"a":[1]}', content_type=content_type).json() == {"a": [1]}
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'],
+)
+def test_a_body_that_says_it_is_json(
+    failing: Callable[[Any], None], stranger: Api, content_type: str
+) -> None:
+    assert stranger.post("/api/v1/failing", '{"a":[1]}', content_type=content_type).json() == {
+        "a": [1]
+    }
 
 
-@pytest.mark.parametrize("body", ["{", "NaN", '{"a":Infinity}', "[" * 101 + "]" * 101, '"\\ud800"', b"\xff", "\ufeff{}", '{"a":1e999}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{",
+        "NaN",
+        '{"a":Infinity}',
+        "[" * 101 + "]" * 101,
+        '"\\ud800"',
+        b"\xff",
+        "\ufeff{}",
+        '{"a":1e999}',
+    ],
+)
 def test_a_body_that_is_not_json(failing: Callable[[Any], None], stranger: Api, body: Any) -> None:
     found = check_error(stranger.post("/api/v1/failing", body), "VALIDATION_ERROR", 400)
     assert found["details"] == {"field": "body", "constraint": "JSON"}
 
 
 def test_a_chunked_body_is_read(failing: Callable[[Any], None]) -> None:
-    """daphne hands a chunked body on without a Content-Length, which Django REST framework alone would take for no body."""
+    """daphne hands a chunked body on without a Content-Length, which Django REST framework alone
+    would take for no body.
+    """
     from django.test import RequestFactory
 
-    request = RequestFactory().generic("POST", "/api/v1/failing", '{"a":1}', content_type="application/json")
+    request = RequestFactory().generic(
+        "POST", "/api/v1/failing", '{"a":1}', content_type="application/json"
+    )
     assert request.body
     del request.META["CONTENT_LENGTH"]
     response = FailingView.as_view()(request)
@@ -211,11 +296,17 @@ def test_nan_cannot_go_out(failing: Callable[[Any], None], stranger: Api) -> Non
 
 def test_json_goes_out_compact_and_ascii(failing: Callable[[Any], None], stranger: Api) -> None:
     failing({"text": "é\u2028", "n": 1})
-    assert stranger.get("/api/v1/failing").content.decode() == jsontext.dumps({"text": "é\u2028", "n": 1}) == '{"text":"\\u00e9\\u2028","n":1}'
+    assert (
+        stranger.get("/api/v1/failing").content.decode()
+        == jsontext.dumps({"text": "é\u2028", "n": 1})
+        == '{"text":"\\u00e9\\u2028","n":1}'
+    )
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml;q=0.9", "*/*", "nonsense"])
-def test_accept_makes_no_difference(failing: Callable[[Any], None], stranger: Api, accept: str) -> None:
+def test_accept_makes_no_difference(
+    failing: Callable[[Any], None], stranger: Api, accept: str
+) -> None:
     failing({"a": 1})
     response = stranger.get("/api/v1/failing?format=xml", accept=accept)
     assert (response.status_code, response.json()) == (200, {"a": 1})
@@ -226,19 +317,41 @@ def test_a_body_over_the_limit(hook: Api, db: None) -> None:
     check_error(hook.post("/hooks/event", b" " * (10 * 2**20 + 1)), "PAYLOAD_TOO_LARGE", 413)
 
 
-# -- hosts and methods -----------------------------------------------------------------------------------------------------------
+# -- hosts and methods -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "localhost@evil.example", "127.0.0.1.evil.example:8443", "[", "local host", "localhost, evil.example"]
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "localhost@evil.example",
+        "127.0.0.1.evil.example:8443",
+        "[",
+        "local host",
+        "localhost, evil.example",
+    ],
 )
 def test_a_host_that_is_not_the_bridges(stranger: Api, host: str) -> None:
     response = stranger.get("/docs", host=host)
     assert (response.status_code, response.json()["code"]) == (400, "HOST_NOT_ALLOWED")
-    assert response.json()["documentation_url"] == "https://localhost:8443/docs/errors/HOST_NOT_ALLOWED"
+    assert (
+        response.json()["documentation_url"]
+        == "https://localhost:8443/docs/errors/HOST_NOT_ALLOWED"
+    )
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8443", "localhost.:8443", "127.0.0.1:8443", "[::1]:8443", "127.0.0.1:9"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:8443",
+        "localhost.:8443",
+        "127.0.0.1:8443",
+        "[::1]:8443",
+        "127.0.0.1:9",
+    ],
+)
 def test_a_host_that_is_the_bridges(stranger: Api, host: str) -> None:
     assert stranger.get("/docs", host=host).status_code == 200
 
@@ -256,7 +369,9 @@ def test_no_host_at_all() -> None:
         ("POST", "/docs/errors", "GET, HEAD"),
     ],
 )
-def test_a_method_that_is_not_taken(hook: Api, db: None, method: str, address: str, allow: str) -> None:
+def test_a_method_that_is_not_taken(
+    hook: Api, db: None, method: str, address: str, allow: str
+) -> None:
     response = hook(method, address)
     check_error(response, "METHOD_NOT_ALLOWED", 405)
     assert response.headers["Allow"] == allow
@@ -266,7 +381,11 @@ def test_head_and_options(hook: Api, db: None) -> None:
     response = hook("HEAD", "/api/v1/info")
     assert (response.status_code, response.content) == (200, b"")
     response = hook("OPTIONS", "/api/v1/info")
-    assert (response.status_code, response.headers["Allow"], response.content) == (204, "GET, HEAD, OPTIONS", b"")
+    assert (response.status_code, response.headers["Allow"], response.content) == (
+        204,
+        "GET, HEAD, OPTIONS",
+        b"",
+    )
 
 
 def test_api_answers_are_not_stored(hook: Api, db: None) -> None:

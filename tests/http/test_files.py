@@ -1,4 +1,6 @@
-"""GET /files/tree and GET /files/content over HTTP (D12, D45); what is in the answers is tested in the files room."""
+"""GET /files/tree and GET /files/content over HTTP (D12, D45); what is in the answers is tested in
+the files room.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,14 @@ def test_tree(device: Api, root: Path) -> None:
     FileTree.model_validate(body)
     assert body["path"] == os.path.realpath(root)
     assert [entry["name"] for entry in body["entries"]] == ["a", "naïve 名.txt", "note.txt"]
-    assert body["entries"][0]["children"][0]["children"] == [{"name": "c", "type": "directory"}], "three levels by default"
+    assert body["entries"][0]["children"][0]["children"] == [{"name": "c", "type": "directory"}], (
+        "three levels by default"
+    )
 
 
-def test_a_tree_that_is_cut_says_so(device: Api, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_is_cut_says_so(
+    device: Api, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the code answers, the model of the OpenAPI document has."""
     monkeypatch.setattr(views, "tree", partial(tree, max_entries=2))
     body = device.get("/api/v1/files/tree?path=.").json()
@@ -61,7 +67,9 @@ def test_content(device: Api, root: Path) -> None:
     body = device.get("/api/v1/files/content?path=note.txt").json()
     FileContent.model_validate(body)
     assert (body["content"], body["size"], body["encoding"]) == ("hello\n", 6, "utf-8")
-    assert device.get(f"/api/v1/files/content?path={quote('naïve 名.txt')}").json()["content"] == "ü"
+    assert (
+        device.get(f"/api/v1/files/content?path={quote('naïve 名.txt')}").json()["content"] == "ü"
+    )
 
 
 @pytest.mark.parametrize("endpoint", ["tree", "content"])
@@ -81,10 +89,14 @@ def test_content(device: Api, root: Path) -> None:
         ("?path=data/secret", "FILE_ACCESS_DENIED", 403),
     ],
 )
-def test_a_path_that_is_not_answered(device: Api, root: Path, endpoint: str, query: str, code: str, status: int) -> None:
+def test_a_path_that_is_not_answered(
+    device: Api, root: Path, endpoint: str, query: str, code: str, status: int
+) -> None:
     check_error(device.get(f"/api/v1/files/{endpoint}{query}"), code, status)
 
 
 @pytest.mark.parametrize("depth", ["0", "-1", "21", "abc", "", "1.5", "٣", "1e3"])
 def test_a_depth_that_is_none(device: Api, root: Path, depth: str) -> None:
-    check_error(device.get(f"/api/v1/files/tree?path=.&depth={quote(depth)}"), "FILE_INVALID_PATH", 400)
+    check_error(
+        device.get(f"/api/v1/files/tree?path=.&depth={quote(depth)}"), "FILE_INVALID_PATH", 400
+    )

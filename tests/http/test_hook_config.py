@@ -19,7 +19,10 @@ from tests.http.conftest import Api, check_error
 COMMAND = {"type": "command", "command": "send-event", "timeout": 10}
 PROMPT = {"type": "prompt", "prompt": "Is this safe? $ARGUMENTS", "timeout": 30}
 GOOD: dict[str, Any] = {
-    "PreToolUse": [{"matcher": "Bash|Edit", "hooks": [COMMAND, PROMPT]}, {"hooks": [{"type": "command", "command": "log", "timeout": 0.5}]}],
+    "PreToolUse": [
+        {"matcher": "Bash|Edit", "hooks": [COMMAND, PROMPT]},
+        {"hooks": [{"type": "command", "command": "log", "timeout": 0.5}]},
+    ],
     "Stop": [{"hooks": [PROMPT]}],
     "SessionStart": [{"matcher": "", "hooks": [{"type": "command", "command": "start"}]}],
 }
@@ -27,7 +30,9 @@ GOOD: dict[str, Any] = {
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Path]:
-    """Puts a configuration where BRIDGE_HOOKS_CONFIG points; text as it is, anything else as JSON."""
+    """Puts a configuration where BRIDGE_HOOKS_CONFIG points; text as it is, anything else as
+    JSON.
+    """
     path = tmp_path / "hooks.json"
     monkeypatch.setattr(config, "conf", conf.model_copy(update={"bridge_hooks_config": path}))
     monkeypatch.setattr(config, "_state", config._State())
@@ -39,8 +44,14 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Pa
     return write
 
 
-@pytest.mark.parametrize("wrap", [lambda map_: map_, lambda map_: {"hooks": map_, "other": 1}], ids=["map", "under hooks"])
-def test_reload_reports_the_active_hooks(write: Callable[[Any], Path], admin: Api, db: None, wrap: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda map_: map_, lambda map_: {"hooks": map_, "other": 1}],
+    ids=["map", "under hooks"],
+)
+def test_reload_reports_the_active_hooks(
+    write: Callable[[Any], Path], admin: Api, db: None, wrap: Callable[[Any], Any]
+) -> None:
     write(wrap(GOOD))
     response = admin.post("/api/v1/admin/reload-hooks")
     assert response.status_code == 200
@@ -50,7 +61,9 @@ def test_reload_reports_the_active_hooks(write: Callable[[Any], Path], admin: Ap
     assert body["active_hooks"] == ["SessionStart", "PreToolUse", "Stop"]
 
 
-def test_without_a_configuration_nothing_is_active(admin: Api, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_configuration_nothing_is_active(
+    admin: Api, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(config, "conf", conf.model_copy(update={"bridge_hooks_config": None}))
     body = admin.post("/api/v1/admin/reload-hooks").json()
     assert (body["reloaded"], body["active_hooks"]) == (True, [])
@@ -76,25 +89,57 @@ WRONG: list[tuple[str, Any, str]] = [
     ("entry not an object", {"Stop": ["x"]}, "Stop[0]"),
     ("no hooks", {"Stop": [{}]}, "Stop[0].hooks"),
     ("hooks not a list", {"Stop": [{"hooks": {}}]}, "Stop[0].hooks"),
-    ("matcher not a string", {"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}, "hooks.Stop[0].matcher"),
+    (
+        "matcher not a string",
+        {"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}},
+        "hooks.Stop[0].matcher",
+    ),
     ("hook not an object", {"Stop": [{"hooks": ["x"]}]}, "Stop[0].hooks[0]"),
     ("no type", {"Stop": [{"hooks": [{"command": "x"}]}]}, "Stop[0].hooks[0]"),
     ("unknown type", {"Stop": [{"hooks": [{"type": "http"}]}]}, "Stop[0].hooks[0]"),
-    ("no command", {"Stop": [{"hooks": [COMMAND, {"type": "command"}]}]}, "Stop[0].hooks[1].command"),
-    ("empty command", {"Stop": [{"hooks": [{"type": "command", "command": ""}]}]}, "Stop[0].hooks[0].command"),
+    (
+        "no command",
+        {"Stop": [{"hooks": [COMMAND, {"type": "command"}]}]},
+        "Stop[0].hooks[1].command",
+    ),
+    (
+        "empty command",
+        {"Stop": [{"hooks": [{"type": "command", "command": ""}]}]},
+        "Stop[0].hooks[0].command",
+    ),
     ("no prompt", {"Stop": [{"hooks": [{"type": "prompt"}]}]}, "Stop[0].hooks[0].prompt"),
-    ("prompt of a number", {"Stop": [{"hooks": [{"type": "prompt", "prompt": 1}]}]}, "Stop[0].hooks[0].prompt"),
-    ("timeout a string", {"Stop": [{"hooks": [{**COMMAND, "timeout": "10"}]}]}, "Stop[0].hooks[0].timeout"),
-    ("timeout a boolean", {"Stop": [{"hooks": [{**COMMAND, "timeout": True}]}]}, "Stop[0].hooks[0].timeout"),
-    ("timeout zero", {"Stop": [{"hooks": [{**COMMAND, "timeout": 0}]}]}, "Stop[0].hooks[0].timeout"),
+    (
+        "prompt of a number",
+        {"Stop": [{"hooks": [{"type": "prompt", "prompt": 1}]}]},
+        "Stop[0].hooks[0].prompt",
+    ),
+    (
+        "timeout a string",
+        {"Stop": [{"hooks": [{**COMMAND, "timeout": "10"}]}]},
+        "Stop[0].hooks[0].timeout",
+    ),
+    (
+        "timeout a boolean",
+        {"Stop": [{"hooks": [{**COMMAND, "timeout": True}]}]},
+        "Stop[0].hooks[0].timeout",
+    ),
+    (
+        "timeout zero",
+        {"Stop": [{"hooks": [{**COMMAND, "timeout": 0}]}]},
+        "Stop[0].hooks[0].timeout",
+    ),
     ("not JSON", "{", "file"),
     ("NaN", '{"Stop":[{"hooks":[{"type":"command","command":"x","timeout":NaN}]}]}', "file"),
     ("too large", " " * (config.MAX_BYTES + 1), "file"),
 ]
 
 
-@pytest.mark.parametrize(("value", "place"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_a_wrong_one_is_refused_with_the_place_and_the_old_one_stays(write: Callable[[Any], Path], admin: Api, db: None, value: Any, place: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "place"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
+)
+def test_a_wrong_one_is_refused_with_the_place_and_the_old_one_stays(
+    write: Callable[[Any], Path], admin: Api, db: None, value: Any, place: str
+) -> None:
     write(GOOD)
     config.reload()
     write(value)
@@ -109,7 +154,10 @@ def test_every_fault_is_named(write: Callable[[Any], Path]) -> None:
     write({"Stop": [{}], "PreToolUse": [{"hooks": [{"type": "command"}]}]})
     with pytest.raises(BridgeError) as caught:
         config.reload()
-    assert [found["field"] for found in caught.value.fields["violations"]] == ["PreToolUse[0].hooks[0].command", "Stop[0].hooks"]
+    assert [found["field"] for found in caught.value.fields["violations"]] == [
+        "PreToolUse[0].hooks[0].command",
+        "Stop[0].hooks",
+    ]
 
 
 def test_a_file_that_is_not_there(write: Callable[[Any], Path], admin: Api, db: None) -> None:
@@ -121,7 +169,9 @@ def test_a_wrong_one_does_not_keep_the_bridge_from_starting(write: Callable[[Any
     write("{")
     with capture_logs() as logs:
         config.start()
-    assert [(entry["log_level"], entry["event"]) for entry in logs] == [("warning", "hook_configuration_invalid")]
+    assert [(entry["log_level"], entry["event"]) for entry in logs] == [
+        ("warning", "hook_configuration_invalid")
+    ]
     write(GOOD)
     config.start()
     assert config.active_hooks() == ["SessionStart", "PreToolUse", "Stop"]

@@ -25,8 +25,16 @@ OWN = 'my "own" hook token, which looks like nothing'.replace(" ", "+")
 
 @pytest.fixture
 def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Logging as ``serve`` has it, into a data directory that is not there yet; as it was, afterwards."""
-    changed = conf.model_copy(update={"bridge_data_dir": tmp_path / "data", "bridge_hook_token": OWN, "redis_url": "redis://user:p%40ssw0rd-long@host/0"})
+    """Logging as ``serve`` has it, into a data directory that is not there yet; as it was,
+    afterwards.
+    """
+    changed = conf.model_copy(
+        update={
+            "bridge_data_dir": tmp_path / "data",
+            "bridge_hook_token": OWN,
+            "redis_url": "redis://user:p%40ssw0rd-long@host/0",
+        }
+    )
     monkeypatch.setattr(bridge_logging, "conf", changed)
     monkeypatch.setattr(sys, "argv", ["manage.py", "serve"])
     bridge_logging.configure({})
@@ -41,7 +49,9 @@ def lines(log_dir: Path) -> list[dict[str, Any]]:
 
 def test_a_line_of_json(log_dir: Path) -> None:
     with structlog.contextvars.bound_contextvars(request_id="r-1"):
-        structlog.get_logger("bridge.test").info("something_happened", device=7, session="s-1", text="naïve\nline")
+        structlog.get_logger("bridge.test").info(
+            "something_happened", device=7, session="s-1", text="naïve\nline"
+        )
     [line] = lines(log_dir)
     assert line.pop("timestamp").endswith("Z")
     assert line == {
@@ -68,17 +78,25 @@ def test_the_standard_librarys_loggers_too(log_dir: Path) -> None:
 def test_only_the_owner_reads_it(log_dir: Path) -> None:
     logging.getLogger("bridge.test").warning("x")
     assert stat.S_IMODE((log_dir / "bridge.log").stat().st_mode) == 0o600
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (log_dir, log_dir.parent)] == [0o700, 0o700]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (log_dir, log_dir.parent)] == [
+        0o700,
+        0o700,
+    ]
 
 
 def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)]
+    [handler] = [
+        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)
+    ]
     assert (handler.maxBytes, handler.backupCount) == (10 * 2**20, 5)
     handler.maxBytes = 400
     for i in range(40):
         logging.getLogger("bridge.test").info("line %d %s", i, "x" * 50)
     files = sorted(log_dir.iterdir())
-    assert [path.name for path in files] == ["bridge.log", *(f"bridge.log.{i}" for i in range(1, 6))]
+    assert [path.name for path in files] == [
+        "bridge.log",
+        *(f"bridge.log.{i}" for i in range(1, 6)),
+    ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert "line 39" in files[0].read_text()
 
@@ -96,7 +114,9 @@ def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.Monk
         ("the password was p@ssw0rd-long", "p@ssw0rd-long"),
     ],
 )
-def test_no_secret_is_written(log_dir: Path, capsys: pytest.CaptureFixture[str], said: str, secret: str) -> None:
+def test_no_secret_is_written(
+    log_dir: Path, capsys: pytest.CaptureFixture[str], said: str, secret: str
+) -> None:
     logging.getLogger("bridge.test").warning(said)
     structlog.get_logger("bridge.test").warning("event", given=said, nested={"deep": [said]})
     try:
@@ -112,13 +132,17 @@ def test_no_secret_is_written(log_dir: Path, capsys: pytest.CaptureFixture[str],
         assert bridge_logging.HIDDEN in text
 
 
-@pytest.mark.parametrize("key", ["authorization", "Authorization", "token", "hook_token", "password"])
+@pytest.mark.parametrize(
+    "key", ["authorization", "Authorization", "token", "hook_token", "password"]
+)
 def test_no_field_of_a_secrets_name_is_written(log_dir: Path, key: str) -> None:
     structlog.get_logger("bridge.test").warning("event", **{key: "plain-words"})
     assert lines(log_dir)[0][key] == bridge_logging.HIDDEN
 
 
-def test_a_traceback_shows_no_local_variables(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_traceback_shows_no_local_variables(
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     hidden = "value-of-a-local-variable"
     try:
         raise ValueError(len(hidden))
@@ -139,14 +163,29 @@ def test_the_terminal_is_quiet(log_dir: Path, capsys: pytest.CaptureFixture[str]
     logging.getLogger("bridge.access").info("GET /health 200")
     logging.getLogger("bridge.server").info("Listening")
     shown = capsys.readouterr().err
-    counts = [shown.count(text) for text in ("NOT_FOUND", "AUTH_INVALID_TOKEN", "RATE_LIMIT_EXCEEDED", "INTERNAL_ERROR", "/health", "Listening")]
+    counts = [
+        shown.count(text)
+        for text in (
+            "NOT_FOUND",
+            "AUTH_INVALID_TOKEN",
+            "RATE_LIMIT_EXCEEDED",
+            "INTERNAL_ERROR",
+            "/health",
+            "Listening",
+        )
+    ]
     assert counts == [0, 2, 1, 2, 0, 1]
     bridge_logging.log_held_back()
-    assert "49 more refusals of 192.0.2.1 in the last minute: AUTH_INVALID_TOKEN 49" in capsys.readouterr().err
+    assert (
+        "49 more refusals of 192.0.2.1 in the last minute: AUTH_INVALID_TOKEN 49"
+        in capsys.readouterr().err
+    )
     assert len(lines(log_dir)) == 9
 
 
-def test_what_was_held_back_is_counted_by_itself(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_held_back_is_counted_by_itself(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "LOG_WINDOW_SECONDS", 0.3)
     http = structlog.get_logger("bridge.http")
     for _ in range(20):
@@ -163,10 +202,14 @@ def test_what_was_held_back_is_counted_by_itself(log_dir: Path, monkeypatch: pyt
     assert lines(log_dir)[-1]["event"] == "refused", "a new minute"
 
 
-def test_a_directory_that_cannot_be_used_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_cannot_be_used_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     with monkeypatch.context() as patched:
-        patched.setattr(bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"}))
+        patched.setattr(
+            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"})
+        )
         patched.setattr(sys, "argv", ["manage.py", "serve"])
         bridge_logging.configure({})
         logging.getLogger("bridge.test").warning("still here")
@@ -175,8 +218,12 @@ def test_a_directory_that_cannot_be_used_is_a_warning(tmp_path: Path, monkeypatc
     assert "no log file" in shown and "still here" in shown
 
 
-def test_a_full_disk_costs_lines_and_says_so_once(log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    [handler] = [one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)]
+def test_a_full_disk_costs_lines_and_says_so_once(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [handler] = [
+        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)
+    ]
 
     def full(record: logging.LogRecord) -> bool:
         raise OSError(28, "No space left on device")
@@ -187,9 +234,13 @@ def test_a_full_disk_costs_lines_and_says_so_once(log_dir: Path, monkeypatch: py
     assert capsys.readouterr().err.count("No space left") == 1
 
 
-def test_another_command_says_warnings_only_and_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_command_says_warnings_only_and_writes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path}))
+        patched.setattr(
+            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path})
+        )
         patched.setattr(sys, "argv", ["manage.py", "list_devices"])
         bridge_logging.configure({})
         logging.getLogger("bridge.test").info("quiet")
@@ -200,13 +251,27 @@ def test_another_command_says_warnings_only_and_writes_no_file(tmp_path: Path, m
 
 
 @pytest.mark.spec("severity.info", "severity.warning")
-def test_a_refused_request_is_logged_once_with_its_id(log_dir: Path, stranger: Api, db: None) -> None:
-    check_error(stranger.get("/api/v1/info", x_request_id="mine", authorization=f"Bearer {DEVICE}"), "AUTH_INVALID_TOKEN", 401)
+def test_a_refused_request_is_logged_once_with_its_id(
+    log_dir: Path, stranger: Api, db: None
+) -> None:
+    check_error(
+        stranger.get("/api/v1/info", x_request_id="mine", authorization=f"Bearer {DEVICE}"),
+        "AUTH_INVALID_TOKEN",
+        401,
+    )
     [line] = lines(log_dir)
-    assert (line["request_id"], line["code"], line["status"], line["path"], line["level"]) == ("mine", "AUTH_INVALID_TOKEN", 401, "/api/v1/info", "warning")
+    assert (line["request_id"], line["code"], line["status"], line["path"], line["level"]) == (
+        "mine",
+        "AUTH_INVALID_TOKEN",
+        401,
+        "/api/v1/info",
+        "warning",
+    )
 
 
-def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(log_dir: Path, hook: Api, monkeypatch: pytest.MonkeyPatch, db: None) -> None:
+def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(
+    log_dir: Path, hook: Api, monkeypatch: pytest.MonkeyPatch, db: None
+) -> None:
     from bridge_project.http import health
 
     def fault() -> list[str]:
@@ -215,5 +280,10 @@ def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(log_dir:
     monkeypatch.setattr(health, "features", fault)
     check_error(hook.get("/api/v1/info", x_request_id="mine"), "INTERNAL_ERROR", 500)
     [line] = lines(log_dir)
-    assert (line["request_id"], line["code"], line["level"], line["principal"]) == ("mine", "INTERNAL_ERROR", "error", "hook")
+    assert (line["request_id"], line["code"], line["level"], line["principal"]) == (
+        "mine",
+        "INTERNAL_ERROR",
+        "error",
+        "hook",
+    )
     assert "ZeroDivisionError" in line["exception"] and DEVICE not in line["exception"]

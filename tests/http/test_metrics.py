@@ -1,4 +1,6 @@
-"""GET /metrics: who may read it, and that every figure is what it says (D46: each process counts for itself)."""
+"""GET /metrics: who may read it, and that every figure is what it says (D46: each process counts
+for itself).
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,22 @@ def scrape(admin: Api) -> Samples:
     """(name, label value …) → value."""
     answer = admin.get("/metrics")
     assert answer.status_code == 200
-    return {(one.name, *one.labels.values()): one.value for family in parse(answer.content.decode()) for one in family.samples}
+    return {
+        (one.name, *one.labels.values()): one.value
+        for family in parse(answer.content.decode())
+        for one in family.samples
+    }
 
 
 def event(session_id: str, kind: str = "UserPromptSubmit", **payload: object) -> str:
-    return json.dumps({"event": kind, "session_id": session_id, "timestamp": now_text(), "payload": payload or {"prompt": "x"}})
+    return json.dumps(
+        {
+            "event": kind,
+            "session_id": session_id,
+            "timestamp": now_text(),
+            "payload": payload or {"prompt": "x"},
+        }
+    )
 
 
 def accept(hook: Api, session_id: str, count: int = 1) -> None:
@@ -65,7 +78,9 @@ def test_only_the_admin_token_reads_them(stranger: Api, hook: Api, device: Api, 
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_a_scrape_every_few_seconds_is_within_the_limit(admin: Api, limited: time_machine.Traveller) -> None:
+def test_a_scrape_every_few_seconds_is_within_the_limit(
+    admin: Api, limited: time_machine.Traveller
+) -> None:
     for _ in range(60):
         assert admin.get("/metrics").status_code == 200
     check_error(admin.get("/metrics"), "RATE_LIMIT_EXCEEDED", 429)
@@ -77,7 +92,11 @@ def test_openmetrics_for_whom_asks(admin: Api) -> None:
     answer = admin.get("/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
     families = parse_openmetrics(answer.content.decode())  # type: ignore[no-untyped-call]
-    assert {family.name for family in families} > {"bridge_events_accepted", "bridge_commit_seconds", "bridge_build"}
+    assert {family.name for family in families} > {
+        "bridge_events_accepted",
+        "bridge_commit_seconds",
+        "bridge_build",
+    }
 
 
 def test_every_name_is_documented(admin: Api) -> None:
@@ -85,7 +104,9 @@ def test_every_name_is_documented(admin: Api) -> None:
     names = {family.name for family in parse(admin.get("/metrics").content.decode())}
     assert len(names) > 20
     assert not sorted(name for name in names if not name.startswith(("process_", "bridge_")))
-    assert not sorted(name for name in names if name.startswith("bridge_") and f"`{name}" not in page)
+    assert not sorted(
+        name for name in names if name.startswith("bridge_") and f"`{name}" not in page
+    )
 
 
 def test_what_runs_and_since_when(admin: Api) -> None:
@@ -105,7 +126,9 @@ def test_accepted_events_by_name_and_once(admin: Api, hook: Api) -> None:
     assert hook.post("/hooks/event", "{}").status_code == 400
     after = scrape(admin)
     grown = {
-        name: after["bridge_events_accepted_total", name] - before.get(("bridge_events_accepted_total", name), 0) for name in ("UserPromptSubmit", "SessionEnd")
+        name: after["bridge_events_accepted_total", name]
+        - before.get(("bridge_events_accepted_total", name), 0)
+        for name in ("UserPromptSubmit", "SessionEnd")
     }
     assert grown == {"UserPromptSubmit": 3, "SessionEnd": 1}
     commits = after["bridge_commit_seconds_count",] - before["bridge_commit_seconds_count",]
@@ -138,7 +161,11 @@ def test_errors_by_code(admin: Api, hook: Api, stranger: Api) -> None:
 def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     accept(hook, "one", 3)
     accept(hook, "two", 2)
-    LogRow.objects.filter(pk__in=list(LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)[:2])).delete()
+    LogRow.objects.filter(
+        pk__in=list(
+            LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)[:2]
+        )
+    ).delete()
     found = scrape(admin)
     rows = list(LogRow.objects.values_list("size", flat=True))
     assert len(rows) == 5, "two announcements, one row of the first session, two of the second"
@@ -150,11 +177,17 @@ def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
 
 def test_an_empty_queue(admin: Api) -> None:
     found = scrape(admin)
-    assert (found["bridge_queue_rows",], found["bridge_queue_bytes",], found["bridge_queue_oldest_age_seconds",]) == (0, 0, 0)
+    assert (
+        found["bridge_queue_rows",],
+        found["bridge_queue_bytes",],
+        found["bridge_queue_oldest_age_seconds",],
+    ) == (0, 0, 0)
     assert found["bridge_sockets_open",] == found["bridge_websockets_active",] == 0
 
 
-def test_a_devices_lag_shrinks_as_it_acknowledges(admin: Api, hook: Api, pair: Callable[..., Api]) -> None:
+def test_a_devices_lag_shrinks_as_it_acknowledges(
+    admin: Api, hook: Api, pair: Callable[..., Api]
+) -> None:
     accept(hook, "before")
     pair("early").get("/api/v1/health")
     pair("unused")
@@ -184,7 +217,11 @@ def test_the_spool(admin: Api, empty_spool: Path) -> None:
     (empty_spool / "rejected").mkdir()
     (empty_spool / "rejected" / "x.why").write_text("{}")
     found = scrape(admin)
-    assert (found["bridge_spool_waiting",], found["bridge_spool_rejected",], found["bridge_spool_full",]) == (1, 1, 1)
+    assert (
+        found["bridge_spool_waiting",],
+        found["bridge_spool_rejected",],
+        found["bridge_spool_full",],
+    ) == (1, 1, 1)
     assert found["bridge_spool_bytes",] >= 2
 
 

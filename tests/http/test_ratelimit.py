@@ -49,7 +49,16 @@ def is_limited(group: str, principal: Somebody | None, address: str = "192.0.2.1
 
 
 @pytest.mark.parametrize(
-    ("group", "rate"), [("status", 60), ("hooks.event", 120), ("hooks.batch", 10), ("sessions", 30), ("files", 60), ("admin", 10), ("ws", 30)]
+    ("group", "rate"),
+    [
+        ("status", 60),
+        ("hooks.event", 120),
+        ("hooks.batch", 10),
+        ("sessions", 30),
+        ("files", 60),
+        ("admin", 10),
+        ("ws", 30),
+    ],
 )
 def test_each_rate_of_the_specification(limited: Clock, group: str, rate: int) -> None:
     one = Somebody("device:1")
@@ -136,7 +145,7 @@ def test_messages_of_a_connection(limited: Clock) -> None:
     assert [budget.take() for _ in range(1201)][-2:] == [None, 60]
 
 
-# -- over HTTP -------------------------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 
 
 def test_the_answer_to_one_too_many(limited: Clock, hook: Api, db: None) -> None:
@@ -150,7 +159,9 @@ def test_the_answer_to_one_too_many(limited: Clock, hook: Api, db: None) -> None
     assert hook.post("/hooks/batch", '{"events":[]}').status_code == 200
 
 
-def test_both_addresses_of_a_hook_endpoint_share_a_count(limited: Clock, hook: Api, db: None) -> None:
+def test_both_addresses_of_a_hook_endpoint_share_a_count(
+    limited: Clock, hook: Api, db: None
+) -> None:
     for i in range(10):
         hook.post("/hooks/batch" if i % 2 else "/api/v1/hooks/batch", '{"events":[]}')
     check_error(hook.post("/api/v1/hooks/batch", '{"events":[]}'), "RATE_LIMIT_EXCEEDED", 429)
@@ -162,7 +173,9 @@ def test_two_devices_at_one_address(limited: Clock, pair: Callable[[str], Api]) 
     assert tablet.get("/api/v1/sessions").status_code == 200
 
 
-def test_guessing_is_stopped_and_the_right_token_still_works(limited: Clock, stranger: Api, hook: Api, pair: Callable[[], Api]) -> None:
+def test_guessing_is_stopped_and_the_right_token_still_works(
+    limited: Clock, stranger: Api, hook: Api, pair: Callable[[], Api]
+) -> None:
     device = pair()
     guess = Api("bridge_device_" + "x" * 43)
     assert [guess.get("/api/v1/info").status_code for _ in range(11)] == [401] * 10 + [429]
@@ -190,7 +203,13 @@ def test_the_address_is_the_transports(limited: Clock, db: None) -> None:
 
     from bridge_project.http.errors import RequestMiddleware, client_address
 
-    carrier = Transport(secure=True, client="198.51.100.4", mode="private_network", via_proxy=True, base_url="https://localhost:8443")  # type: ignore[arg-type]
+    carrier = Transport(
+        secure=True,
+        client="198.51.100.4",
+        mode="private_network",  # type: ignore[arg-type]
+        via_proxy=True,
+        base_url="https://localhost:8443",
+    )
     request = AsyncRequestFactory().get("/api/v1/info")
     request.scope = {**request.scope, "bridge": carrier}
     seen: list[Any] = []
@@ -205,7 +224,7 @@ def test_the_address_is_the_transports(limited: Clock, db: None) -> None:
     assert seen == [("198.51.100.4", True)]
 
 
-# -- without Redis -----------------------------------------------------------------------------------------------------------------
+# -- without Redis ---------------------------------------------------------------------------------
 
 
 class GoneCache(BaseCache):
@@ -233,7 +252,9 @@ def test_redis_away_means_counting_alone(limited: Clock, monkeypatch: pytest.Mon
     assert [entry["event"] for entry in logs] == ["redis_unreachable"]
 
 
-def test_redis_is_asked_again_and_the_log_is_not_filled(limited: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_is_asked_again_and_the_log_is_not_filled(
+    limited: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr("bridge_project.http.ratelimit.time.monotonic", lambda: now)
     shared = ratelimit._Shared()
@@ -254,8 +275,12 @@ def test_redis_is_asked_again_and_the_log_is_not_filled(limited: Clock, monkeypa
     assert logs == []
 
 
-def test_redis_that_goes_between_two_commands(limited: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """django-ratelimit adds, then increments: the local cache knows nothing of what was added to the shared one."""
+def test_redis_that_goes_between_two_commands(
+    limited: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """django-ratelimit adds, then increments: the local cache knows nothing of what was added to
+    the shared one.
+    """
 
     class Half(GoneCache):
         def add(self, *args: Any, **kwargs: Any) -> bool:
@@ -268,7 +293,9 @@ def test_redis_that_goes_between_two_commands(limited: Clock, monkeypatch: pytes
     assert is_limited("status", None) is None
 
 
-def test_two_processes_share_a_count_in_redis_and_each_has_its_own_without(limited: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_share_a_count_in_redis_and_each_has_its_own_without(
+    limited: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Redis(tmp_path)
     server.start()
     try:

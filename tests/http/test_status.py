@@ -44,7 +44,16 @@ def test_nobody_asks_without_a_token(stranger: Api, address: str) -> None:
 def test_health(hook: Api) -> None:
     body = hook.get("/api/v1/health").json()
     Health.model_validate(body)
-    assert body.keys() == {"status", "version", "uptime_seconds", "connection_mode", "active_sessions", "active_websockets", "system", "timestamp"}
+    assert body.keys() == {
+        "status",
+        "version",
+        "uptime_seconds",
+        "connection_mode",
+        "active_sessions",
+        "active_websockets",
+        "system",
+        "timestamp",
+    }
     assert body["status"] == "healthy"
     assert body["connection_mode"] == "local_only"
     assert body["system"].keys() == {"platform", "runtime_version", "memory_mb"}
@@ -59,15 +68,21 @@ def test_health_counts_what_rooms_registered(hook: Api, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("part", health.PARTS)
-def test_one_part_that_fails_is_a_503(hook: Api, checks: dict[str, list[health.Check]], part: str) -> None:
+def test_one_part_that_fails_is_a_503(
+    hook: Api, checks: dict[str, list[health.Check]], part: str
+) -> None:
     checks[part].append(lambda: "broken")
     response = hook.get("/api/v1/health")
     body = response.json()
     HealthDegraded.model_validate(body)
     assert response.status_code == 503
-    assert body.keys() == {"status", "version", "checks", "timestamp"}, "the spec's body, only (D48)"
+    assert body.keys() == {"status", "version", "checks", "timestamp"}, (
+        "the spec's body, only (D48)"
+    )
     assert body["status"] == "degraded"
-    assert body["checks"] == {name: "unhealthy" if name == part else "healthy" for name in health.PARTS}
+    assert body["checks"] == {
+        name: "unhealthy" if name == part else "healthy" for name in health.PARTS
+    }
 
 
 def test_a_check_that_breaks_has_failed(hook: Api, checks: dict[str, list[health.Check]]) -> None:
@@ -80,7 +95,9 @@ def test_a_check_that_breaks_has_failed(hook: Api, checks: dict[str, list[health
     assert hook.get("/api/v1/health").status_code == 200
 
 
-def test_a_check_that_hangs_has_failed_and_runs_once(hook: Api, checks: dict[str, list[health.Check]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_hangs_has_failed_and_runs_once(
+    hook: Api, checks: dict[str, list[health.Check]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.2)
     free = threading.Event()
     runs: list[int] = []
@@ -102,7 +119,9 @@ class Usage(NamedTuple):
     free: int
 
 
-@pytest.mark.parametrize(("free", "reason"), [(100 * limits.MB, None), (100 * limits.MB - 1, "99 MB free")])
+@pytest.mark.parametrize(
+    ("free", "reason"), [(100 * limits.MB, None), (100 * limits.MB - 1, "99 MB free")]
+)
 def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, reason: str | None) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(free))
     assert health.disk_space() == reason
@@ -114,7 +133,9 @@ def test_the_database_is_really_asked() -> None:
 
 def test_redis_is_really_asked(monkeypatch: pytest.MonkeyPatch, hook: Api) -> None:
     assert health.channel_layer() is None
-    monkeypatch.setattr(health, "conf", conf.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"}))
+    monkeypatch.setattr(
+        health, "conf", conf.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
+    )
     assert hook.get("/api/v1/health").json()["checks"]["websocket_server"] == "unhealthy"
 
 
@@ -131,7 +152,15 @@ def test_info(hook: Api) -> None:
     body = hook.get("/api/v1/info").json()
     Info.model_validate(body)
     assert body["protocol_version"] == "1.0.0"
-    assert body["supported_hooks"] == ["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"]
+    assert body["supported_hooks"] == [
+        "SessionStart",
+        "SessionEnd",
+        "PreToolUse",
+        "PostToolUse",
+        "UserPromptSubmit",
+        "Stop",
+        "SubagentStop",
+    ]
     assert body["limits"] == {
         "max_sessions": conf.bridge_max_sessions,
         "max_websocket_connections": conf.bridge_max_websockets,
@@ -141,14 +170,27 @@ def test_info(hook: Api) -> None:
     assert {"hook_events", "websocket_sessions"} <= set(body["features"])
 
 
-def test_info_lists_the_agents_that_can_start_now(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D41: supported_agents lists what can start here and now; beside it, why another cannot. A version is only told when it is known."""
+def test_info_lists_the_agents_that_can_start_now(
+    hook: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D41: supported_agents lists what can start here and now; beside it, why another cannot. A
+    version is only told when it is known.
+    """
     monkeypatch.setattr(listing, "_agents", {})
     monkeypatch.setattr(listing, "_versions", {})
     listing.register(listing.Agent("demo", lambda: None, lambda: "1.0", real=False))
-    listing.register(listing.Agent("absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None))
+    listing.register(
+        listing.Agent(
+            "absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None
+        )
+    )
     demo = {"name": "demo", "can_start": True, "can_modify": True, "asks": True}
-    absent = {"name": "absent", "can_start": False, "can_modify": False, "reason": "It is not installed."}
+    absent = {
+        "name": "absent",
+        "can_start": False,
+        "can_modify": False,
+        "reason": "It is not installed.",
+    }
     for version in ({}, {"version": "1.0"}):
         body = hook.get("/api/v1/info").json()
         Info.model_validate(body)
@@ -162,13 +204,21 @@ def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
         assert body["websocket_url"] == "wss://localhost:8443/api/v1/ws"
 
 
-def test_addresses_come_from_the_public_url_when_there_is_one(stranger: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_come_from_the_public_url_when_there_is_one(
+    stranger: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bridge_project.http import errors
 
-    monkeypatch.setattr(errors, "conf", conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}))
+    monkeypatch.setattr(
+        errors,
+        "conf",
+        conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}),
+    )
     body: dict[str, Any] = stranger.get("/api/v1/ws").json()
     assert body["websocket_url"] == "wss://bridge.example/inner/api/v1/ws"
-    assert body["documentation_url"] == "https://bridge.example/inner/docs/errors/WS_UPGRADE_REQUIRED"
+    assert (
+        body["documentation_url"] == "https://bridge.example/inner/docs/errors/WS_UPGRADE_REQUIRED"
+    )
 
 
 def test_the_scopes_of_every_endpoint(hook: Api, admin: Api, device: Api) -> None:

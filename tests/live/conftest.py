@@ -1,4 +1,6 @@
-"""The bridge and a paired phone as real processes and sockets, for tests that follow an event the whole way."""
+"""The bridge and a paired phone as real processes and sockets, for tests that follow an event the
+whole way.
+"""
 
 from __future__ import annotations
 

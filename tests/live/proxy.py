@@ -1,4 +1,6 @@
-"""nginx and Caddy as own processes on free loopback ports, with the very files of docs/deploy, and clients that reach the bridge through them."""
+"""nginx and Caddy as own processes on free loopback ports, with the very files of docs/deploy, and
+clients that reach the bridge through them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from tests.conformance.wire import Wire
 from tests.servers import free_port, stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
-CLIENTS = {"nginx": "127.0.0.9", "caddy": "127.0.0.10"}  # where their clients are: not at the proxy's own address, which is the only trusted one
+# where their clients are: not at the proxy's own address, which is the only trusted one
+CLIENTS = {"nginx": "127.0.0.9", "caddy": "127.0.0.10"}
 STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 
 
@@ -50,17 +53,25 @@ def make_site(directory: Path, name: str) -> Site:
 
 
 def replaced(text: str, *pairs: tuple[str, str]) -> str:
-    """The shipped text with this machine's places in it; each old one must be there, or the file and the test have parted."""
+    """The shipped text with this machine's places in it; each old one must be there, or the file
+    and the test have parted.
+    """
     for old, new in pairs:
         assert old in text, f"not in the shipped file: {old}"
         text = text.replace(old, new)
     return text
 
 
-# -- configuration files -----------------------------------------------------------------------------------------------------
+# -- configuration files ---------------------------------------------------------------------------
 
 
-def nginx(directory: Path, port: int, plain_port: int, site: Site, change: tuple[tuple[str, str], ...] = ()) -> list[str]:
+def nginx(
+    directory: Path,
+    port: int,
+    plain_port: int,
+    site: Site,
+    change: tuple[tuple[str, str], ...] = (),
+) -> list[str]:
     served = replaced(
         (DEPLOY / "nginx.conf").read_text(),
         ("listen 443 ssl;", f"listen {LOOPBACK}:{port} ssl;"),
@@ -71,12 +82,22 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site, change: tuple
         *change,
     )
     (directory / "bridge.conf").write_text(served)
-    places = "".join(f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    return _nginx(directory, f"http {{\naccess_log {directory}/access.log;\n{places}include {directory}/bridge.conf;\n}}\n")
+    places = "".join(
+        f"{kind}_temp_path {directory}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return _nginx(
+        directory,
+        f"http {{\naccess_log {directory}/access.log;\n{places}include {directory}/bridge.conf;\n}}\n",
+    )
 
 
 def nginx_stream(directory: Path, port: int, tls_port: int) -> list[str]:
-    passed = replaced((DEPLOY / "nginx-stream.conf").read_text(), ("listen 443;", f"listen {LOOPBACK}:{port};"), ("127.0.0.1:8443;", f"127.0.0.1:{tls_port};"))
+    passed = replaced(
+        (DEPLOY / "nginx-stream.conf").read_text(),
+        ("listen 443;", f"listen {LOOPBACK}:{port};"),
+        ("127.0.0.1:8443;", f"127.0.0.1:{tls_port};"),
+    )
     return _nginx(directory, passed, f"load_module {STREAM_MODULE};\n")
 
 
@@ -84,18 +105,44 @@ def _nginx(directory: Path, body: str, modules: str = "") -> list[str]:
     user = f"user {getpass.getuser()};\n" if os.geteuid() == 0 else ""
     head = f"{modules}{user}daemon off;\nworker_processes 1;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\nevents {{}}\n"
     (directory / "nginx.conf").write_text(head + body)
-    return [program("nginx") or "nginx", "-p", str(directory), "-e", str(directory / "error.log"), "-c", str(directory / "nginx.conf")]
+    return [
+        program("nginx") or "nginx",
+        "-p",
+        str(directory),
+        "-e",
+        str(directory / "error.log"),
+        "-c",
+        str(directory / "nginx.conf"),
+    ]
 
 
-def caddy(directory: Path, port: int, plain_port: int, site: Site, change: tuple[tuple[str, str], ...] = ()) -> list[str]:
+def caddy(
+    directory: Path,
+    port: int,
+    plain_port: int,
+    site: Site,
+    change: tuple[tuple[str, str], ...] = (),
+) -> list[str]:
     served = replaced(
         (DEPLOY / "Caddyfile").read_text(),
-        ("\nbridge.example {\n", f"\nhttps://{site.name}:{port} {{\n\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n"),
+        (
+            "\nbridge.example {\n",
+            f"\nhttps://{site.name}:{port} {{\n\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n",
+        ),
         ("reverse_proxy 127.0.0.1:8480\n", f"reverse_proxy 127.0.0.1:{plain_port}\n"),
         *change,
     )
-    (directory / "Caddyfile").write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + served)
-    return [program("caddy") or "caddy", "run", "--adapter", "caddyfile", "--config", str(directory / "Caddyfile")]
+    (directory / "Caddyfile").write_text(
+        "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + served
+    )
+    return [
+        program("caddy") or "caddy",
+        "run",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        str(directory / "Caddyfile"),
+    ]
 
 
 CONFIGURED: dict[str, Callable[..., list[str]]] = {"nginx": nginx, "caddy": caddy}
@@ -109,10 +156,21 @@ def program(name: str) -> str | None:
 @contextmanager
 def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
     """The proxy, from when its port is open; all that it writes is below the directory."""
-    home = {"HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}
+    home = {
+        "HOME": str(directory),
+        "XDG_DATA_HOME": str(directory),
+        "XDG_CONFIG_HOME": str(directory),
+    }
     output = directory / "output.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(command, cwd=directory, env=dict(os.environ) | home, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=dict(os.environ) | home,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
     try:
         wait_until(lambda: _open(process, port, output), 20, "the proxy listens")
         yield
@@ -126,11 +184,13 @@ def _open(process: subprocess.Popen[bytes], port: int, output: Path) -> bool:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------------
+# -- clients ---------------------------------------------------------------------------------------
 
 
 class ProxiedHttps(Https):
-    """A client of the public name, which verifies the proxy's certificate; it comes from an address of its own."""
+    """A client of the public name, which verifies the proxy's certificate; it comes from an address
+    of its own.
+    """
 
     def __init__(self, port: int, site: Site, client: str) -> None:
         super().__init__(port)
@@ -150,12 +210,20 @@ class ProxiedPhone(Phone):
         super().__init__(port, token)
         self.site, self.client = site, client
 
-    def connect(self, *, path: str = "/api/v1/ws", headers: dict[str, str] | None = None, origin: str | None = None) -> Phone:
+    def connect(
+        self,
+        *,
+        path: str = "/api/v1/ws",
+        headers: dict[str, str] | None = None,
+        origin: str | None = None,
+    ) -> Phone:
         self.messages, self.untaken = [], []
         sock = dial(self.port, self.site, self.client)
         try:
             self.wire = Wire(sock, f"wss://{self.site.name}:{self.port}{path}")
-            self.wire.upgrade({**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE)
+            self.wire.upgrade(
+                {**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE
+            )
         except BaseException:
             sock.close()
             raise
@@ -171,4 +239,16 @@ def dial(port: int, site: Site, client: str = "") -> ssl.SSLSocket:
         raise
 
 
-__all__ = ["CLIENTS", "CONFIGURED", "STREAM_MODULE", "ProxiedHttps", "ProxiedPhone", "Site", "free_port", "make_site", "nginx_stream", "program", "running"]
+__all__ = [
+    "CLIENTS",
+    "CONFIGURED",
+    "STREAM_MODULE",
+    "ProxiedHttps",
+    "ProxiedPhone",
+    "Site",
+    "free_port",
+    "make_site",
+    "nginx_stream",
+    "program",
+    "running",
+]

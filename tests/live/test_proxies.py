@@ -1,4 +1,6 @@
-"""The bridge behind nginx and Caddy, which run with the files of docs/deploy: what clients see, and what the bridge knows of them (D18, D19, D20)."""
+"""The bridge behind nginx and Caddy, which run with the files of docs/deploy: what clients see, and
+what the bridge knows of them (D18, D19, D20).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ BODY_MAX = limits.MAX_MESSAGE_SIZE_MB * limits.MB
 class Front:
     """A bridge, and the port of the proxy before it."""
 
-    def __init__(self, bridge: Bridge, site: Site, port: int, client: str = CLIENTS["nginx"]) -> None:
+    def __init__(
+        self, bridge: Bridge, site: Site, port: int, client: str = CLIENTS["nginx"]
+    ) -> None:
         self.bridge, self.site, self.port, self.client = bridge, site, port, client
         self.https = ProxiedHttps(port, site, client)
 
@@ -54,7 +58,9 @@ class Front:
                 phone.close()
 
     def post(self, body: dict[str, object]) -> None:
-        answer = self.https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body)
+        answer = self.https.post(
+            "/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body
+        )
         assert answer.status == 200, answer
 
     def serves(self, client: str, **more: Any) -> None:
@@ -72,7 +78,9 @@ class Front:
 
 def needs(kind: str) -> None:
     if program(kind) is None:
-        pytest.skip(f"{kind} is not installed (Debian: apt install {'nginx-light' if kind == 'nginx' else kind})")
+        pytest.skip(
+            f"{kind} is not installed (Debian: apt install {'nginx-light' if kind == 'nginx' else kind})"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +92,9 @@ def tunnel_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 def tunnel_bridge(make_bridge: Make, tunnel_site: Site) -> Bridge:
     """Its address is a tunnel's, and it was given the proxy's certificate."""
     given = {"BRIDGE_TLS_CERT": str(tunnel_site.chain), "BRIDGE_TLS_KEY": str(tunnel_site.key)}
-    return make_bridge("tunnel", BRIDGE_PUBLIC_URL=f"https://{tunnel_site.name}", **behind_a_proxy(), **given)
+    return make_bridge(
+        "tunnel", BRIDGE_PUBLIC_URL=f"https://{tunnel_site.name}", **behind_a_proxy(), **given
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +105,12 @@ def public_site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 @pytest.fixture(scope="module")
 def public_bridge(make_bridge: Make, public_site: Site) -> Bridge:
     """Its address is an ordinary name, its certificate its own, and limits are on."""
-    return make_bridge("public", BRIDGE_PUBLIC_URL=f"https://{public_site.name}", BRIDGE_RATE_LIMITS="on", **behind_a_proxy())
+    return make_bridge(
+        "public",
+        BRIDGE_PUBLIC_URL=f"https://{public_site.name}",
+        BRIDGE_RATE_LIMITS="on",
+        **behind_a_proxy(),
+    )
 
 
 def behind_a_proxy() -> dict[str, str]:
@@ -109,21 +124,33 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def tunnel(kind: str, tunnel_bridge: Bridge, tunnel_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    with before(kind, tunnel_bridge, tunnel_site, tmp_path_factory.mktemp(f"{kind}-tunnel")) as front:
+def tunnel(
+    kind: str, tunnel_bridge: Bridge, tunnel_site: Site, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    with before(
+        kind, tunnel_bridge, tunnel_site, tmp_path_factory.mktemp(f"{kind}-tunnel")
+    ) as front:
         yield front
 
 
 @pytest.fixture(scope="module")
-def public(kind: str, public_bridge: Bridge, public_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    with before(kind, public_bridge, public_site, tmp_path_factory.mktemp(f"{kind}-public")) as front:
+def public(
+    kind: str, public_bridge: Bridge, public_site: Site, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    with before(
+        kind, public_bridge, public_site, tmp_path_factory.mktemp(f"{kind}-public")
+    ) as front:
         yield front
 
 
 @contextmanager
-def before(kind: str, bridge: Bridge, site: Site, directory: Path, *changes: tuple[str, str]) -> Iterator[Front]:
+def before(
+    kind: str, bridge: Bridge, site: Site, directory: Path, *changes: tuple[str, str]
+) -> Iterator[Front]:
     port = free_port()
-    command = CONFIGURED[kind](directory, port, int(bridge.settings["BRIDGE_PLAIN_PORT"]), site, changes)
+    command = CONFIGURED[kind](
+        directory, port, int(bridge.settings["BRIDGE_PLAIN_PORT"]), site, changes
+    )
     with running(directory, command, port):
         yield Front(bridge, site, port, CLIENTS[kind])
 
@@ -132,11 +159,13 @@ def plain(front: Front) -> Https:
     return Https(int(front.bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
 
 
-# -- a tunnel's address --------------------------------------------------------------------------------------------------------
+# -- a tunnel's address ----------------------------------------------------------------------------
 
 
 def test_an_event_goes_in_and_comes_out_by_the_proxy(tunnel: Front) -> None:
-    """The whole conversation: auth, health_check, join, a live event; the mode is that of the address (D20)."""
+    """The whole conversation: auth, health_check, join, a live event; the mode is that of the
+    address (D20).
+    """
     session = new_session()
     tunnel.post(hook("SessionStart", session))
     with tunnel.phone() as phone:
@@ -164,14 +193,24 @@ LIES: list[dict[str, str]] = [
     {"X-Forwarded-For": "203.0.113.7"},
     {"X-Forwarded-For": "203.0.113.7, 127.0.0.1"},
     {"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http"},
-    {"X-Real-IP": "203.0.113.7", "CF-Connecting-IP": "203.0.113.7", "True-Client-IP": "203.0.113.7"},
-    {"Forwarded": "for=203.0.113.7;proto=http", "X-Forwarded-Host": "elsewhere.example", "X-Forwarded-Port": "80"},
+    {
+        "X-Real-IP": "203.0.113.7",
+        "CF-Connecting-IP": "203.0.113.7",
+        "True-Client-IP": "203.0.113.7",
+    },
+    {
+        "Forwarded": "for=203.0.113.7;proto=http",
+        "X-Forwarded-Host": "elsewhere.example",
+        "X-Forwarded-Port": "80",
+    },
 ]
 
 
 @pytest.mark.parametrize("lie", LIES, ids=str)
 def test_a_client_cannot_lie_about_itself(tunnel: Front, lie: dict[str, str]) -> None:
-    """Neither another address nor another transport nor another mode is believed of what comes from outside."""
+    """Neither another address nor another transport nor another mode is believed of what comes from
+    outside.
+    """
     tunnel.serves(tunnel.client, headers=lie)
     with tunnel.phone() as phone:
         phone.connect(headers=lie)
@@ -221,17 +260,26 @@ def post_body(https: Https, token: str, body: bytes) -> Response:
             return https.post("/api/v1/hooks/event", token=token, body=body, connection=connection)
         answer = http.client.HTTPResponse(connection.sock)
         answer.begin()
-        return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        return Response(
+            answer.status,
+            {name.lower(): value for name, value in answer.getheaders()},
+            answer.read(),
+        )
     finally:
         connection.close()
 
 
 @pytest.mark.parametrize("size", [BODY_MAX, BODY_MAX + 1], ids=["the largest", "a byte more"])
 def test_the_limit_of_a_body_is_the_bridges(tunnel: Front, size: int) -> None:
-    """The proxy lets through what the bridge takes, and the bridge itself refuses what is a byte too much."""
+    """The proxy lets through what the bridge takes, and the bridge itself refuses what is a byte
+    too much.
+    """
     body, token = padded(size), tunnel.bridge.hook_token
     assert len(body) == size
-    direct, through = post_body(tunnel.bridge.https(), token, body), post_body(tunnel.https, token, body)
+    direct, through = (
+        post_body(tunnel.bridge.https(), token, body),
+        post_body(tunnel.https, token, body),
+    )
     assert through.status == direct.status == (413 if size > BODY_MAX else 200), through
     assert set(through.json()) == set(direct.json())
 
@@ -240,7 +288,7 @@ def test_a_proxy_takes_no_body_of_any_size(tunnel: Front) -> None:
     assert post_body(tunnel.https, tunnel.bridge.hook_token, b" " * (13 * limits.MB)).status == 413
 
 
-# -- an ordinary name --------------------------------------------------------------------------------------------------------
+# -- an ordinary name ------------------------------------------------------------------------------
 
 
 def test_a_public_address_must_be_acknowledged(public: Front) -> None:
@@ -251,7 +299,14 @@ def test_a_public_address_must_be_acknowledged(public: Front) -> None:
         assert phone.auth()["payload"]["connection_mode"] == "direct_public"
         status = phone.health_check()["payload"]
         assert status["ready"] is False and status["requires_acknowledgment"] is True
-        answer = phone.request("acknowledge_warning", {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": now()})
+        answer = phone.request(
+            "acknowledge_warning",
+            {
+                "warning_code": "DIRECT_PUBLIC_CONNECTION",
+                "acknowledged": True,
+                "acknowledged_at": now(),
+            },
+        )
         assert answer["payload"]["ready"] is True
         public.post(hook("SessionStart", session))
         phone.expect("session_started", session_id=session)
@@ -264,28 +319,50 @@ def test_failed_tokens_are_counted_for_the_client_not_for_the_proxy(public: Fron
         guesses.append(public.https.get("/api/v1/health", token=f"wrong-{len(guesses)}").status)
     assert guesses[-1] == 429 and len(guesses) > 10 and set(guesses[:-1]) == {401}
     other = plain(public)
-    behind_it = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "198.51.100.4", "Host": "bridge.example"}
+    behind_it = {
+        "X-Forwarded-Proto": "https",
+        "X-Forwarded-For": "198.51.100.4",
+        "Host": "bridge.example",
+    }
     assert other.get("/api/v1/health", token="wrong", headers=behind_it).status == 401
 
 
 def test_the_plain_port_takes_nothing_past_the_proxy(public: Front) -> None:
-    """D19: whoever reaches it without the proxy's word that the client's transport was encrypted is refused."""
-    assert_error(plain(public).get("/api/v1/health", token=public.bridge.hook_token), 403, "INSECURE_TRANSPORT")
-    phone = Phone(int(public.bridge.settings["BRIDGE_PLAIN_PORT"]), public.bridge.device_token(), plain=True)
+    """D19: whoever reaches it without the proxy's word that the client's transport was encrypted is
+    refused.
+    """
+    assert_error(
+        plain(public).get("/api/v1/health", token=public.bridge.hook_token),
+        403,
+        "INSECURE_TRANSPORT",
+    )
+    phone = Phone(
+        int(public.bridge.settings["BRIDGE_PLAIN_PORT"]), public.bridge.device_token(), plain=True
+    )
     phone.connect()
     assert phone.receive()["payload"]["code"] == "INSECURE_TRANSPORT"
     assert phone.wait_closed() == 4403
 
 
-# -- nginx alone -------------------------------------------------------------------------------------------------------------
+# -- nginx alone -----------------------------------------------------------------------------------
 
 
-def test_heartbeats_keep_a_quiet_connection_open(tunnel_bridge: Bridge, tunnel_site: Site, tmp_path: Path) -> None:
-    """nginx cuts what is quiet for proxy_read_timeout; a phone's heartbeats (every 15 s, here every second of 6) come before it."""
+def test_heartbeats_keep_a_quiet_connection_open(
+    tunnel_bridge: Bridge, tunnel_site: Site, tmp_path: Path
+) -> None:
+    """nginx cuts what is quiet for proxy_read_timeout; a phone's heartbeats (every 15 s, here every
+    second of 6) come before it.
+    """
     needs("nginx")
     assert 120 > limits.LIVENESS_SECONDS > limits.HEARTBEAT_INTERVAL_SECONDS
-    shortened = [(f"proxy_{which}_timeout 120s;", f"proxy_{which}_timeout 6s;") for which in ("read", "send")]
-    with before("nginx", tunnel_bridge, tunnel_site, tmp_path, *shortened) as front, front.phone() as quiet, front.phone() as alive:
+    shortened = [
+        (f"proxy_{which}_timeout 120s;", f"proxy_{which}_timeout 6s;") for which in ("read", "send")
+    ]
+    with (
+        before("nginx", tunnel_bridge, tunnel_site, tmp_path, *shortened) as front,
+        front.phone() as quiet,
+        front.phone() as alive,
+    ):
         quiet.ready()
         alive.ready()
         for _ in range(8):
@@ -296,20 +373,35 @@ def test_heartbeats_keep_a_quiet_connection_open(tunnel_bridge: Bridge, tunnel_s
         alive.ping()
 
 
-def test_a_proxy_elsewhere_speaks_tls_to_the_bridge(public_bridge: Bridge, public_site: Site, tmp_path: Path) -> None:
-    """From another host or container: no plain listener, the bridge's own authority is verified, and the proxy is believed all the same (D19)."""
+def test_a_proxy_elsewhere_speaks_tls_to_the_bridge(
+    public_bridge: Bridge, public_site: Site, tmp_path: Path
+) -> None:
+    """From another host or container: no plain listener, the bridge's own authority is verified,
+    and the proxy is believed all the same (D19).
+    """
     needs("nginx")
-    plain_port, authority = public_bridge.settings["BRIDGE_PLAIN_PORT"], public_bridge.data / "tls/ca.crt"
+    plain_port, authority = (
+        public_bridge.settings["BRIDGE_PLAIN_PORT"],
+        public_bridge.data / "tls/ca.crt",
+    )
     verified = f'proxy_ssl_verify on; proxy_ssl_trusted_certificate "{authority}"; proxy_ssl_name localhost;'
-    encrypted = (f"proxy_pass http://127.0.0.1:{plain_port};", f"proxy_pass https://127.0.0.1:{public_bridge.port}; {verified}")
-    with before("nginx", public_bridge, public_site, tmp_path, encrypted) as front, front.phone() as phone:
+    encrypted = (
+        f"proxy_pass http://127.0.0.1:{plain_port};",
+        f"proxy_pass https://127.0.0.1:{public_bridge.port}; {verified}",
+    )
+    with (
+        before("nginx", public_bridge, public_site, tmp_path, encrypted) as front,
+        front.phone() as phone,
+    ):
         phone.connect()
         assert phone.auth()["payload"]["connection_mode"] == "direct_public"
         front.serves(front.client)
 
 
 def test_tcp_passed_on_needs_nothing(public_bridge: Bridge, tmp_path: Path) -> None:
-    """The bridge's own TLS arrives: the pin of the pairing holds; BRIDGE_PUBLIC_URL says what the address cannot (D20)."""
+    """The bridge's own TLS arrives: the pin of the pairing holds; BRIDGE_PUBLIC_URL says what the
+    address cannot (D20).
+    """
     needs("nginx")
     if not STREAM_MODULE.exists():
         pytest.skip("nginx has no stream module here (Debian: apt install libnginx-mod-stream)")
@@ -319,6 +411,10 @@ def test_tcp_passed_on_needs_nothing(public_bridge: Bridge, tmp_path: Path) -> N
         phone = Phone(port, pairing.token, pairing.pin)
         phone.connect()
         assert phone.auth()["payload"]["connection_mode"] == "direct_public"
-        answer = Https(port, pairing.pin).post("/api/v1/hooks/event", token=public_bridge.hook_token, json_body=hook("SessionStart", session))
+        answer = Https(port, pairing.pin).post(
+            "/api/v1/hooks/event",
+            token=public_bridge.hook_token,
+            json_body=hook("SessionStart", session),
+        )
         assert answer.status == 200 and public_bridge.knows(session)
         phone.close()

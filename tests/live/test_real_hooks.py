@@ -1,6 +1,8 @@
-"""What a real agent sends, the whole way: installed hook command, spool, forwarder, TLS, log, a phone's socket (D47).
+"""What a real agent sends, the whole way: installed hook command, spool, forwarder, TLS, log, a
+phone's socket (D47).
 
-The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table, which the forwarder's own tests use too.
+The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table, which
+the forwarder's own tests use too.
 """
 
 from __future__ import annotations
@@ -29,10 +31,17 @@ class Agent:
         self.hooks = json.loads(settings.read_text())["hooks"]
 
     def fire(self, raw: dict[str, Any]) -> None:
-        """Fire a hook; a kind that is not installed goes through the command of one that is, as if a user had added it."""
+        """Fire a hook; a kind that is not installed goes through the command of one that is, as if
+        a user had added it.
+        """
         kind = raw["hook_event_name"]
         entry = self.hooks[kind if kind in self.hooks else "Notification"][0]["hooks"][0]
-        done = subprocess.run(["/bin/sh", "-c", entry["command"]], input=json.dumps(raw).encode(), capture_output=True, timeout=10)
+        done = subprocess.run(
+            ["/bin/sh", "-c", entry["command"]],
+            input=json.dumps(raw).encode(),
+            capture_output=True,
+            timeout=10,
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -58,14 +67,17 @@ def test_every_kind_of_event_is_installed(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_captured_hook_reaches_the_phone(name: str, bridge: Bridge, agent: Agent, phone: Phone) -> None:
+def test_a_captured_hook_reaches_the_phone(
+    name: str, bridge: Bridge, agent: Agent, phone: Phone
+) -> None:
     session_id = new_session()
     bridge.watch(phone, session_id)
     raw = fixture(name) | {"session_id": session_id}
     agent.fire(raw)
     expected = EXPECTED[name]
     if expected is None:
-        agent.fire(fixture("UserPromptSubmit") | {"session_id": session_id})  # comes after it, and alone
+        # comes after it, and alone
+        agent.fire(fixture("UserPromptSubmit") | {"session_id": session_id})
         event = phone.expect("agent_event", session_id=session_id)["payload"]
         assert event["event"] == "UserPromptSubmit"
         return
@@ -76,10 +88,19 @@ def test_a_captured_hook_reaches_the_phone(name: str, bridge: Bridge, agent: Age
         assert event["payload"]["params"] == raw["tool_input"]
 
 
-def test_a_whole_session_in_the_order_in_which_it_happened(bridge: Bridge, agent: Agent, phone: Phone) -> None:
+def test_a_whole_session_in_the_order_in_which_it_happened(
+    bridge: Bridge, agent: Agent, phone: Phone
+) -> None:
     """SessionStart to SessionEnd; the session is announced, titled by its prompt, and closed."""
     session_id = new_session()
-    story = ["SessionStart-startup", "UserPromptSubmit", "PreToolUse-Bash", "PostToolUse-Bash", "Stop", "SessionEnd-other"]
+    story = [
+        "SessionStart-startup",
+        "UserPromptSubmit",
+        "PreToolUse-Bash",
+        "PostToolUse-Bash",
+        "Stop",
+        "SessionEnd-other",
+    ]
     agent.fire(fixture(story[0]) | {"session_id": session_id})
     phone.expect("session_started", session_id=session_id)
     phone.join(session_id)
@@ -87,13 +108,23 @@ def test_a_whole_session_in_the_order_in_which_it_happened(bridge: Bridge, agent
         agent.fire(fixture(name) | {"session_id": session_id})
     phone.expect("session_end", session_id=session_id)
     phone.collect(lambda: len(phone.events(session_id)) == len(story), "all events")
-    assert [event["payload"]["event"] for event in phone.events(session_id)] == [name.partition("-")[0] for name in story]
+    assert [event["payload"]["event"] for event in phone.events(session_id)] == [
+        name.partition("-")[0] for name in story
+    ]
     session = bridge.session(session_id)
-    assert (session["status"], session["title"], session["hook_count"]) == ("closed", "SCN:bash go", len(story))
-    assert [event["type"] for event in session["recent_events"]] == [name.partition("-")[0] for name in reversed(story)]
+    assert (session["status"], session["title"], session["hook_count"]) == (
+        "closed",
+        "SCN:bash go",
+        len(story),
+    )
+    assert [event["type"] for event in session["recent_events"]] == [
+        name.partition("-")[0] for name in reversed(story)
+    ]
 
 
-def test_what_happens_while_the_bridge_is_down_arrives_afterwards(make_bridge: Callable[..., Bridge], tmp_path: Path) -> None:
+def test_what_happens_while_the_bridge_is_down_arrives_afterwards(
+    make_bridge: Callable[..., Bridge], tmp_path: Path
+) -> None:
     """The agent notices nothing; the phone gets everything, once and in order."""
     bridge = make_bridge("away")
     agent = Agent(bridge, tmp_path / "settings.json")
@@ -103,13 +134,17 @@ def test_what_happens_while_the_bridge_is_down_arrives_afterwards(make_bridge: C
     phone.close()
     bridge.kill()
     for number in range(20):
-        agent.fire(fixture("UserPromptSubmit") | {"session_id": session_id, "prompt": f"prompt {number}"})
+        agent.fire(
+            fixture("UserPromptSubmit") | {"session_id": session_id, "prompt": f"prompt {number}"}
+        )
     bridge.start()
     phone.ready()
     phone.expect("session_started", session_id=session_id)
     phone.join(session_id)
     phone.collect(lambda: len(phone.events(session_id)) >= 20, "what the spool held")
-    assert [event["payload"]["payload"]["prompt"] for event in phone.events(session_id)] == [f"prompt {number}" for number in range(20)]
+    assert [event["payload"]["payload"]["prompt"] for event in phone.events(session_id)] == [
+        f"prompt {number}" for number in range(20)
+    ]
     phone.close()
 
 

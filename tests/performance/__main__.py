@@ -1,4 +1,6 @@
-"""`python -m tests.performance [part …] [--rounds N] [--seconds S] [--json FILE]`: measures, says which goals are met; 1 when one is missed."""
+"""`python -m tests.performance [part …] [--rounds N] [--seconds S] [--json FILE]`: measures, says
+which goals are met; 1 when one is missed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 from tests.performance import machine
 from tests.performance.report import Report, say
 
-# Part → (rounds, seconds of one measurement); each is a module of this package with `measure(rounds, seconds)`.
+# Part → (rounds, seconds of one measurement); each is a module of this package with
+# `measure(rounds, seconds)`.
 PARTS: dict[str, tuple[int, float]] = {
     "events": (5, 2.0),
     "hookwait": (300, 0.0),
@@ -26,7 +29,10 @@ PARTS: dict[str, tuple[int, float]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.performance", description="Measures the bridge; see docs/performance.md.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.performance",
+        description="Measures the bridge; see docs/performance.md.",
+    )
     parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated")
     parser.add_argument("--seconds", type=float, help="how long one measurement takes")
@@ -34,13 +40,20 @@ def main() -> int:
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    about = {"machine": machine.describe(), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    say(f"{about['machine']}; load {machine.load():.1f} before we began. Only ratios within one run mean anything on another machine.")
+    about = {
+        "machine": machine.describe(),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    say(
+        f"{about['machine']}; load {machine.load():.1f} before we began. Only ratios within one run mean anything on another machine."
+    )
     reports = []
     for name in chosen.part or PARTS:
         rounds, seconds = PARTS[name]
         before = machine.load()
-        report: Report = importlib.import_module(f"tests.performance.{name}").measure(chosen.rounds or rounds, chosen.seconds or seconds)
+        report: Report = importlib.import_module(f"tests.performance.{name}").measure(
+            chosen.rounds or rounds, chosen.seconds or seconds
+        )
         say(report.text())
         reports.append(report.as_json() | {"load_before": before})
         if chosen.json:

@@ -1,4 +1,6 @@
-"""A phone comes back to 10,000 events: when its first one is there, how fast the rest follows in order, and what that does to those who are live."""
+"""A phone comes back to 10,000 events: when its first one is there, how fast the rest follows in
+order, and what that does to those who are live.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +59,18 @@ class Return:
 
 
 def measure(rounds: int, seconds: float) -> Report:
-    """``rounds`` phones, one after the other; ``seconds``: how long the live ones are watched before each."""
+    """``rounds`` phones, one after the other; ``seconds``: how long the live ones are watched
+    before each.
+    """
     return asyncio.run(_measure(rounds, seconds))
 
 
 async def _measure(rounds: int, seconds: float) -> Report:
-    report = Report("backlog", f"{WAITING:,} events wait for a phone that connects, while another gets live ones", COLUMNS)
+    report = Report(
+        "backlog",
+        f"{WAITING:,} events wait for a phone that connects, while another gets live ones",
+        COLUMNS,
+    )
     with directory() as path, bridge(path / "bridge") as ours:
         tokens = [ours.device_token() for _ in range(rounds)]
         for token in tokens:
@@ -91,9 +99,20 @@ async def _measure(rounds: int, seconds: float) -> Report:
             )
         live.close()
     report.goals += [
-        Goal("the first of them after the connection was begun", median(r.first - r.began for r in returns) * 1e3, FIRST_MS, "ms"),
-        Goal("events of the backlog", median(_rate(r) for r in returns), RATE, "a second", least=True),
-        Goal("missing, doubled or out of order", sum(abs(WAITING - len(set(r.numbers))) + _out_of_order(r) for r in returns), 0),
+        Goal(
+            "the first of them after the connection was begun",
+            median(r.first - r.began for r in returns) * 1e3,
+            FIRST_MS,
+            "ms",
+        ),
+        Goal(
+            "events of the backlog", median(_rate(r) for r in returns), RATE, "a second", least=True
+        ),
+        Goal(
+            "missing, doubled or out of order",
+            sum(abs(WAITING - len(set(r.numbers))) + _out_of_order(r) for r in returns),
+            0,
+        ),
         Goal(
             "live events later than when it is quiet, at the median",
             median(_of(d, 0.5) - _of(q, 0.5) for d, q in zip(delays, quiets, strict=True)),
@@ -101,7 +120,10 @@ async def _measure(rounds: int, seconds: float) -> Report:
             "ms",
         ),
         Goal(
-            "live events later than when it is quiet, at p99", median(_of(d, 0.99) - _of(q, 0.99) for d, q in zip(delays, quiets, strict=True)), DELAY_MS, "ms"
+            "live events later than when it is quiet, at p99",
+            median(_of(d, 0.99) - _of(q, 0.99) for d, q in zip(delays, quiets, strict=True)),
+            DELAY_MS,
+            "ms",
         ),
     ]
     return report
@@ -118,7 +140,9 @@ def _post(ours: Bridge) -> None:
         assert answer["accepted"] == BATCH, json.dumps(answer)[:500]
 
 
-async def _come_back(ours: Bridge, token: str, where: Target, live: Socket) -> tuple[Return, list[float]]:
+async def _come_back(
+    ours: Bridge, token: str, where: Target, live: Socket
+) -> tuple[Return, list[float]]:
     """The phone's return, and how long live events took that were posted in that time."""
     found = Return()
     watching = asyncio.create_task(_watch(where, live, found))
@@ -126,7 +150,9 @@ async def _come_back(ours: Bridge, token: str, where: Target, live: Socket) -> t
     before, found.began = cpu_seconds(where.processes), clock()
     opened = await Socket.open(ours.port, "/api/v1/ws")
     keep, found.authenticated = opened.on_text, clock()
-    opened.on_text = lambda text, at: found.take(text, at) if b'"waiting":' in text else keep(text, at)
+    opened.on_text = lambda text, at: (
+        found.take(text, at) if b'"waiting":' in text else keep(text, at)
+    )
     await authenticate(opened, token)
     async with asyncio.timeout(60):
         while len(found.numbers) < WAITING:
@@ -145,7 +171,11 @@ async def _watch(where: Target, live: Socket, found: Return) -> list[float]:
     flight.until = 0.0
     await running
     seen = flight.seen[0].times
-    return [(at - flight.started[n]) * 1e3 for n, at in seen.items() if found.began <= flight.started[n] <= found.last]
+    return [
+        (at - flight.started[n]) * 1e3
+        for n, at in seen.items()
+        if found.began <= flight.started[n] <= found.last
+    ]
 
 
 def _rate(found: Return) -> float:
@@ -153,8 +183,12 @@ def _rate(found: Return) -> float:
 
 
 def _out_of_order(found: Return) -> int:
-    """Events that came after a later one of the whole backlog: it is sent in the order of the log."""
-    return sum(later < earlier for earlier, later in zip(found.numbers, found.numbers[1:], strict=False))
+    """Events that came after a later one of the whole backlog: it is sent in the order of the
+    log.
+    """
+    return sum(
+        later < earlier for earlier, later in zip(found.numbers, found.numbers[1:], strict=False)
+    )
 
 
 def _of(values: list[float], part: float) -> float:

@@ -1,7 +1,9 @@
-"""A yardstick: asyncio and SQLite with nothing else, what Python can do when each event is stored before its 200.
+"""A yardstick: asyncio and SQLite with nothing else, what Python can do when each event is stored
+before its 200.
 
-It takes the token, reads the JSON, stores the row (synchronous=FULL, one transaction for all that wait), answers, and sends the event to
-every socket of the session; it has no other of the bridge's duties. `python -m tests.performance.bare PORT CERT KEY DATABASE TOKEN`.
+It takes the token, reads the JSON, stores the row (synchronous=FULL, one transaction for all that
+wait), answers, and sends the event to every socket of the session; it has no other of the bridge's
+duties. `python -m tests.performance.bare PORT CERT KEY DATABASE TOKEN`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self.database.executescript("PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; CREATE TABLE events (id INTEGER PRIMARY KEY, session TEXT, body BLOB)")
+        self.database.executescript(
+            "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; CREATE TABLE events (id INTEGER PRIMARY KEY, session TEXT, body BLOB)"
+        )
         self.thread, self.waiting, self.busy = ThreadPoolExecutor(1), list[Waiting](), False
 
     def put(self, event: Waiting) -> None:
@@ -45,7 +49,10 @@ class Store:
 
     def commit(self, group: list[Waiting]) -> None:
         self.database.execute("BEGIN IMMEDIATE")
-        self.database.executemany("INSERT INTO events (session, body) VALUES (?, ?)", [(session, body) for _, session, body in group])
+        self.database.executemany(
+            "INSERT INTO events (session, body) VALUES (?, ?)",
+            [(session, body) for _, session, body in group],
+        )
         self.database.execute("COMMIT")
 
 
@@ -68,12 +75,18 @@ class Connection(asyncio.Protocol):
         if not end:
             return
         first, *lines = head.split(b"\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(b":") for line in lines)
+        }
         if key := headers.get(b"sec-websocket-key"):
             self.session = first.split(b" ")[1].rpartition(b"/")[2].decode()
             listeners[self.session].add(self.transport)
             answer = base64.b64encode(hashlib.sha1(key + ACCEPT).digest())
-            self.transport.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %b\r\n\r\n" % answer)
+            self.transport.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %b\r\n\r\n"
+                % answer
+            )
         elif len(rest) >= int(headers[b"content-length"]):
             self.buffer = b""
             if headers.get(b"authorization") == TOKEN:
@@ -86,13 +99,17 @@ class Connection(asyncio.Protocol):
         frame = b"\x81\x7e" + len(text).to_bytes(2, "big") + text
         for listener in listeners[session]:
             listener.write(frame)
-        self.transport.write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{"received":true}')
+        self.transport.write(
+            b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{"received":true}'
+        )
 
 
 async def main(port: int, certificate: str, key: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    await (await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", port, ssl=context)).serve_forever()
+    await (
+        await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", port, ssl=context)
+    ).serve_forever()
 
 
 if __name__ == "__main__":

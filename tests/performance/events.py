@@ -1,4 +1,6 @@
-"""Posters and sockets: how many events a second, how soon they arrive, what they cost, and whether every socket got each once and in order."""
+"""Posters and sockets: how many events a second, how soon they arrive, what they cost, and whether
+every socket got each once and in order.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,18 @@ def measure(rounds: int, seconds: float) -> Report:
 async def _measure(rounds: int, seconds: float) -> Report:
     servers, generator = machine.cores()
     flown: dict[Key, list[Outcome]] = defaultdict(list)
-    with directory() as path, machine.running_on(servers), bridge(path / "bridge") as ours, yardsticks(path) as others, machine.running_on(generator):
+    with (
+        directory() as path,
+        machine.running_on(servers),
+        bridge(path / "bridge") as ours,
+        yardsticks(path) as others,
+        machine.running_on(generator),
+    ):
         fleet: dict[str, tuple[Target, list[Socket]]] = {}
         fleet["bridge"] = target(ours), []
-        fleet["bridge"][1].extend([await connect(ours, ours.device_token(), SESSION) for _ in range(SOCKETS)])
+        fleet["bridge"][1].extend(
+            [await connect(ours, ours.device_token(), SESSION) for _ in range(SOCKETS)]
+        )
         for other in others:
             fleet[other.name] = other.target, await other.connect(SOCKETS)
         for number in range(rounds):
@@ -58,7 +68,9 @@ async def _measure(rounds: int, seconds: float) -> Report:
 
 def _report(flown: dict[Key, list[Outcome]]) -> Report:
     report = Report(
-        "events", f"{SOCKETS} sockets on one session, {len(next(iter(flown.values())))} interleaved rounds, medians; TLS, kept connections", COLUMNS
+        "events",
+        f"{SOCKETS} sockets on one session, {len(next(iter(flown.values())))} interleaved rounds, medians; TLS, kept connections",
+        COLUMNS,
     )
     for (posters, name), outcomes in flown.items():
         report.add(
@@ -79,14 +91,23 @@ def _report(flown: dict[Key, list[Outcome]]) -> Report:
     for posters in POSTERS:
         ours = flown[posters, "bridge"]
         wrong = sum(o.lost + o.doubled + o.reordered + o.errors for o in ours)
-        report.goals.append(Goal(f"{posters} posters: lost, doubled, reordered or refused", wrong, 0))
-        report.notes += [_beside(posters, ours, name, flown[posters, name]) for name in ("tutorial", "bare")]
-    report.notes.append("  generator: what it took of its core; near 100 % it is the generator that was measured")
+        report.goals.append(
+            Goal(f"{posters} posters: lost, doubled, reordered or refused", wrong, 0)
+        )
+        report.notes += [
+            _beside(posters, ours, name, flown[posters, name]) for name in ("tutorial", "bare")
+        ]
+    report.notes.append(
+        "  generator: what it took of its core; near 100 % it is the generator that was measured"
+    )
     return report
 
 
 def _beside(posters: int, ours: list[Outcome], name: str, theirs: list[Outcome]) -> str:
-    faster, later = _rate(ours) / _rate(theirs), _delivery(ours, 0.5) / (_delivery(theirs, 0.5) or 1.0)
+    faster, later = (
+        _rate(ours) / _rate(theirs),
+        _delivery(ours, 0.5) / (_delivery(theirs, 0.5) or 1.0),
+    )
     cpu = median(o.cpu for o in ours) / median(o.cpu for o in theirs)
     return f"  {posters} posters, bridge to {name}: events a second {faster:.2f}, delivery p50 {later:.2f}, CPU an event {cpu:.2f}"
 

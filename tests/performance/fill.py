@@ -1,7 +1,9 @@
-"""Fills a stopped bridge's log in bulk, as if its sessions had posted for half a day: `python -m tests.performance.fill SESSIONS ROWS`.
+"""Fills a stopped bridge's log in bulk, as if its sessions had posted for half a day: `python -m
+tests.performance.fill SESSIONS ROWS`.
 
-It runs as a process of its own, with the bridge's settings in its environment. What it writes is what as many posts would have left:
-rows, the counters of their feeds, the events' records, and each session's own figures.
+It runs as a process of its own, with the bridge's settings in its environment. What it writes is
+what as many posts would have left: rows, the counters of their feeds, the events' records, and each
+session's own figures.
 """
 
 from __future__ import annotations
@@ -21,28 +23,53 @@ FILL_SECONDS = 900
 HOURS = 12  # within what the log keeps (D30)
 CHUNK = 10_000
 TEXT = "lorem ipsum dolor sit amet " * 18
-ROW = ("seq", "feed_id", "type", "message_id", "frame", "size", "ordinal", "feed_bytes", "total_bytes", "created_at")
+ROW = (
+    "seq",
+    "feed_id",
+    "type",
+    "message_id",
+    "frame",
+    "size",
+    "ordinal",
+    "feed_bytes",
+    "total_bytes",
+    "created_at",
+)
 RECORD = ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at")
-LOAD_FAST = "PRAGMA synchronous=OFF; PRAGMA cache_size=-400000; PRAGMA temp_store=MEMORY;"  # for this connection only
+# for this connection only
+LOAD_FAST = "PRAGMA synchronous=OFF; PRAGMA cache_size=-400000; PRAGMA temp_store=MEMORY;"
 
 
 def while_away(bridge: Bridge, sessions: int, rows: int) -> None:
     """Stop a bridge, fill its log, and start it again."""
     bridge.stop()
     command = [sys.executable, "-m", "tests.performance.fill", str(sessions), str(rows)]
-    subprocess.run(command, cwd=REPOSITORY, env=bridge.environment, check=True, timeout=FILL_SECONDS)
+    subprocess.run(
+        command, cwd=REPOSITORY, env=bridge.environment, check=True, timeout=FILL_SECONDS
+    )
     bridge.start()
 
 
 def frame(message_id: str, event_id: str, session_id: str, at: str, number: int) -> str:
     """An agent_event as the bridge writes it, about 800 bytes."""
-    event = {"event": "UserPromptSubmit", "event_type": "UserPromptSubmit", "event_id": event_id, "session_id": session_id, "timestamp": at}
+    event = {
+        "event": "UserPromptSubmit",
+        "event_type": "UserPromptSubmit",
+        "event_id": event_id,
+        "session_id": session_id,
+        "timestamp": at,
+    }
     payload = event | {"payload": {"prompt": f"filled {number} {TEXT}", "number": number}}
-    return json.dumps({"type": "agent_event", "id": message_id, "timestamp": at, "payload": payload}, separators=(",", ":"))
+    return json.dumps(
+        {"type": "agent_event", "id": message_id, "timestamp": at, "payload": payload},
+        separators=(",", ":"),
+    )
 
 
 def fill(sessions: int, rows: int) -> None:
-    """Append ``rows`` events, turn by turn to ``sessions`` sessions named `filled-0`, `filled-1`, …, which are made if they are not there."""
+    """Append ``rows`` events, turn by turn to ``sessions`` sessions named `filled-0`, `filled-1`,
+    …, which are made if they are not there.
+    """
     from django.db import connection, transaction
 
     from hooks_app.models import HookEvent
@@ -58,23 +85,42 @@ def fill(sessions: int, rows: int) -> None:
             cursor.executemany(insert_into(HookEvent, RECORD), [record for _, record in chunk])
         head.save()
         counters = [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds]
-        cursor.executemany(f'UPDATE "{Feed._meta.db_table}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s', counters)
+        cursor.executemany(
+            f'UPDATE "{Feed._meta.db_table}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s',
+            counters,
+        )
 
 
 def _feeds(sessions: int, now: datetime) -> list[Any]:
     from sessions_app.models import Feed, Session
 
     names = [f"filled-{number}" for number in range(sessions)]
-    there = {session.session_id: session.feed for session in Session.objects.filter(session_id__startswith="filled-").select_related("feed")}
+    there = {
+        session.session_id: session.feed
+        for session in Session.objects.filter(session_id__startswith="filled-").select_related(
+            "feed"
+        )
+    }
     new = [name for name in names if name not in there]
-    there |= zip(new, Feed.objects.bulk_create(Feed(kind=Feed.Kind.OBSERVED) for _ in new), strict=True)
-    about = {"kind": Session.Kind.OBSERVED, "agent_type": "filled", "title": "Filled", "working_directory": "/"}
+    there |= zip(
+        new, Feed.objects.bulk_create(Feed(kind=Feed.Kind.OBSERVED) for _ in new), strict=True
+    )
+    about = {
+        "kind": Session.Kind.OBSERVED,
+        "agent_type": "filled",
+        "title": "Filled",
+        "working_directory": "/",
+    }
     recent = [{"type": "UserPromptSubmit", "timestamp": now.isoformat()}] * 20
-    Session.objects.bulk_create(Session(session_id=name, feed=there[name], recent_events=recent, **about) for name in new)
+    Session.objects.bulk_create(
+        Session(session_id=name, feed=there[name], recent_events=recent, **about) for name in new
+    )
     return [there[name] for name in names]
 
 
-def _rows(feeds: list[Any], head: Any, rows: int, now: datetime) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+def _rows(
+    feeds: list[Any], head: Any, rows: int, now: datetime
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The values of each log row and of its event's record, bringing the counters along."""
     from sessions_app.log.ingest_sql import moment
 
@@ -83,9 +129,24 @@ def _rows(feeds: list[Any], head: Any, rows: int, now: datetime) -> Iterator[tup
         feed, at = feeds[number % len(feeds)], start + step * number
         head.seq, feed.rows = head.seq + 1, feed.rows + 1
         feed.last_seq = head.seq
-        message_id, event_id, session_id = str(uuid.uuid4()), str(uuid.uuid4()), f"filled-{number % len(feeds)}"
+        message_id, event_id, session_id = (
+            str(uuid.uuid4()),
+            str(uuid.uuid4()),
+            f"filled-{number % len(feeds)}",
+        )
         text = frame(message_id, event_id, session_id, at.isoformat(), number)
-        row = (head.seq, feed.pk, "agent_event", message_id, text, len(text), feed.rows, feed.bytes, head.bytes, moment(at))
+        row = (
+            head.seq,
+            feed.pk,
+            "agent_event",
+            message_id,
+            text,
+            len(text),
+            feed.rows,
+            feed.bytes,
+            head.bytes,
+            moment(at),
+        )
         yield row, (event_id, "UserPromptSubmit", session_id, "", head.seq, 0, moment(at))
         feed.bytes, head.bytes = feed.bytes + len(text), head.bytes + len(text)
 

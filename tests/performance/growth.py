@@ -14,22 +14,41 @@ POSTERS, SOCKETS = 64, 5
 LOOK_SECONDS = 0.5
 SETTLE_SECONDS = 5.0
 GROWTH_MB = 64.0
-COLUMNS = ("posters", "seconds", "accepted", "events/s", "before MB", "highest MB", "after MB", "growth MB", "lost, doubled, reordered")
+COLUMNS = (
+    "posters",
+    "seconds",
+    "accepted",
+    "events/s",
+    "before MB",
+    "highest MB",
+    "after MB",
+    "growth MB",
+    "lost, doubled, reordered",
+)
 
 
 def measure(rounds: int, seconds: float) -> Report:
-    report = Report("growth", f"{POSTERS} posters, {SOCKETS} sockets; the bridge's resident memory", COLUMNS)
+    report = Report(
+        "growth", f"{POSTERS} posters, {SOCKETS} sockets; the bridge's resident memory", COLUMNS
+    )
     for _ in range(rounds):
         with directory() as path, bridge(path / "bridge") as ours:
             asyncio.run(_measure(report, ours, seconds))
-    report.goals.append(Goal("growth of memory", max(float(row[7]) for row in report.rows), GROWTH_MB, "MB"))
-    report.goals.append(Goal("lost, doubled or reordered", sum(float(row[8]) for row in report.rows), 0))
+    report.goals.append(
+        Goal("growth of memory", max(float(row[7]) for row in report.rows), GROWTH_MB, "MB")
+    )
+    report.goals.append(
+        Goal("lost, doubled or reordered", sum(float(row[8]) for row in report.rows), 0)
+    )
     return report
 
 
 async def _measure(report: Report, ours: Bridge, seconds: float) -> None:
     where = target(ours)
-    sockets = [await connect(ours, await asyncio.to_thread(ours.device_token), SESSION) for _ in range(SOCKETS)]
+    sockets = [
+        await connect(ours, await asyncio.to_thread(ours.device_token), SESSION)
+        for _ in range(SOCKETS)
+    ]
     await asyncio.sleep(SETTLE_SECONDS)
     before = highest = machine.resident_mb(process_of(ours))
     flight = asyncio.create_task(Flight(where, sockets).run(POSTERS, seconds))
@@ -40,7 +59,17 @@ async def _measure(report: Report, ours: Bridge, seconds: float) -> None:
     await asyncio.sleep(SETTLE_SECONDS)
     after = machine.resident_mb(process_of(ours))
     wrong = outcome.lost + outcome.doubled + outcome.reordered
-    report.add(POSTERS, round(seconds), outcome.accepted, outcome.rate, before, highest, after, max(highest, after) - before, wrong)
+    report.add(
+        POSTERS,
+        round(seconds),
+        outcome.accepted,
+        outcome.rate,
+        before,
+        highest,
+        after,
+        max(highest, after) - before,
+        wrong,
+    )
     progress("growth: measured")
     for opened in sockets:
         opened.close()

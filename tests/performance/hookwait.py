@@ -1,6 +1,8 @@
-"""How long an agent waits for its hook: the command that install_hooks wrote, run as an agent runs it, beside a process that does nothing.
+"""How long an agent waits for its hook: the command that install_hooks wrote, run as an agent runs
+it, beside a process that does nothing.
 
-Interleaved, one at a time; the event on standard input. `fork+exec` is a shell that becomes `true`: less cannot be asked of a hook.
+Interleaved, one at a time; the event on standard input. `fork+exec` is a shell that becomes `true`:
+less cannot be asked of a hook.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -23,7 +24,17 @@ FIXTURE = REPOSITORY / "tests" / "fixtures" / "hooks" / "PreToolUse-Bash.json"
 LARGE = 200_000  # bytes
 MEDIAN, P90 = 2.0, 3.0  # times fork+exec
 WARM_UP = 5
-COLUMNS = ("what", "runs", "p50 ms", "p90 ms", "max ms", "p50 ratio", "p90 ratio", "non-zero exits", "bytes printed")
+COLUMNS = (
+    "what",
+    "runs",
+    "p50 ms",
+    "p90 ms",
+    "max ms",
+    "p50 ratio",
+    "p90 ratio",
+    "non-zero exits",
+    "bytes printed",
+)
 
 
 @dataclass
@@ -37,12 +48,28 @@ class Runs:
 
 def run_once(command: str, stdin: Path, runs: Runs, *, counted: bool) -> None:
     """From the spawn to the exit, with nothing of Python's subprocess in between."""
-    given, said = os.open(stdin, os.O_RDONLY), os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR)
-    actions = [(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, said, 2)]
-    environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
+    given, said = (
+        os.open(stdin, os.O_RDONLY),
+        os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR),
+    )
+    actions = [
+        (os.POSIX_SPAWN_DUP2, given, 0),
+        (os.POSIX_SPAWN_DUP2, said, 1),
+        (os.POSIX_SPAWN_DUP2, said, 2),
+    ]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", "/"),
+        "LANG": "C.UTF-8",
+    }
     try:
         start = time.perf_counter()
-        status = os.waitpid(os.posix_spawn("/bin/sh", ["/bin/sh", "-c", command], environment, file_actions=actions), 0)[1]
+        status = os.waitpid(
+            os.posix_spawn(
+                "/bin/sh", ["/bin/sh", "-c", command], environment, file_actions=actions
+            ),
+            0,
+        )[1]
         took = time.perf_counter() - start
         runs.failed += status != 0
         runs.printed += os.fstat(said).st_size
@@ -70,7 +97,9 @@ def measure(rounds: int, seconds: float) -> Report:
     return report
 
 
-def _compare(report: Report, state: str, command: str, events: dict[str, Path], rounds: int) -> None:
+def _compare(
+    report: Report, state: str, command: str, events: dict[str, Path], rounds: int
+) -> None:
     nothing = Runs()
     hooks = {name: Runs() for name in events}
     for number in range(rounds + WARM_UP):
@@ -79,7 +108,10 @@ def _compare(report: Report, state: str, command: str, events: dict[str, Path], 
             run_once(command, stdin, hooks[name], counted=number >= WARM_UP)
     progress(f"hookwait: {state}")
     p50, p90 = median(nothing.times), quantile(nothing.times, 0.9)
-    ratio: Callable[[Runs], tuple[float, float]] = lambda runs: (median(runs.times) / p50, quantile(runs.times, 0.9) / p90)  # noqa: E731
+
+    def ratio(runs: Runs) -> tuple[float, float]:
+        return median(runs.times) / p50, quantile(runs.times, 0.9) / p90
+
     for name, runs in {"fork+exec": nothing, **hooks}.items():
         report.add(
             f"{name}, {state}",
@@ -93,6 +125,10 @@ def _compare(report: Report, state: str, command: str, events: dict[str, Path], 
         )
     for name, runs in hooks.items():
         at_median, at_p90 = ratio(runs)
-        report.goals.append(Goal(f"{name}, {state}, at the median", at_median, MEDIAN, "times fork+exec"))
+        report.goals.append(
+            Goal(f"{name}, {state}, at the median", at_median, MEDIAN, "times fork+exec")
+        )
         report.goals.append(Goal(f"{name}, {state}, at p90", at_p90, P90, "times fork+exec"))
-        report.goals.append(Goal(f"{name}, {state}, runs that failed or printed", runs.failed + runs.printed, 0))
+        report.goals.append(
+            Goal(f"{name}, {state}, runs that failed or printed", runs.failed + runs.printed, 0)
+        )

@@ -1,4 +1,6 @@
-"""What a bridge costs that has nothing to do: memory, and CPU time, with nobody there and with five phones that only send heartbeats."""
+"""What a bridge costs that has nothing to do: memory, and CPU time, with nobody there and with five
+phones that only send heartbeats.
+"""
 
 from __future__ import annotations
 

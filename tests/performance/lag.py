@@ -1,7 +1,9 @@
-"""How late an event loop is: `python -m tests.performance.lag FILE [PROGRAM [ARGUMENT …]]` runs the program, or nothing, and writes down what its loop misses.
+"""How late an event loop is: `python -m tests.performance.lag FILE [PROGRAM [ARGUMENT …]]` runs the
+program, or nothing, and writes down what its loop misses.
 
-Every few milliseconds a timer of the main thread's loop is due; FILE gets when that was and by how much it was late. A loop that does nothing else, beside
-the one that is measured, tells what of it is the machine's: the system's turns, and the millisecond to which asyncio rounds its waits up.
+Every few milliseconds a timer of the main thread's loop is due; FILE gets when that was and by how
+much it was late. A loop that does nothing else, beside the one that is measured, tells what of it
+is the machine's: the system's turns, and the millisecond to which asyncio rounds its waits up.
 """
 
 from __future__ import annotations
@@ -41,14 +43,24 @@ class Sampler:
 
 
 def read(file: Path, begin: float, end: float) -> list[float]:
-    """Milliseconds too late, of what was due between these two times; a second after the end all of it is there."""
+    """Milliseconds too late, of what was due between these two times; a second after the end all of
+    it is there.
+    """
     data = file.read_bytes()
-    return [late * 1e3 for due, late in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size]) if begin <= due <= end]
+    return [
+        late * 1e3
+        for due, late in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
+        if begin <= due <= end
+    ]
 
 
 def idle(file: Path) -> subprocess.Popen[bytes]:
     """The yardstick: a process whose loop does nothing else."""
-    return subprocess.Popen([sys.executable, "-m", "tests.performance.lag", str(file)], cwd=REPOSITORY, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.performance.lag", str(file)],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def main() -> None:

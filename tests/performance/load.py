@@ -1,7 +1,9 @@
-"""The load generator: posters in a closed loop over kept TLS connections, sockets that look for each event; it costs about 40 µs an event.
+"""The load generator: posters in a closed loop over kept TLS connections, sockets that look for
+each event; it costs about 40 µs an event.
 
-Each event carries a serial number, which is looked for in every frame a socket gets. So of each event two times are known on one clock:
-from its POST to its 200, and from its POST to its arrival at each socket; and of each socket what was lost, doubled or came out of order.
+Each event carries a serial number, which is looked for in every frame a socket gets. So of each
+event two times are known on one clock: from its POST to its 200, and from its POST to its arrival
+at each socket; and of each socket what was lost, doubled or came out of order.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class _Poster(asyncio.Protocol):
             self.transport.close()
             self.finish()
         else:
-            self.transport.write(b"%b%0*d%b" % (self.flight.head, DIGITS, self.serial, self.flight.tail))
+            self.transport.write(
+                b"%b%0*d%b" % (self.flight.head, DIGITS, self.serial, self.flight.tail)
+            )
 
     def finish(self) -> None:
         if not self.done.done():
@@ -93,9 +97,18 @@ class _Seen:
 
 
 class Flight:
-    """One measurement: ``run`` posts for some seconds, waits for what is on its way, and returns the figures."""
+    """One measurement: ``run`` posts for some seconds, waits for what is on its way, and returns
+    the figures.
+    """
 
-    def __init__(self, target: Target, sockets: Sequence[Socket], *, pause: float = 0.0, size: int = EVENT_BYTES) -> None:
+    def __init__(
+        self,
+        target: Target,
+        sockets: Sequence[Socket],
+        *,
+        pause: float = 0.0,
+        size: int = EVENT_BYTES,
+    ) -> None:
         self.target, self.sockets, self.pause = target, sockets, pause
         self.started: list[float] = []  # of each serial
         self.poster: list[int] = []
@@ -106,9 +119,16 @@ class Flight:
         mark = MARK + os.urandom(3).hex().encode() + b"-"  # of this flight alone
         self.mark, self.mark_size = mark, len(mark)
         prompt = mark.decode() + "0" * DIGITS + " "
-        event = {"event": "UserPromptSubmit", "timestamp": now(), "session_id": target.session, "payload": {"prompt": prompt}}
+        event = {
+            "event": "UserPromptSubmit",
+            "timestamp": now(),
+            "session_id": target.session,
+            "payload": {"prompt": prompt},
+        }
         filler = max(0, size - len(json.dumps(event)))
-        event["payload"] = {"prompt": prompt + ("lorem ipsum dolor sit amet " * (filler // 27 + 1))[:filler]}
+        event["payload"] = {
+            "prompt": prompt + ("lorem ipsum dolor sit amet " * (filler // 27 + 1))[:filler]
+        }
         body = json.dumps(event).encode()
         head = f"POST {target.path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nAuthorization: {target.authorization}\r\n"
         request = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -152,7 +172,10 @@ class Flight:
         for socket, seen in zip(self.sockets, self.seen, strict=True):
             socket.on_text = self.receiver(seen)
         ports = [self.target.ports[number % len(self.target.ports)] for number in range(posters)]
-        made = [(await loop.create_connection(lambda n=n: _Poster(self, n), HOST, port, ssl=tls()))[1] for n, port in enumerate(ports)]  # type: ignore[misc]
+        made = [
+            (await loop.create_connection(lambda n=n: _Poster(self, n), HOST, port, ssl=tls()))[1]  # type: ignore[misc]
+            for n, port in enumerate(ports)
+        ]
         server, own, start = cpu_seconds(self.target.processes), time.process_time(), clock()
         self.until = start + seconds
         for poster in made:
@@ -165,7 +188,9 @@ class Flight:
     async def _drain(self) -> None:
         """Until every socket has every accepted event, or nothing comes any more."""
         deadline, still, before = clock() + DRAIN_SECONDS, clock(), -1
-        while (got := sum(len(seen.times) for seen in self.seen)) < len(self.acked) * len(self.seen) and clock() < deadline:
+        while (got := sum(len(seen.times) for seen in self.seen)) < len(self.acked) * len(
+            self.seen
+        ) and clock() < deadline:
             if got != before:
                 before, still = got, clock()
             elif clock() - still > STILL_SECONDS:
@@ -181,7 +206,9 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 @dataclass
 class Outcome:
-    """The figures of one flight; times in milliseconds, CPU in microseconds an event. ``busy``: of one core, what the generator itself took."""
+    """The figures of one flight; times in milliseconds, CPU in microseconds an event. ``busy``: of
+    one core, what the generator itself took.
+    """
 
     accepted: int
     rate: float
@@ -197,11 +224,20 @@ class Outcome:
     @staticmethod
     def of(flight: Flight, start: float, cpu: float, busy: float) -> Outcome:
         accepted = len(flight.acked)
-        delivery = array("d", ((at - flight.started[serial]) * 1e3 for seen in flight.seen for serial, at in seen.times.items()))
+        delivery = array(
+            "d",
+            (
+                (at - flight.started[serial]) * 1e3
+                for seen in flight.seen
+                for serial, at in seen.times.items()
+            ),
+        )
         return Outcome(
             accepted=accepted,
             rate=accepted / (max(flight.acked.values(), default=start + 1) - start),
-            ack=array("d", ((at - flight.started[serial]) * 1e3 for serial, at in flight.acked.items())),
+            ack=array(
+                "d", ((at - flight.started[serial]) * 1e3 for serial, at in flight.acked.items())
+            ),
             delivery=delivery,
             cpu=cpu * 1e6 / max(1, accepted),
             lost=sum(len(flight.acked.keys() - seen.times.keys()) for seen in flight.seen),

@@ -17,7 +17,9 @@ def family(processes: Iterable[int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(path.parent.name)
+            )
     found, todo = set(), list(processes)
     while todo:
         found.add(process := todo.pop())
@@ -26,7 +28,9 @@ def family(processes: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(processes: Iterable[int]) -> float:
-    """CPU time that processes and their descendants have used so far; it grows in steps of 10 ms."""
+    """CPU time that processes and their descendants have used so far; it grows in steps of 10
+    ms.
+    """
     total = 0
     for process in family(processes):
         with suppress(OSError):
@@ -54,7 +58,9 @@ def describe() -> str:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """For the servers, and for the generator: one core each where there are two or more, else the same."""
+    """For the servers, and for the generator: one core each where there are two or more, else the
+    same.
+    """
     there = sorted(os.sched_getaffinity(0))
     return {there[0]}, {there[-1]}
 

@@ -25,7 +25,9 @@ class Goal:
 
     def line(self) -> str:
         word, bound = "met   " if self.met else "MISSED", "at least" if self.least else "at most"
-        return f"  {word}  {self.text}: {shown(self.measured)} {self.unit} ({bound} {shown(self.limit)})".replace("  (", " (")
+        return f"  {word}  {self.text}: {shown(self.measured)} {self.unit} ({bound} {shown(self.limit)})".replace(
+            "  (", " ("
+        )
 
 
 @dataclass
@@ -47,10 +49,24 @@ class Report:
         table = [self.columns, *(tuple(shown(cell) for cell in row) for row in self.rows)]
         widths = [max(len(row[n]) for row in table) for n in range(len(self.columns))]
         lines = [
-            " | ".join(cell.ljust(width) if n == 0 else cell.rjust(width) for n, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in table
+            " | ".join(
+                cell.ljust(width) if n == 0 else cell.rjust(width)
+                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in table
         ]
         lines.insert(1, "-+-".join("-" * width for width in widths))
-        return "\n".join(["", f"== {self.name}: {self.about}", "", *lines, *([""] if self.goals else []), *(goal.line() for goal in self.goals), *self.notes])
+        return "\n".join(
+            [
+                "",
+                f"== {self.name}: {self.about}",
+                "",
+                *lines,
+                *([""] if self.goals else []),
+                *(goal.line() for goal in self.goals),
+                *self.notes,
+            ]
+        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"goals": [asdict(goal) | {"met": goal.met} for goal in self.goals]}
@@ -59,7 +75,13 @@ class Report:
 def shown(cell: Cell) -> str:
     """Three figures that mean something."""
     if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.1f}" if abs(cell) >= 10 else f"{cell:.2f}"
+        return (
+            f"{cell:,.0f}"
+            if abs(cell) >= 100
+            else f"{cell:.1f}"
+            if abs(cell) >= 10
+            else f"{cell:.2f}"
+        )
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 

@@ -1,4 +1,6 @@
-"""A million rows in the log beside a thousand: what an event costs to store, a missed page to replay, and the list of sessions to read."""
+"""A million rows in the log beside a thousand: what an event costs to store, a missed page to
+replay, and the list of sessions to read.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,17 @@ class Side:
         await asyncio.to_thread(self._list)
 
     async def _replay(self) -> None:
-        """A phone is away while PAGE events come, turn by turn to the filled sessions, and comes back."""
+        """A phone is away while PAGE events come, turn by turn to the filled sessions, and comes
+        back.
+        """
         token = await asyncio.to_thread(self.ours.device_token)
         opened = await Socket.open(self.ours.port, "/api/v1/ws")
         await authenticate(opened, token)
         opened.close()
-        await asyncio.to_thread(self.ours.post_batch, [prompt(f"filled-{number % SESSIONS}", f"missed-{number}") for number in range(PAGE)])
+        await asyncio.to_thread(
+            self.ours.post_batch,
+            [prompt(f"filled-{number % SESSIONS}", f"missed-{number}") for number in range(PAGE)],
+        )
         opened, came = await Socket.open(self.ours.port, "/api/v1/ws"), list[float]()
         keep = opened.on_text
         opened.on_text = lambda text, at: came.append(at) if b'"missed-' in text else keep(text, at)
@@ -77,7 +84,9 @@ class Side:
         connection = https.open()
         for _ in range(LISTS):
             began = time.perf_counter()
-            answer = https.get("/api/v1/sessions", token=self.ours.admin_token, connection=connection)
+            answer = https.get(
+                "/api/v1/sessions", token=self.ours.admin_token, connection=connection
+            )
             self.times["list"].append((time.perf_counter() - began) * 1e3)
             assert answer.json()["total"] == SESSIONS + 1, answer
         connection.close()
@@ -92,19 +101,44 @@ def _cpu(flown: list[Outcome]) -> float:
 
 
 def measure(rounds: int, seconds: float) -> Report:
-    report = Report("scale", f"a log of {LARGE:,} rows in {SESSIONS} sessions beside one of {SMALL:,}, {rounds} interleaved rounds, medians", COLUMNS)
+    report = Report(
+        "scale",
+        f"a log of {LARGE:,} rows in {SESSIONS} sessions beside one of {SMALL:,}, {rounds} interleaved rounds, medians",
+        COLUMNS,
+    )
     with ExitStack() as stack:
         path = stack.enter_context(directory())
         sides = [stack.enter_context(_filled(path / str(rows), rows)) for rows in (SMALL, LARGE)]
         asyncio.run(_measure(sides, rounds, seconds))
         for side in sides:
-            stored = _stored(side.flown, 0.5), _stored(side.flown, 0.99), _cpu(side.flown), _stored(side.crowded, 0.5), _cpu(side.crowded)
-            report.add(side.rows, *stored, *(median(side.times[name]) for name in ("first", "page", "list")), machine.resident_mb(process_of(side.ours)))
+            stored = (
+                _stored(side.flown, 0.5),
+                _stored(side.flown, 0.99),
+                _cpu(side.flown),
+                _stored(side.crowded, 0.5),
+                _cpu(side.crowded),
+            )
+            report.add(
+                side.rows,
+                *stored,
+                *(median(side.times[name]) for name in ("first", "page", "list")),
+                machine.resident_mb(process_of(side.ours)),
+            )
     small, large = sides
     report.goals += [
-        Goal("an event stored, with a million rows", _stored(large.flown, 0.5) / _stored(small.flown, 0.5), INSERT, "times that with a thousand"),
+        Goal(
+            "an event stored, with a million rows",
+            _stored(large.flown, 0.5) / _stored(small.flown, 0.5),
+            INSERT,
+            "times that with a thousand",
+        ),
         Goal("its CPU time", _cpu(large.flown) / _cpu(small.flown), INSERT, "times"),
-        Goal(f"an event of {POSTERS} posters stored", _stored(large.crowded, 0.5) / _stored(small.crowded, 0.5), INSERT, "times"),
+        Goal(
+            f"an event of {POSTERS} posters stored",
+            _stored(large.crowded, 0.5) / _stored(small.crowded, 0.5),
+            INSERT,
+            "times",
+        ),
         Goal("its CPU time", _cpu(large.crowded) / _cpu(small.crowded), INSERT, "times"),
         Goal("a replayed page", _ratio(large, small, "page"), REPLAY, "times"),
         Goal("GET /sessions", _ratio(large, small, "list"), LIST, "times"),

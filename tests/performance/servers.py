@@ -1,4 +1,6 @@
-"""The servers that are measured: bridges, and the yardsticks beside them, each on a free port with a directory of its own."""
+"""The servers that are measured: bridges, and the yardsticks beside them, each on a free port with
+a directory of its own.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,13 @@ def target(*bridges: Bridge, session: str = SESSION) -> Target:
     """All of them are one bridge. The session exists from here on."""
     bridges[0].accept(hook("SessionStart", session))
     ports = [made.port for made in bridges]
-    return Target(ports, "/api/v1/hooks/event", f"Bearer {bridges[0].hook_token}", session, process_of(*bridges))
+    return Target(
+        ports,
+        "/api/v1/hooks/event",
+        f"Bearer {bridges[0].hook_token}",
+        session,
+        process_of(*bridges),
+    )
 
 
 async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:
@@ -63,13 +71,26 @@ async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:
     opened = await Socket.open(bridge.port, "/api/v1/ws")
     await authenticate(opened, token)
     for session in sessions:
-        await opened.ask("session_start", "session_ready", agent="", session_id=session, working_directory="/", resume=True)
+        await opened.ask(
+            "session_start",
+            "session_ready",
+            agent="",
+            session_id=session,
+            working_directory="/",
+            resume=True,
+        )
     return opened
 
 
 async def authenticate(opened: Socket, token: str) -> None:
     await opened.ask("auth", "connection_ack", token=token, client_version="1.0.0", platform="ios")
-    await opened.ask("health_check", "health_status", timestamp=now(), client_nonce=new_id(), client_capabilities=["health_v1"])
+    await opened.ask(
+        "health_check",
+        "health_status",
+        timestamp=now(),
+        client_nonce=new_id(),
+        client_capabilities=["health_v1"],
+    )
 
 
 class Yardstick:
@@ -80,10 +101,18 @@ class Yardstick:
         token, issued = secrets.token_hex(20), trustme.CA().issue_cert(HOST)
         issued.private_key_pem.write_to_path(path / f"{name}.key")
         issued.cert_chain_pems[0].write_to_path(path / f"{name}.pem")
-        arguments = [str(self.port), str(path / f"{name}.pem"), str(path / f"{name}.key"), str(path / f"{name}.sqlite3"), token]
+        arguments = [
+            str(self.port),
+            str(path / f"{name}.pem"),
+            str(path / f"{name}.key"),
+            str(path / f"{name}.sqlite3"),
+            token,
+        ]
         with (path / f"{name}.log").open("wb") as log:
             command = [sys.executable, "-m", f"tests.performance.{name}", *arguments]
-            self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                command, cwd=REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
         self.target = Target([self.port], post, f"{scheme} {token}", SESSION, [self.process.pid])
         wait_until(self._listens, 60, f"{name} listens; its log is {path / name}.log")
 

@@ -1,4 +1,6 @@
-"""The generator's WebSocket: as little as can be between the wire and the time at which a frame was read."""
+"""The generator's WebSocket: as little as can be between the wire and the time at which a frame was
+read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def tls() -> ssl.SSLContext:
 
 
 class Socket(asyncio.Protocol):
-    """A WebSocket that gives every text frame to ``on_text`` with the time at which it was read; ``open`` makes one."""
+    """A WebSocket that gives every text frame to ``on_text`` with the time at which it was read;
+    ``open`` makes one.
+    """
 
     transport: asyncio.Transport
 
@@ -42,12 +46,12 @@ class Socket(asyncio.Protocol):
 
     @staticmethod
     async def open(port: int, path: str) -> Socket:
-        transport, made = await asyncio.get_running_loop().create_connection(Socket, HOST, port, ssl=tls())
+        transport, made = await asyncio.get_running_loop().create_connection(
+            Socket, HOST, port, ssl=tls()
+        )
         made.transport = transport
         key = base64.b64encode(os.urandom(16)).decode()
-        head = (
-            f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
-        )
+        head = f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
         transport.write(f"{head}\r\n\r\n".encode())
         await asyncio.wait_for(made.upgraded, 30)
         return made
@@ -58,7 +62,12 @@ class Socket(asyncio.Protocol):
 
     def tell(self, type_: str, **payload: Any) -> None:
         """Send a message of the bridge's protocol."""
-        self._frame(1, json.dumps({"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}).encode())
+        self._frame(
+            1,
+            json.dumps(
+                {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
+            ).encode(),
+        )
 
     async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
         """Send a message and wait for the answer's type."""
@@ -82,7 +91,8 @@ class Socket(asyncio.Protocol):
     def _frame(self, opcode: int, data: bytes) -> None:
         size = len(data)
         length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        self.transport.write(bytes((0x80 | opcode,)) + length + b"\0\0\0\0" + data)  # masked with zeros, which changes nothing
+        # masked with zeros, which changes nothing
+        self.transport.write(bytes((0x80 | opcode,)) + length + b"\0\0\0\0" + data)
 
     def data_received(self, data: bytes) -> None:
         at, buffer, start = clock(), self._buffer + data if self._buffer else data, 0

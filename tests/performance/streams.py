@@ -1,4 +1,6 @@
-"""What agents say, at the phones: how soon its first words are there, ten sessions at once, and how late the server's event loop is meanwhile."""
+"""What agents say, at the phones: how soon its first words are there, ten sessions at once, and how
+late the server's event loop is meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,24 @@ QUIET_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS, HEARTBEAT_SECONDS = 0.25, 15.0
 DRAIN_SECONDS = 60.0
 FIRST_MS, LAG_MS = 150.0, 50.0
-LOOPS = ("quiet", "streaming", "beside")  # the bridge's loop before and during the streams; one that does nothing else, meanwhile
-COLUMNS = ("round", "first words ms p50", "max", "streaming ms p50", "max", *(f"lag {name} ms {part}" for name in LOOPS for part in ("p50", "p99", "max")))
-COLUMNS += ("messages", "lost", "doubled", "out of order", "slowest agent s", "bridge CPU % of a core")
+# the bridge's loop before and during the streams; one that does nothing else, meanwhile
+LOOPS = ("quiet", "streaming", "beside")
+COLUMNS = (
+    "round",
+    "first words ms p50",
+    "max",
+    "streaming ms p50",
+    "max",
+    *(f"lag {name} ms {part}" for name in LOOPS for part in ("p50", "p99", "max")),
+)
+COLUMNS += (
+    "messages",
+    "lost",
+    "doubled",
+    "out of order",
+    "slowest agent s",
+    "bridge CPU % of a core",
+)
 
 
 class Watched(Bridge):
@@ -51,7 +68,8 @@ class Phone:
     """A phone that keeps what is said, acknowledges it in bulk and sends heartbeats, as apps do."""
 
     socket: Socket
-    said: dict[str, list[tuple[str, str, float]]] = field(default_factory=lambda: defaultdict(list))  # session → type, content, time.time() of its arrival
+    # session → type, content, time.time() of its arrival
+    said: dict[str, list[tuple[str, str, float]]] = field(default_factory=lambda: defaultdict(list))
     untold: list[str] = field(default_factory=list)  # ids that are not acknowledged
 
     @staticmethod
@@ -69,7 +87,9 @@ class Phone:
             return
         message = json.loads(text)
         payload = message["payload"]
-        self.said[payload["session_id"]].append((message["type"], payload.get("content", ""), time.time() - clock() + at))
+        self.said[payload["session_id"]].append(
+            (message["type"], payload.get("content", ""), time.time() - clock() + at)
+        )
         self.untold.append(message["id"])
         self.socket.came.set()
 
@@ -91,31 +111,57 @@ class Phone:
     async def ended(self, *sessions: str) -> None:
         """Until the turn of each has ended."""
         async with asyncio.timeout(DRAIN_SECONDS):
-            while any(not self.said[session] or self.said[session][-1][0] != "stream_end" for session in sessions):
+            while any(
+                not self.said[session] or self.said[session][-1][0] != "stream_end"
+                for session in sessions
+            ):
                 self.socket.came.clear()
                 await self.socket.came.wait()
 
 
 def measure(rounds: int, seconds: float) -> Report:
     """``rounds`` times ten streams of ``seconds``."""
-    about = (
-        f"{SESSIONS} sessions that each stream {PER_SECOND} chunks a second to {PHONES} phones, for {seconds:.0f} s; lag: of the event loop, 200 looks a second"
-    )
+    about = f"{SESSIONS} sessions that each stream {PER_SECOND} chunks a second to {PHONES} phones, for {seconds:.0f} s; lag: of the event loop, 200 looks a second"
     report = Report("streams", about, COLUMNS)
     with directory() as path:
         script = Script(path, "plain")
         beside = lag.idle(path / "beside")
         try:
-            with bridge(path / "bridge", kind=Watched, BRIDGE_ACP_AGENTS=script.setting, BRIDGE_MAX_SESSIONS=str(2 * SESSIONS)) as ours:
+            with bridge(
+                path / "bridge",
+                kind=Watched,
+                BRIDGE_ACP_AGENTS=script.setting,
+                BRIDGE_MAX_SESSIONS=str(2 * SESSIONS),
+            ) as ours:
                 assert isinstance(ours, Watched)
                 asyncio.run(Streams(ours, script, path / "beside", report).run(rounds, seconds))
         finally:
             stop_process(beside)
     columns = dict(zip(COLUMNS, zip(*report.rows, strict=True), strict=True))
-    for name, what in (("first words ms p50", "first words at the phone, median"), ("streaming ms p50", "first words while ten others stream, median")):
+    for name, what in (
+        ("first words ms p50", "first words at the phone, median"),
+        ("streaming ms p50", "first words while ten others stream, median"),
+    ):
         report.goals.append(Goal(what, _median(columns[name]), FIRST_MS, "ms"))
-    report.goals.append(Goal("the event loop's lag while streaming, p99", _median(columns["lag streaming ms p99"]), LAG_MS, "ms"))
-    report.goals.append(Goal("lost, doubled or out of order", sum(float(cell) for name in ("lost", "doubled", "out of order") for cell in columns[name]), 0))
+    report.goals.append(
+        Goal(
+            "the event loop's lag while streaming, p99",
+            _median(columns["lag streaming ms p99"]),
+            LAG_MS,
+            "ms",
+        )
+    )
+    report.goals.append(
+        Goal(
+            "lost, doubled or out of order",
+            sum(
+                float(cell)
+                for name in ("lost", "doubled", "out of order")
+                for cell in columns[name]
+            ),
+            0,
+        )
+    )
     return report
 
 
@@ -143,10 +189,24 @@ class Streams:
     async def _begin(self) -> str:
         first, *others = self.phones
         where = str(self.ours.root)
-        ready = await first.socket.ask("session_start", "session_ready", agent="plain", session_id=None, working_directory=where, resume=False)
+        ready = await first.socket.ask(
+            "session_start",
+            "session_ready",
+            agent="plain",
+            session_id=None,
+            working_directory=where,
+            resume=False,
+        )
         session = str(ready["payload"]["session_id"])
         for phone in others:
-            await phone.socket.ask("session_start", "session_ready", agent="", session_id=session, working_directory="", resume=False)
+            await phone.socket.ask(
+                "session_start",
+                "session_ready",
+                agent="",
+                session_id=session,
+                working_directory="",
+                resume=False,
+            )
         return session
 
     async def _round(self, number: int, seconds: float) -> tuple[float | int, ...]:
@@ -158,31 +218,55 @@ class Streams:
         for phone in self.phones:
             phone.said.clear()
         server = psutil.Process(process_of(self.ours)[0])
-        used, began, chunks = sum(server.cpu_times()[:2]), time.monotonic(), int(seconds * PER_SECOND)
+        used, began, chunks = (
+            sum(server.cpu_times()[:2]),
+            time.monotonic(),
+            int(seconds * PER_SECOND),
+        )
         for one, session in enumerate(streaming):
             first.say(session, f"/rate r{number}s{one} {chunks} {PER_SECOND}")
         for _ in range(STAMPS):
             busy.append(await self._stamp(stamped))
-            await asyncio.sleep(max(0.0, began + len(busy) * 0.9 * seconds / STAMPS - time.monotonic()))
+            await asyncio.sleep(
+                max(0.0, began + len(busy) * 0.9 * seconds / STAMPS - time.monotonic())
+            )
         for phone in self.phones:
             await phone.ended(*streaming)
         until = time.monotonic()
         used = sum(server.cpu_times()[:2]) - used
         await asyncio.sleep(1.5)  # until what was seen of the loops has been written
-        lags = [lag.read(file, *when) for file, when in ((self.ours.lags, rest), (self.ours.lags, (began, until)), (self.beside, (began, until)))]
+        lags = [
+            lag.read(file, *when)
+            for file, when in (
+                (self.ours.lags, rest),
+                (self.ours.lags, (began, until)),
+                (self.beside, (began, until)),
+            )
+        ]
         messages = sum(len(phone.said[session]) for phone in self.phones for session in streaming)
         slowest = max(line["seconds"] for line in self.script.lines("said")[-SESSIONS:])
         times = [figure for some in (quiet, busy) for figure in (median(some), max(some))]
         late = [quantile(some, part) for some in lags for part in (0.5, 0.99, 1.0)]
-        return *times, *late, messages, *self._wrong(number, chunks), slowest, 100 * used / (until - began)
+        return (
+            *times,
+            *late,
+            messages,
+            *self._wrong(number, chunks),
+            slowest,
+            100 * used / (until - began),
+        )
 
     async def _stamp(self, session: str) -> float:
-        """Milliseconds from when the agent said its first words to when the first phone had them."""
+        """Milliseconds from when the agent said its first words to when the first phone had
+        them.
+        """
         phone = self.phones[0]
         phone.said[session].clear()
         phone.say(session, "/stamp")
         await phone.ended(session)
-        content, at = next((content, at) for type_, content, at in phone.said[session] if type_ == "stream_chunk")
+        content, at = next(
+            (content, at) for type_, content, at in phone.said[session] if type_ == "stream_chunk"
+        )
         return (at - float(content.split()[0])) * 1e3
 
     def _wrong(self, number: int, chunks: int) -> tuple[int, int, int]:

@@ -1,9 +1,11 @@
 # ruff: noqa: E402
 # mypy: disable-error-code="type-arg, attr-defined, misc"
-"""A yardstick: the same service as the tutorials of Django, Django REST framework and Channels lead one to write it.
+"""A yardstick: the same service as the tutorials of Django, Django REST framework and Channels lead
+one to write it.
 
-A serializer, a view behind token authentication, a row, `group_send` of the event; daphne with TLS. The only liberty is SQLite's WAL, without which
-posts fail at once under load. `python -m tests.performance.tutorial PORT CERT KEY DATABASE TOKEN`.
+A serializer, a view behind token authentication, a row, `group_send` of the event; daphne with TLS.
+The only liberty is SQLite's WAL, without which posts fail at once under load. `python -m
+tests.performance.tutorial PORT CERT KEY DATABASE TOKEN`.
 """
 
 from __future__ import annotations
@@ -14,11 +16,20 @@ from typing import Any
 import django
 from django.conf import settings
 
-PORT, CERTIFICATE, KEY, DATABASE, TOKEN = sys.argv[1:6] if len(sys.argv) > 5 else ("0", "", "", "", "")
+PORT, CERTIFICATE, KEY, DATABASE, TOKEN = (
+    sys.argv[1:6] if len(sys.argv) > 5 else ("0", "", "", "", "")
+)
 APPS = "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework rest_framework.authtoken channels"
 MIDDLEWARE = "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common contrib.auth.middleware.Authentication"
-SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}}
-REST = "rest_framework.authentication.TokenAuthentication", "rest_framework.permissions.IsAuthenticated"
+SQLITE = {
+    "ENGINE": "django.db.backends.sqlite3",
+    "NAME": DATABASE,
+    "OPTIONS": {"init_command": "PRAGMA journal_mode=wal", "timeout": 20},
+}
+REST = (
+    "rest_framework.authentication.TokenAuthentication",
+    "rest_framework.permissions.IsAuthenticated",
+)
 if not settings.configured:
     settings.configure(
         SECRET_KEY=TOKEN,
@@ -31,7 +42,10 @@ if not settings.configured:
         MIDDLEWARE=[f"django.{name}Middleware" for name in MIDDLEWARE.split()],
         DATABASES={"default": SQLITE},
         CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}},
-        REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [REST[0]], "DEFAULT_PERMISSION_CLASSES": [REST[1]]},
+        REST_FRAMEWORK={
+            "DEFAULT_AUTHENTICATION_CLASSES": [REST[0]],
+            "DEFAULT_PERMISSION_CLASSES": [REST[1]],
+        },
     )
     django.setup()
 
@@ -68,7 +82,9 @@ class CreateEvent(generics.CreateAPIView):
     def perform_create(self, serializer: Any) -> None:
         serializer.save()
         group = "session_" + serializer.data["session_id"]
-        async_to_sync(get_channel_layer().group_send)(group, {"type": "agent.event", "event": serializer.data})
+        async_to_sync(get_channel_layer().group_send)(
+            group, {"type": "agent.event", "event": serializer.data}
+        )
 
 
 class EventConsumer(AsyncJsonWebsocketConsumer):
@@ -85,7 +101,12 @@ class EventConsumer(AsyncJsonWebsocketConsumer):
 
 
 urlpatterns = [path("events/", CreateEvent.as_view())]
-application = ProtocolTypeRouter({"http": get_asgi_application(), "websocket": URLRouter([path("ws/<str:session_id>", EventConsumer.as_asgi())])})
+application = ProtocolTypeRouter(
+    {
+        "http": get_asgi_application(),
+        "websocket": URLRouter([path("ws/<str:session_id>", EventConsumer.as_asgi())]),
+    }
+)
 
 if __name__ == "__main__":
     from daphne.server import Server
@@ -97,4 +118,7 @@ if __name__ == "__main__":
     with connection.schema_editor() as editor:
         editor.create_model(Event)
     Token.objects.create(key=TOKEN, user=User.objects.create(username="agent"))
-    Server(application, endpoints=[f"ssl:{PORT}:privateKey={KEY}:certKey={CERTIFICATE}:interface=127.0.0.1"]).run()
+    Server(
+        application,
+        endpoints=[f"ssl:{PORT}:privateKey={KEY}:certKey={CERTIFICATE}:interface=127.0.0.1"],
+    ).run()

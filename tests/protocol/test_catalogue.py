@@ -1,4 +1,6 @@
-"""The table holds every message of the specification, once, and the envelope is written as D4 and D13 say."""
+"""The table holds every message of the specification, once, and the envelope is written as D4 and
+D13 say.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from bridge_project.protocol.parse import parse_client
 from bridge_project.protocol.resources import Violation
 from bridge_project.protocol.types import HOOK_EVENTS, parse_timestamp
 
-# The rows of the spec's table "WebSocket operations", and what D29, D38, D40 and the spec's errors add.
+# The rows of the spec's table "WebSocket operations", and what D29, D38, D40 and the spec's errors
+# add.
 FROM_CLIENT = [
     "auth",
     "health_check",
@@ -73,32 +76,58 @@ def test_every_message_has_its_row_and_its_directions() -> None:
 
 
 def test_every_model_is_in_the_table() -> None:
-    assert set(c.CLIENT_PAYLOADS) == {row.client for row in CATALOGUE.values() if row.client} == set(ClientPayload.__subclasses__())
-    assert set(s.SERVER_PAYLOADS) == {row.server for row in CATALOGUE.values() if row.server} == {*ServerPayload.__subclasses__(), c.SessionEnd}
+    assert (
+        set(c.CLIENT_PAYLOADS)
+        == {row.client for row in CATALOGUE.values() if row.client}
+        == set(ClientPayload.__subclasses__())
+    )
+    assert (
+        set(s.SERVER_PAYLOADS)
+        == {row.server for row in CATALOGUE.values() if row.server}
+        == {*ServerPayload.__subclasses__(), c.SessionEnd}
+    )
 
 
 @pytest.mark.parametrize("model", [*c.CLIENT_PAYLOADS, *s.SERVER_PAYLOADS])
 def test_a_models_name_is_its_type_in_camel_case(model: Any) -> None:
-    assert model.__name__.rstrip("_") == "".join(part.capitalize() for part in model.type.split("_"))
+    assert model.__name__.rstrip("_") == "".join(
+        part.capitalize() for part in model.type.split("_")
+    )
     row = CATALOGUE[model.type]
     assert model in (row.client, row.server)
 
 
 def test_the_phases_of_d21() -> None:
-    by_phase = {phase: {row.type for row in CATALOGUE.values() if row.client and row.phase is phase} for phase in Phase}
+    by_phase = {
+        phase: {row.type for row in CATALOGUE.values() if row.client and row.phase is phase}
+        for phase in Phase
+    }
     assert Phase.OPEN < Phase.AUTHENTICATED < Phase.READY
     assert by_phase[Phase.OPEN] == {"auth"}
-    assert by_phase[Phase.AUTHENTICATED] == {"health_check", "acknowledge_warning", "notification_ack", "heartbeat_ping"}
+    assert by_phase[Phase.AUTHENTICATED] == {
+        "health_check",
+        "acknowledge_warning",
+        "notification_ack",
+        "heartbeat_ping",
+    }
 
 
 def test_session_messages_need_their_session_joined() -> None:
     joined = {row.type for row in CATALOGUE.values() if row.needs_joined}
-    about_a_session = {row.type for row in CATALOGUE.values() if row.client and "session_id" in row.client.model_fields}
+    about_a_session = {
+        row.type
+        for row in CATALOGUE.values()
+        if row.client and "session_id" in row.client.model_fields
+    }
     assert joined == about_a_session - {"session_start", "approval_response"}
 
 
 def test_the_feeds_of_d26() -> None:
-    assert {row.type for row in CATALOGUE.values() if row.feed == "all"} == {"session_started", "session_end", "notification"}
+    assert {row.type for row in CATALOGUE.values() if row.feed == "all"} == {
+        "session_started",
+        "session_end",
+        "notification",
+    }
     assert {row.type for row in CATALOGUE.values() if row.feed == "session"} == {
         *("agent_event", "tool_call", "approval_required", "tool_result", "tool_error"),
         *("stream_start", "stream_chunk", "stream_end"),
@@ -108,7 +137,12 @@ def test_the_feeds_of_d26() -> None:
 
 
 def test_the_idempotent_types_of_d31() -> None:
-    assert {row.type for row in CATALOGUE.values() if row.idempotent} == {"message", "git_commit", "approval_response", "session_start"}
+    assert {row.type for row in CATALOGUE.values() if row.idempotent} == {
+        "message",
+        "git_commit",
+        "approval_response",
+        "session_start",
+    }
 
 
 def test_every_reply_is_a_message_of_the_other_side() -> None:
@@ -117,7 +151,7 @@ def test_every_reply_is_a_message_of_the_other_side() -> None:
             assert CATALOGUE[reply].server if row.client else CATALOGUE[reply].client
 
 
-# -- envelopes -----------------------------------------------------------------------------------------------------------
+# -- envelopes -------------------------------------------------------------------------------------
 
 
 def test_an_envelope_has_a_fresh_id_and_the_time() -> None:
@@ -132,20 +166,35 @@ def test_an_envelope_has_a_fresh_id_and_the_time() -> None:
 
 
 def test_a_reply_has_the_requests_id_and_a_given_time() -> None:
-    encoded = encode(s.SessionStarted(session_id="s-1"), id="auth-001", timestamp="2026-01-31T12:00:00.000Z")
+    encoded = encode(
+        s.SessionStarted(session_id="s-1"), id="auth-001", timestamp="2026-01-31T12:00:00.000Z"
+    )
     assert encoded.id == "auth-001"
-    assert encoded.text == '{"type":"session_started","id":"auth-001","timestamp":"2026-01-31T12:00:00.000Z","payload":{"session_id":"s-1"}}'
+    assert (
+        encoded.text
+        == '{"type":"session_started","id":"auth-001","timestamp":"2026-01-31T12:00:00.000Z","payload":{"session_id":"s-1"}}'
+    )
 
 
 @pytest.mark.parametrize("payload", [c.HeartbeatPing(), s.HeartbeatPong()])
 def test_heartbeats_have_only_type_and_timestamp(payload: BaseModel) -> None:
     encoded = encode(payload, id="ignored", timestamp="2026-01-31T12:00:00.000Z")
-    assert jsontext.loads(encoded.text) == {"type": encoded.type, "timestamp": "2026-01-31T12:00:00.000Z"}
+    assert jsontext.loads(encoded.text) == {
+        "type": encoded.type,
+        "timestamp": "2026-01-31T12:00:00.000Z",
+    }
     assert encoded.id == ""
 
 
 def test_a_notification_carries_its_own_id() -> None:
-    payload = s.Notification(notification_id="n-1", notification_type="agent_idle", title="t", body="b", priority="low", data={})
+    payload = s.Notification(
+        notification_id="n-1",
+        notification_type="agent_idle",
+        title="t",
+        body="b",
+        priority="low",
+        data={},
+    )
     assert encode(payload).id == encode(payload, id="n-1").id == "n-1"
     assert jsontext.loads(encode(payload).text)["payload"]["session_id"] is None
     with pytest.raises(ValueError):
@@ -153,10 +202,24 @@ def test_a_notification_carries_its_own_id() -> None:
 
 
 def test_absent_optional_fields_are_left_out_and_nulls_inside_free_fields_stay() -> None:
-    call = s.ToolCall(session_id="s", tool_call_id="t", tool="T", params={"a": None, "b": [None, {"c": None}]}, description="d")
+    call = s.ToolCall(
+        session_id="s",
+        tool_call_id="t",
+        tool="T",
+        params={"a": None, "b": [None, {"c": None}]},
+        description="d",
+    )
     assert call.wire()["params"] == {"a": None, "b": [None, {"c": None}]}
-    assert s.ConnectionError_(code="AUTH_FAILED", message="m").wire() == {"code": "AUTH_FAILED", "message": "m"}
-    assert s.Error_(code="X", message="m", recoverable=True).wire() == {"code": "X", "message": "m", "recoverable": True, "session_id": None}
+    assert s.ConnectionError_(code="AUTH_FAILED", message="m").wire() == {
+        "code": "AUTH_FAILED",
+        "message": "m",
+    }
+    assert s.Error_(code="X", message="m", recoverable=True).wire() == {
+        "code": "X",
+        "message": "m",
+        "recoverable": True,
+        "session_id": None,
+    }
 
 
 def test_a_server_message_with_a_field_that_the_contract_does_not_know_is_a_mistake() -> None:
@@ -166,8 +229,18 @@ def test_a_server_message_with_a_field_that_the_contract_does_not_know_is_a_mist
 
 def test_violations_as_parsed_go_into_an_error() -> None:
     violation = {"field": "type", "constraint": "required", "received": "nothing"}
-    payload = s.Error_.model_validate({"code": "PROTO_INVALID_MESSAGE", "message": "m", "session_id": None, "recoverable": True, "violations": [violation]})
-    assert payload.violations == [Violation(field="type", constraint="required", received="nothing")]
+    payload = s.Error_.model_validate(
+        {
+            "code": "PROTO_INVALID_MESSAGE",
+            "message": "m",
+            "session_id": None,
+            "recoverable": True,
+            "violations": [violation],
+        }
+    )
+    assert payload.violations == [
+        Violation(field="type", constraint="required", received="nothing")
+    ]
     assert payload.wire()["violations"] == [violation]
 
 
@@ -196,16 +269,22 @@ def test_a_client_message_survives_the_way_to_the_bridge() -> None:
     assert message.raw["modifications"] is None
 
 
-# -- schemas -------------------------------------------------------------------------------------------------------------
+# -- schemas ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [*c.CLIENT_PAYLOADS, *s.SERVER_PAYLOADS, *http.HTTP_BODIES, *PAYLOADS.values()])
+@pytest.mark.parametrize(
+    "model", [*c.CLIENT_PAYLOADS, *s.SERVER_PAYLOADS, *http.HTTP_BODIES, *PAYLOADS.values()]
+)
 def test_every_model_has_a_json_schema(model: type[BaseModel]) -> None:
     assert model.model_json_schema()["type"] == "object"
 
 
 def test_timestamps_are_date_times_in_the_schema() -> None:
-    assert c.HealthCheck.model_json_schema()["properties"]["timestamp"] == {"type": "string", "format": "date-time", "title": "Timestamp"}
+    assert c.HealthCheck.model_json_schema()["properties"]["timestamp"] == {
+        "type": "string",
+        "format": "date-time",
+        "title": "Timestamp",
+    }
 
 
 def test_the_hook_tables_name_the_nine_events() -> None:

@@ -1,4 +1,6 @@
-"""Frames made once for all sockets are what RFC 6455, 5.2 asks of a server: read back by a library that had no part in making them."""
+"""Frames made once for all sockets are what RFC 6455, 5.2 asks of a server: read back by a library
+that had no part in making them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ def read(data: bytes) -> Frame:
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 10 * 2**20])
 def test_every_length_is_written_as_the_standard_says(size: int) -> None:
     frame = read(text_frame("x" * size))
-    assert (frame.opcode, frame.fin, frame.rsv1, bytes(frame.data)) == (Opcode.TEXT, True, False, b"x" * size)
+    assert (frame.opcode, frame.fin, frame.rsv1, bytes(frame.data)) == (
+        Opcode.TEXT,
+        True,
+        False,
+        b"x" * size,
+    )
 
 
 @pytest.mark.parametrize(("size", "head"), [(125, 2), (126, 4), (65535, 4), (65536, 10)])

@@ -1,4 +1,6 @@
-"""One example on the wire for every message, HTTP body and hook event: each is what the models read and, byte for value, what they write."""
+"""One example on the wire for every message, HTTP body and hook event: each is what the models read
+and, byte for value, what they write.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,23 @@ MESSAGES = asyncapi.EXAMPLES  # part of the published protocol
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 # session_end goes both ways; its server example has a name of its own.
-CLIENT: dict[str, type[ClientPayload]] = {row.type: row.client for row in CATALOGUE.values() if row.client}
-SERVER: dict[str, type[Wire]] = {f"{row.type}.server" if row.client else row.type: row.server for row in CATALOGUE.values() if row.server}
-HTTP: dict[str, type[Wire]] = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", model.__name__).lower(): model for model in http.HTTP_BODIES}
+CLIENT: dict[str, type[ClientPayload]] = {
+    row.type: row.client for row in CATALOGUE.values() if row.client
+}
+SERVER: dict[str, type[Wire]] = {
+    f"{row.type}.server" if row.client else row.type: row.server
+    for row in CATALOGUE.values()
+    if row.server
+}
+HTTP: dict[str, type[Wire]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "_", model.__name__).lower(): model for model in http.HTTP_BODIES
+}
 
 
 def golden(name: str) -> tuple[str, Any]:
-    text = (GOLDEN / f"{name}.json" if "/" in name else MESSAGES / f"{name}.json").read_text(encoding="utf-8")
+    text = (GOLDEN / f"{name}.json" if "/" in name else MESSAGES / f"{name}.json").read_text(
+        encoding="utf-8"
+    )
     return text, json.loads(text)
 
 
@@ -50,7 +62,12 @@ def test_a_client_message(name: str) -> None:
     assert type(message.payload) is CLIENT[name]
     assert message.type == name
     assert message.raw == example.get("payload", {})
-    assert jsontext.loads(encode(message.payload, id=example.get("id"), timestamp=example["timestamp"]).text) == example
+    assert (
+        jsontext.loads(
+            encode(message.payload, id=example.get("id"), timestamp=example["timestamp"]).text
+        )
+        == example
+    )
 
 
 @pytest.mark.parametrize("name", SERVER)
@@ -72,5 +89,9 @@ def test_an_http_body(name: str) -> None:
 def test_a_hook_event(name: str) -> None:
     text, example = golden(f"hooks/{name}")
     event = parse_hook_body(text.encode(), now=NOW)
-    assert (event.event, event.payload, event.event_id) == (name, example["payload"], example.get("event_id"))
+    assert (event.event, event.payload, event.event_id) == (
+        name,
+        example["payload"],
+        example.get("event_id"),
+    )
     assert PAYLOADS[event.event].model_validate(event.payload).wire() == example["payload"]  # type: ignore[index]

@@ -16,8 +16,15 @@ from bridge_project.protocol import jsontext
 from bridge_project.protocol.jsontext import JsonError, dumps, loads
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=5)
+    ),
     max_leaves=30,
 )
 
@@ -31,7 +38,10 @@ def test_every_value_survives_the_round_trip(value: Any) -> None:
     assert loads(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@given(
+    st.binary(max_size=200)
+    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
     try:
         value = loads(junk)
@@ -66,7 +76,15 @@ def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], sibl
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_million_levels_are_refused_like_a_hundred_and_one(opening: str, closed: bool) -> None:
     closing = {"[": "]", "{": "}"}
-    text = opening * 1_000_000 + "0" + ("".join(closing[c] for c in reversed(opening) if c in closing) * 1_000_000 if closed else "")
+    text = (
+        opening * 1_000_000
+        + "0"
+        + (
+            "".join(closing[c] for c in reversed(opening) if c in closing) * 1_000_000
+            if closed
+            else ""
+        )
+    )
     with pytest.raises(JsonError, match="nested more than 100 deep"):
         loads(text)
 
@@ -176,7 +194,10 @@ def test_dumps_writes_no_nan(value: Any) -> None:
 
 
 def test_dumps_is_compact_and_ascii() -> None:
-    assert dumps({"a": [1, 2.5, None, True], "ü": "\x00"}) == '{"a":[1,2.5,null,true],"\\u00fc":"\\u0000"}'
+    assert (
+        dumps({"a": [1, 2.5, None, True], "ü": "\x00"})
+        == '{"a":[1,2.5,null,true],"\\u00fc":"\\u0000"}'
+    )
 
 
 def test_ordinary_bodies_are_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Frames from a client: every rule of the envelope (D3, D4) and of each payload, all violations at once, secrets never repeated."""
+"""Frames from a client: every rule of the envelope (D3, D4) and of each payload, all violations at
+once, secrets never repeated.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def refused(text: str | bytes, strict_ids: bool = False) -> ProtocolInvalid:
     with pytest.raises(ProtocolInvalid) as caught:
         parse_client(text, strict_ids=strict_ids)
     assert caught.value.violations
-    assert all(set(violation) == {"field", "constraint", "received"} for violation in caught.value.violations)
+    assert all(
+        set(violation) == {"field", "constraint", "received"}
+        for violation in caught.value.violations
+    )
     return caught.value
 
 
@@ -47,7 +52,7 @@ def fields(invalid: ProtocolInvalid) -> list[str]:
     return [violation["field"] for violation in invalid.violations]
 
 
-# -- the envelope --------------------------------------------------------------------------------------------------------
+# -- the envelope ----------------------------------------------------------------------------------
 
 
 def test_a_message_is_read() -> None:
@@ -61,7 +66,9 @@ def test_a_message_is_read() -> None:
 @pytest.mark.parametrize("id", [ABSENT, None])
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_message_without_id_gets_a_fresh_uuid4(id: Any, strict: bool) -> None:
-    first, second = (parse_client(frame("message", MESSAGE, id=id), strict_ids=strict) for _ in range(2))
+    first, second = (
+        parse_client(frame("message", MESSAGE, id=id), strict_ids=strict) for _ in range(2)
+    )
     assert uuid.UUID(first.id).version == 4
     assert first.id != second.id
 
@@ -88,7 +95,9 @@ def test_an_unusable_id(id: Any) -> None:
     assert invalid.type == "message"
 
 
-@pytest.mark.parametrize("data", ["", "nope", "{", "NaN", "[" * 1_000_000, '{"a":1e999}', '{"a":"\\ud800"}', "\ufeff{}"])
+@pytest.mark.parametrize(
+    "data", ["", "nope", "{", "NaN", "[" * 1_000_000, '{"a":1e999}', '{"a":"\\ud800"}', "\ufeff{}"]
+)
 def test_text_that_is_no_json(data: str) -> None:
     invalid = refused(data)
     assert invalid.message.startswith("the message is not usable JSON: ")
@@ -129,7 +138,9 @@ def test_types_that_only_the_server_sends(type: str) -> None:
     assert refused(frame(type, {})).message == f"{type} is sent by the server only"
 
 
-@pytest.mark.parametrize("timestamp", [ABSENT, None, 1769860800, "1769860800", "2026-01-31", "", [], {}, True])
+@pytest.mark.parametrize(
+    "timestamp", [ABSENT, None, 1769860800, "1769860800", "2026-01-31", "", [], {}, True]
+)
 @pytest.mark.parametrize("type", ["message", "heartbeat_ping"])
 def test_a_timestamp_is_needed(type: str, timestamp: Any) -> None:
     assert fields(refused(frame(type, MESSAGE, timestamp=timestamp))) == ["timestamp"]
@@ -144,7 +155,10 @@ def test_unknown_top_level_fields_are_no_error() -> None:
     parse(frame("message", MESSAGE, version=2))
 
 
-@pytest.mark.parametrize("more", [{}, {"payload": {}}, {"payload": None}, {"id": "h-1"}, {"id": "h-1", "payload": {"x": 1}}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"payload": {}}, {"payload": None}, {"id": "h-1"}, {"id": "h-1", "payload": {"x": 1}}],
+)
 def test_a_heartbeat_needs_only_type_and_timestamp(more: dict[str, Any]) -> None:
     message = parse(json.dumps({"type": "heartbeat_ping", "timestamp": AT, **more}))
     assert isinstance(message.payload, c.HeartbeatPing)
@@ -155,19 +169,43 @@ def test_a_heartbeat_with_a_payload_that_is_no_object() -> None:
 
 
 def test_everything_wrong_is_said_at_once() -> None:
-    invalid = refused(json.dumps({"type": "approval_response", "id": 5, "timestamp": "x", "payload": {"session_id": "", "decision": "modified"}}))
-    assert fields(invalid) == ["id", "timestamp", "payload.session_id", "payload.tool_call_id", "payload.modifications"]
+    invalid = refused(
+        json.dumps(
+            {
+                "type": "approval_response",
+                "id": 5,
+                "timestamp": "x",
+                "payload": {"session_id": "", "decision": "modified"},
+            }
+        )
+    )
+    assert fields(invalid) == [
+        "id",
+        "timestamp",
+        "payload.session_id",
+        "payload.tool_call_id",
+        "payload.modifications",
+    ]
     assert invalid.message.endswith("(and 4 more)")
     assert fields(refused("{}")) == ["type", "timestamp", "payload"]
-    assert fields(refused(json.dumps({"type": "unheard", "id": [], "payload": 1}))) == ["type", "id", "timestamp", "payload"]
+    assert fields(refused(json.dumps({"type": "unheard", "id": [], "payload": 1}))) == [
+        "type",
+        "id",
+        "timestamp",
+        "payload",
+    ]
 
 
-# -- payloads ------------------------------------------------------------------------------------------------------------
+# -- payloads --------------------------------------------------------------------------------------
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "auth": AUTH,
     "health_check": {"timestamp": AT, "client_nonce": "n", "client_capabilities": []},
-    "acknowledge_warning": {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True, "acknowledged_at": AT},
+    "acknowledge_warning": {
+        "warning_code": "DIRECT_PUBLIC_CONNECTION",
+        "acknowledged": True,
+        "acknowledged_at": AT,
+    },
     "heartbeat_ping": {},
     "session_start": START,
     "session_end": {"session_id": "s-1", "reason": "user_request"},
@@ -196,14 +234,22 @@ def test_the_required_fields_are_enough_and_unknown_ones_are_kept(type: str) -> 
     assert message.type == type
     assert message.payload.type == type
     assert message.raw == sent
-    assert message.payload.model_extra == {"later_addition": {"x": [None]}, "model_config": 1, "type": "shadow"}
+    assert message.payload.model_extra == {
+        "later_addition": {"x": [None]},
+        "model_config": 1,
+        "type": "shadow",
+    }
 
 
-@pytest.mark.parametrize(("type", "name"), [(type, name) for type, payload in MINIMAL.items() for name in payload])
+@pytest.mark.parametrize(
+    ("type", "name"), [(type, name) for type, payload in MINIMAL.items() for name in payload]
+)
 def test_each_required_field_is_required_and_not_null(type: str, name: str) -> None:
     payload = {key: value for key, value in MINIMAL[type].items() if key != name}
     invalid = refused(frame(type, payload))
-    assert invalid.violations == [{"field": f"payload.{name}", "constraint": "required", "received": "nothing"}]
+    assert invalid.violations == [
+        {"field": f"payload.{name}", "constraint": "required", "received": "nothing"}
+    ]
     assert invalid.message == f"payload.{name} is required"
     assert fields(refused(frame(type, {**payload, name: None}))) == [f"payload.{name}"]
 
@@ -253,12 +299,24 @@ def test_file_read_starts_at_the_top_and_takes_2000_lines(sent: dict[str, Any]) 
         ("session_start", "resume", "false", "boolean", '"false"'),
         ("session_start", "session_id", " ", "non-empty", '" "'),
         ("session_start", "session_id", 5, "string", "5"),
-        ("session_end", "reason", "bored", "one of user_request, timeout, error, completed", '"bored"'),
+        (
+            "session_end",
+            "reason",
+            "bored",
+            "one of user_request, timeout, error, completed",
+            '"bored"',
+        ),
         ("message", "role", "assistant", "user", '"assistant"'),
         ("message", "content", ["a"], "string", "array of 1"),
         ("message", "session_id", "a\x00", "free of NUL", '"a\\u0000"'),
         ("message", "session_id", "x" * 257, "at most 256 characters long", '"' + "x" * 39 + "…"),
-        ("approval_response", "decision", "pending", "one of approved, rejected, modified", '"pending"'),
+        (
+            "approval_response",
+            "decision",
+            "pending",
+            "one of approved, rejected, modified",
+            '"pending"',
+        ),
         ("approval_response", "decision", "modified", None, None),
         ("approval_response", "modifications", "ls", "object", '"ls"'),
         ("git_commit", "files", "a.py", "array", '"a.py"'),
@@ -273,28 +331,45 @@ def test_file_read_starts_at_the_top_and_takes_2000_lines(sent: dict[str, Any]) 
         ("replay_request", "after_id", 7, "string", "7"),
     ],
 )
-def test_each_payload_rule(type: str, name: str, value: Any, constraint: str | None, received: str | None) -> None:
+def test_each_payload_rule(
+    type: str, name: str, value: Any, constraint: str | None, received: str | None
+) -> None:
     invalid = refused(frame(type, {**MINIMAL[type], name: value}))
     if constraint is None:  # the rule is about another field
         assert fields(invalid) == ["payload.modifications"]
     else:
-        assert invalid.violations == [{"field": f"payload.{name}", "constraint": constraint, "received": received}]
+        assert invalid.violations == [
+            {"field": f"payload.{name}", "constraint": constraint, "received": received}
+        ]
 
 
 @pytest.mark.parametrize("sent", [{}, {"modifications": None}])
 def test_modified_needs_modifications(sent: dict[str, Any]) -> None:
     invalid = refused(frame("approval_response", {**APPROVAL, "decision": "modified", **sent}))
     received = "null" if sent else "nothing"
-    assert invalid.violations == [{"field": "payload.modifications", "constraint": "given when decision is modified", "received": received}]
-    parse(frame("approval_response", {**APPROVAL, "decision": "modified", "modifications": {"command": "ls"}}))
+    assert invalid.violations == [
+        {
+            "field": "payload.modifications",
+            "constraint": "given when decision is modified",
+            "received": received,
+        }
+    ]
+    parse(
+        frame(
+            "approval_response",
+            {**APPROVAL, "decision": "modified", "modifications": {"command": "ls"}},
+        )
+    )
 
 
 def test_a_wrong_item_of_an_array_is_named_and_only_the_first() -> None:
     invalid = refused(frame("notification_ack", {"notification_ids": ["a", 5, *[None] * 1000]}))
-    assert invalid.violations == [{"field": "payload.notification_ids.1", "constraint": "string", "received": "5"}]
+    assert invalid.violations == [
+        {"field": "payload.notification_ids.1", "constraint": "string", "received": "5"}
+    ]
 
 
-# -- secrets -------------------------------------------------------------------------------------------------------------
+# -- secrets ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -348,7 +423,7 @@ def test_received_is_short(value: Any, words: str) -> None:
     assert describe(value) == words
 
 
-# -- anything at all -----------------------------------------------------------------------------------------------------
+# -- anything at all -------------------------------------------------------------------------------
 
 JSON = st.recursive(
     st.none()
@@ -356,15 +431,32 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8), inner, max_size=4
+        )
+    ),
     max_leaves=10,
 )
 NAMES = sorted(
-    {name for payload in MINIMAL.values() for name in payload} | {"modifications", "files", "offset", "limit", "since", "after_id", "device_id", "__class__"}
+    {name for payload in MINIMAL.values() for name in payload}
+    | {"modifications", "files", "offset", "limit", "since", "after_id", "device_id", "__class__"}
 )
-PAYLOADS = st.dictionaries(st.sampled_from(NAMES), JSON | st.sampled_from([AT, "s-1", "user", "modified", "approved"]), max_size=8)
+PAYLOADS = st.dictionaries(
+    st.sampled_from(NAMES),
+    JSON | st.sampled_from([AT, "s-1", "user", "modified", "approved"]),
+    max_size=8,
+)
 FRAMES = st.fixed_dictionaries(
-    {}, optional={"type": st.sampled_from(sorted(CATALOGUE)) | JSON, "id": JSON, "timestamp": st.just(AT) | JSON, "payload": PAYLOADS | JSON, "x": JSON}
+    {},
+    optional={
+        "type": st.sampled_from(sorted(CATALOGUE)) | JSON,
+        "id": JSON,
+        "timestamp": st.just(AT) | JSON,
+        "payload": PAYLOADS | JSON,
+        "x": JSON,
+    },
 )
 
 

@@ -13,18 +13,34 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body, parse_hook_event
+from bridge_project.protocol.parse import (
+    HookInvalid,
+    parse_hook_batch,
+    parse_hook_body,
+    parse_hook_event,
+)
 from bridge_project.protocol.types import HOOK_EVENTS
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 AT = "2026-01-31T12:00:00Z"
-PRE: dict[str, Any] = {"tool": "Bash", "params": {"command": "ls"}, "risk_level": "low", "requires_approval": False}
+PRE: dict[str, Any] = {
+    "tool": "Bash",
+    "params": {"command": "ls"},
+    "risk_level": "low",
+    "requires_approval": False,
+}
 POST: dict[str, Any] = {"tool": "Bash", "params": {}, "result": None, "success": True}
 ABSENT = object()
 
 
 def body(event: Any = "PreToolUse", payload: Any = None, **other: Any) -> dict[str, Any]:
-    sent = {"event": event, "timestamp": AT, "session_id": "s-1", "payload": PRE if payload is None else payload, **other}
+    sent = {
+        "event": event,
+        "timestamp": AT,
+        "session_id": "s-1",
+        "payload": PRE if payload is None else payload,
+        **other,
+    }
     return {name: value for name, value in sent.items() if value is not ABSENT}
 
 
@@ -38,25 +54,39 @@ def without(payload: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in payload.items() if key != name}
 
 
-# -- what is accepted ----------------------------------------------------------------------------------------------------
+# -- what is accepted ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", HOOK_EVENTS)
 def test_every_event_is_taken_and_kept_as_sent(event: str) -> None:
-    smallest: dict[str, dict[str, Any]] = {"SessionStart": {"working_directory": "/w"}, "PreToolUse": PRE, "PostToolUse": POST}
+    smallest: dict[str, dict[str, Any]] = {
+        "SessionStart": {"working_directory": "/w"},
+        "PreToolUse": PRE,
+        "PostToolUse": POST,
+    }
     payload = smallest.get(event, {})
     parsed = parse_hook_event(body(event, payload), now=NOW)
     assert parsed == HookEvent(event=event, timestamp=AT, session_id="s-1", payload=payload)
 
 
-@pytest.mark.parametrize("event", ["SessionEnd", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification"])
+@pytest.mark.parametrize(
+    "event",
+    ["SessionEnd", "UserPromptSubmit", "Stop", "SubagentStop", "PreCompact", "Notification"],
+)
 def test_six_events_need_only_an_object(event: str) -> None:
     odd = {"prompt": 5, "reason": ["x"], "duration_seconds": "long", "level": None}
     assert parse_hook_event(body(event, odd), now=NOW).payload == odd
 
 
 def test_unknown_fields_are_kept() -> None:
-    parsed = parse_hook_event(body(payload={**PRE, "tool_use_id": "t", "deep": {"x": [1, None]}}, occurred_at="then", cwd=None), now=NOW)
+    parsed = parse_hook_event(
+        body(
+            payload={**PRE, "tool_use_id": "t", "deep": {"x": [1, None]}},
+            occurred_at="then",
+            cwd=None,
+        ),
+        now=NOW,
+    )
     assert parsed.payload["tool_use_id"] == "t"
     assert parsed.payload["deep"] == {"x": [1, None]}
     assert parsed.extra == {"occurred_at": "then", "cwd": None}
@@ -123,7 +153,7 @@ def test_nul_inside_a_payload_is_kept() -> None:
     assert parsed.payload["tool"] == "a\x00b"
 
 
-# -- the base fields -----------------------------------------------------------------------------------------------------
+# -- the base fields -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,7 +185,11 @@ def test_nul_inside_a_payload_is_kept() -> None:
         (body(session_id=""), "session_id", "HOOK_INVALID_SESSION_ID"),
         (body(session_id=" \t"), "session_id", "HOOK_INVALID_SESSION_ID"),
         (body(session_id="a\x00"), "session_id", "HOOK_INVALID_SESSION_ID"),
-        (body(session_id="x" * (limits.SESSION_ID_MAX_CHARS + 1)), "session_id", "HOOK_INVALID_SESSION_ID"),
+        (
+            body(session_id="x" * (limits.SESSION_ID_MAX_CHARS + 1)),
+            "session_id",
+            "HOOK_INVALID_SESSION_ID",
+        ),
         (body(session_id="\udc80"), "session_id", "HOOK_INVALID_SESSION_ID"),
         (body(payload=ABSENT), "payload", "HOOK_INVALID_PAYLOAD"),
         ({**body(), "payload": None}, "payload", "HOOK_INVALID_PAYLOAD"),
@@ -165,22 +199,39 @@ def test_nul_inside_a_payload_is_kept() -> None:
 )
 def test_each_base_rule_has_its_code(sent: dict[str, Any], field: str, rule: str) -> None:
     invalid = refused(sent)
-    assert [(v.field, v.rule, v.code) for v in invalid.violations] == [(field, rule, "VALIDATION_ERROR")]
+    assert [(v.field, v.rule, v.code) for v in invalid.violations] == [
+        (field, rule, "VALIDATION_ERROR")
+    ]
     assert (invalid.code, invalid.field) == (rule, field)
     assert invalid.constraint == invalid.violations[0].constraint != ""
     assert invalid.violations[0].message.startswith(("event", field))
 
 
 def test_all_base_violations_come_at_once_in_the_order_of_the_table() -> None:
-    invalid = refused({"event": "Unheard", "payload": 5, "session_id": "", "timestamp": "2020-01-01T00:00:00Z"})
-    assert [v.rule for v in invalid.violations] == ["HOOK_INVALID_EVENT_TYPE", "HOOK_STALE_TIMESTAMP", "HOOK_INVALID_SESSION_ID", "HOOK_INVALID_PAYLOAD"]
+    invalid = refused(
+        {"event": "Unheard", "payload": 5, "session_id": "", "timestamp": "2020-01-01T00:00:00Z"}
+    )
+    assert [v.rule for v in invalid.violations] == [
+        "HOOK_INVALID_EVENT_TYPE",
+        "HOOK_STALE_TIMESTAMP",
+        "HOOK_INVALID_SESSION_ID",
+        "HOOK_INVALID_PAYLOAD",
+    ]
     assert invalid.code == "HOOK_INVALID_EVENT_TYPE"
     assert refused({}).code == "HOOK_INVALID_EVENT_TYPE"
-    assert [v.field for v in refused({}).violations] == ["event", "timestamp", "session_id", "payload"]
+    assert [v.field for v in refused({}).violations] == [
+        "event",
+        "timestamp",
+        "session_id",
+        "payload",
+    ]
 
 
 def test_the_code_is_that_of_the_first_rule_that_failed() -> None:
-    assert refused(body(timestamp="2020-01-01T00:00:00Z", session_id="", payload=ABSENT)).code == "HOOK_STALE_TIMESTAMP"
+    assert (
+        refused(body(timestamp="2020-01-01T00:00:00Z", session_id="", payload=ABSENT)).code
+        == "HOOK_STALE_TIMESTAMP"
+    )
     assert refused(body(session_id="", payload=ABSENT)).code == "HOOK_INVALID_SESSION_ID"
 
 
@@ -188,7 +239,7 @@ def test_the_payload_is_not_looked_at_while_the_base_is_wrong() -> None:
     assert [v.field for v in refused(body(session_id="", payload={})).violations] == ["session_id"]
 
 
-# -- the payload's fields ------------------------------------------------------------------------------------------------
+# -- the payload's fields --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,14 +248,29 @@ def test_the_payload_is_not_looked_at_while_the_base_is_wrong() -> None:
         ("SessionStart", {}, "working_directory", "required"),
         ("SessionStart", {"working_directory": None}, "working_directory", "string"),
         ("SessionStart", {"working_directory": 5}, "working_directory", "string"),
-        ("SessionStart", {"working_directory": "/w", "initial_prompt": 5}, "initial_prompt", "string"),
+        (
+            "SessionStart",
+            {"working_directory": "/w", "initial_prompt": 5},
+            "initial_prompt",
+            "string",
+        ),
         ("SessionStart", {"working_directory": "/w", "environment": []}, "environment", "object"),
         *(("PreToolUse", without(PRE, name), name, "required") for name in PRE),
         ("PreToolUse", {**PRE, "tool": None}, "tool", "string"),
         ("PreToolUse", {**PRE, "params": "ls"}, "params", "object"),
         ("PreToolUse", {**PRE, "params": []}, "params", "object"),
-        ("PreToolUse", {**PRE, "risk_level": "HIGH"}, "risk_level", "one of low, medium, high, critical"),
-        ("PreToolUse", {**PRE, "risk_level": 1}, "risk_level", "one of low, medium, high, critical"),
+        (
+            "PreToolUse",
+            {**PRE, "risk_level": "HIGH"},
+            "risk_level",
+            "one of low, medium, high, critical",
+        ),
+        (
+            "PreToolUse",
+            {**PRE, "risk_level": 1},
+            "risk_level",
+            "one of low, medium, high, critical",
+        ),
         ("PreToolUse", {**PRE, "requires_approval": "true"}, "requires_approval", "boolean"),
         ("PreToolUse", {**PRE, "requires_approval": 1}, "requires_approval", "boolean"),
         ("PreToolUse", {**PRE, "requires_approval": None}, "requires_approval", "boolean"),
@@ -216,7 +282,9 @@ def test_the_payload_is_not_looked_at_while_the_base_is_wrong() -> None:
         ("PostToolUse", {**POST, "execution_time_ms": "12"}, "execution_time_ms", "number"),
     ],
 )
-def test_each_payload_rule(event: str, payload: dict[str, Any], field: str, constraint: str) -> None:
+def test_each_payload_rule(
+    event: str, payload: dict[str, Any], field: str, constraint: str
+) -> None:
     invalid = refused(body(event, payload))
     assert [(v.field, v.constraint, v.code, v.rule) for v in invalid.violations] == [
         (f"payload.{field}", constraint, "PAYLOAD_VALIDATION_ERROR", "HOOK_INVALID_PAYLOAD")
@@ -227,26 +295,53 @@ def test_each_payload_rule(event: str, payload: dict[str, Any], field: str, cons
 
 def test_all_payload_violations_come_at_once() -> None:
     invalid = refused(body(payload={"tool": 5, "requires_approval": "yes"}))
-    assert [v.field for v in invalid.violations] == ["payload.tool", "payload.params", "payload.risk_level", "payload.requires_approval"]
+    assert [v.field for v in invalid.violations] == [
+        "payload.tool",
+        "payload.params",
+        "payload.risk_level",
+        "payload.requires_approval",
+    ]
 
 
 def test_violations_do_not_repeat_what_was_sent() -> None:
-    invalid = refused(body(payload={**PRE, "requires_approval": "s3cret", "params": "s3cret", "risk_level": "s3cret"}))
+    invalid = refused(
+        body(
+            payload={
+                **PRE,
+                "requires_approval": "s3cret",
+                "params": "s3cret",
+                "risk_level": "s3cret",
+            }
+        )
+    )
     assert "s3cret" not in repr(invalid.violations) + str(invalid)
 
 
-# -- bodies --------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"nope", b"\xff", b"NaN", b'{"a": Infinity}', b'{"a": 1e400}', b'{"a":' * 101 + b"1" + b"}" * 101, b"[" * 1_000_000, b'"\\ud800"']
+    "data",
+    [
+        b"",
+        b"nope",
+        b"\xff",
+        b"NaN",
+        b'{"a": Infinity}',
+        b'{"a": 1e400}',
+        b'{"a":' * 101 + b"1" + b"}" * 101,
+        b"[" * 1_000_000,
+        b'"\\ud800"',
+    ],
 )
 def test_a_body_that_is_no_json(data: bytes) -> None:
     for parse in (lambda: parse_hook_body(data, now=NOW), lambda: parse_hook_batch(data, NOW)):
         with pytest.raises(HookInvalid) as caught:
             parse()
         assert caught.value.code == "HOOK_INVALID_PAYLOAD"
-        assert [(v.field, v.code, v.rule, v.constraint) for v in caught.value.violations] == [("body", "VALIDATION_ERROR", "HOOK_INVALID_PAYLOAD", "JSON")]
+        assert [(v.field, v.code, v.rule, v.constraint) for v in caught.value.violations] == [
+            ("body", "VALIDATION_ERROR", "HOOK_INVALID_PAYLOAD", "JSON")
+        ]
 
 
 @pytest.mark.parametrize("data", [b"null", b"[]", b'"x"', b"5", b"true"])
@@ -254,7 +349,11 @@ def test_a_body_that_is_no_object(data: bytes) -> None:
     for parse in (lambda: parse_hook_body(data, now=NOW), lambda: parse_hook_batch(data, NOW)):
         with pytest.raises(HookInvalid) as caught:
             parse()
-        assert (caught.value.code, caught.value.field, caught.value.constraint) == ("HOOK_INVALID_PAYLOAD", "body", "object")
+        assert (caught.value.code, caught.value.field, caught.value.constraint) == (
+            "HOOK_INVALID_PAYLOAD",
+            "body",
+            "object",
+        )
 
 
 def batch(events: Any) -> bytes:
@@ -262,7 +361,9 @@ def batch(events: Any) -> bytes:
 
 
 def test_a_batch_is_validated_one_by_one() -> None:
-    found = parse_hook_batch(batch([body(), body("Unheard"), 5, body(payload={}), body("Stop", {})]), NOW)
+    found = parse_hook_batch(
+        batch([body(), body("Unheard"), 5, body(payload={}), body("Stop", {})]), NOW
+    )
     assert [item.event if isinstance(item, HookEvent) else item.code for item in found] == [
         "PreToolUse",
         "HOOK_INVALID_EVENT_TYPE",
@@ -293,17 +394,37 @@ def test_an_empty_batch_and_a_full_one() -> None:
 def test_a_batch_that_is_none_is_refused_as_a_whole(data: bytes, constraint: str) -> None:
     with pytest.raises(HookInvalid) as caught:
         parse_hook_batch(data, NOW)
-    assert (caught.value.code, caught.value.field, caught.value.constraint) == ("HOOK_INVALID_PAYLOAD", "events", constraint)
+    assert (caught.value.code, caught.value.field, caught.value.constraint) == (
+        "HOOK_INVALID_PAYLOAD",
+        "events",
+        constraint,
+    )
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | st.sampled_from(["PreToolUse", AT, "low"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*PRE, *POST, "x"]), inner, max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["PreToolUse", AT, "low"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from([*PRE, *POST, "x"]), inner, max_size=5)
+    ),
     max_leaves=10,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["event", "event_type", "timestamp", "session_id", "payload", "event_id", "more"]), JSON) | JSON)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["event", "event_type", "timestamp", "session_id", "payload", "event_id", "more"]
+        ),
+        JSON,
+    )
+    | JSON
+)
 def test_any_json_is_an_event_or_hook_invalid(value: Any) -> None:
     try:
         parsed = parse_hook_event(value, now=NOW)

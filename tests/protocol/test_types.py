@@ -1,4 +1,6 @@
-"""Timestamps, session ids and versions (SPEC Conventions and Versioning; STACK: the platform's own types are too lax)."""
+"""Timestamps, session ids and versions (SPEC Conventions and Versioning; STACK: the platform's own
+types are too lax).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.types import HOOK_EVENTS, SemVer, SessionId, Timestamp, is_uuid, is_uuid4, now_text, parse_timestamp
+from bridge_project.protocol.types import (
+    HOOK_EVENTS,
+    SemVer,
+    SessionId,
+    Timestamp,
+    is_uuid,
+    is_uuid4,
+    now_text,
+    parse_timestamp,
+)
 
 TIMESTAMP = TypeAdapter(Timestamp)
 SESSION_ID = TypeAdapter(SessionId)
@@ -85,13 +96,19 @@ def test_what_is_no_timestamp_is_refused(text: str) -> None:
         TIMESTAMP.validate_python(text)
 
 
-@pytest.mark.parametrize("value", [1700000000, 1.5, None, True, datetime(2026, 1, 31, tzinfo=UTC), b"2026-01-31T12:00:00Z"])
+@pytest.mark.parametrize(
+    "value",
+    [1700000000, 1.5, None, True, datetime(2026, 1, 31, tzinfo=UTC), b"2026-01-31T12:00:00Z"],
+)
 def test_a_timestamp_is_a_string(value: object) -> None:
     with pytest.raises(ValidationError):
         TIMESTAMP.validate_python(value, strict=True)
 
 
-@given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-23 * 60 - 59, 23 * 60 + 59))  # noqa: DTZ001
+@given(
+    st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)),  # noqa: DTZ001
+    st.integers(-23 * 60 - 59, 23 * 60 + 59),
+)
 def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minutes: int) -> None:
     moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     assert parse_timestamp(moment.isoformat()) == moment
@@ -101,7 +118,13 @@ def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minu
     assert timedelta(0) <= moment - parse_timestamp(written) < timedelta(milliseconds=1)
 
 
-@given(st.text(max_size=40) | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?", fullmatch=True))
+@given(
+    st.text(max_size=40)
+    | st.from_regex(
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?",
+        fullmatch=True,
+    )
+)
 def test_any_text_is_a_moment_in_utc_or_a_value_error(text: str) -> None:
     try:
         moment = parse_timestamp(text)
@@ -111,18 +134,33 @@ def test_any_text_is_a_moment_in_utc_or_a_value_error(text: str) -> None:
 
 
 def test_the_bridge_writes_utc_milliseconds_z() -> None:
-    assert now_text(datetime(2026, 1, 31, 14, 0, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-31T12:00:00.999Z"
+    assert (
+        now_text(datetime(2026, 1, 31, 14, 0, 0, 999_999, tzinfo=timezone(timedelta(hours=2))))
+        == "2026-01-31T12:00:00.999Z"
+    )
     assert abs(parse_timestamp(now_text()) - datetime.now(UTC)) < timedelta(seconds=5)
     with pytest.raises(ValueError):
         now_text(datetime(2026, 1, 31))  # noqa: DTZ001
 
 
-@pytest.mark.parametrize("text", ["a", " a ", "5f0c1f9e-6a57-4c43-9d0e-0d1d5f8b8a11", "Sitzung-äöü-😀", "x" * limits.SESSION_ID_MAX_CHARS])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        " a ",
+        "5f0c1f9e-6a57-4c43-9d0e-0d1d5f8b8a11",
+        "Sitzung-äöü-😀",
+        "x" * limits.SESSION_ID_MAX_CHARS,
+    ],
+)
 def test_session_ids_are_taken_as_they_are(text: str) -> None:
     assert SESSION_ID.validate_python(text) == text
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u00a0", "a\x00b", "x" * (limits.SESSION_ID_MAX_CHARS + 1), "a\ud800"])
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "\t\n", "\u00a0", "a\x00b", "x" * (limits.SESSION_ID_MAX_CHARS + 1), "a\ud800"],
+)
 def test_unusable_session_ids_are_refused(text: str) -> None:
     with pytest.raises(ValidationError):
         SESSION_ID.validate_python(text)
@@ -136,7 +174,23 @@ def test_versions_compare_by_number() -> None:
     assert SemVer.parse("1.2.3-beta.1+42") == SemVer(1, 2, 3)
 
 
-@pytest.mark.parametrize("text", ["", "1", "1.0", "1.0.0.0", "v1.0.0", "1.0.x", "-1.0.0", "1.0.0 ", "1.0.0\n", "1.0.0-", "1.0.1234567", "１.0.0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "1.0",
+        "1.0.0.0",
+        "v1.0.0",
+        "1.0.x",
+        "-1.0.0",
+        "1.0.0 ",
+        "1.0.0\n",
+        "1.0.0-",
+        "1.0.1234567",
+        "１.0.0",
+    ],
+)
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         SemVer.parse(text)
@@ -148,7 +202,14 @@ def test_uuids() -> None:
     assert is_uuid(one)
     assert is_uuid4(four)
     assert not is_uuid4(one)
-    for text in ("", "auth-001", four + "\n", f"{{{four}}}", four.replace("-", ""), four.replace("A945", "C945")):
+    for text in (
+        "",
+        "auth-001",
+        four + "\n",
+        f"{{{four}}}",
+        four.replace("-", ""),
+        four.replace("A945", "C945"),
+    ):
         assert not is_uuid4(text)
     assert not is_uuid(four.replace("-", ""))
 

@@ -1,4 +1,6 @@
-"""A program in a terminal or at a pipe, spoken to as a person or a script would: say a line, wait until something is shown."""
+"""A program in a terminal or at a pipe, spoken to as a person or a script would: say a line, wait
+until something is shown.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ from tests.conformance.bridge import REPOSITORY
 from tests.faults.quick import nursery
 from tests.servers import Running, stop_process, wait_until
 
-CONTROLS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]")
+CONTROLS = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]"
+)
 WHERE = b"\x1b[6n"  # asks a terminal where its cursor is
 PATIENCE = 30.0
 ROWS, COLUMNS = 40, 160
-# What is forked comes with nothing at its input: the file that is to be there is handed over as its standard error.
+# What is forked comes with nothing at its input: the file that is to be there is handed over as its
+# standard error.
 FORKED = """
 import os, runpy, sys
 os.dup2(2, 0)
@@ -39,8 +44,19 @@ Ends = tuple[int, int, int]
 
 
 def _started(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
-    command, environment = [sys.executable, *arguments], environment | {"TERM": TERM, "NO_COLOR": "1"}
-    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=ends[0], stdout=ends[1], stderr=ends[2], start_new_session=True)
+    command, environment = (
+        [sys.executable, *arguments],
+        environment | {"TERM": TERM, "NO_COLOR": "1"},
+    )
+    return subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=ends[0],
+        stdout=ends[1],
+        stderr=ends[2],
+        start_new_session=True,
+    )
 
 
 def _forked(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
@@ -49,19 +65,24 @@ def _forked(environment: dict[str, str], arguments: list[str], ends: Ends) -> Ru
 
 
 class Program:
-    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a terminal of its own.
+    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a
+    terminal of its own.
 
-    ``cold``: a process as a user starts it, not one that is forked from what has everything imported (tests/faults/nursery.py).
+    ``cold``: a process as a user starts it, not one that is forked from what has everything
+    imported (tests/faults/nursery.py).
     """
 
-    def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool, cold: bool = False) -> None:
+    def __init__(
+        self, environment: dict[str, str], *arguments: str, terminal: bool, cold: bool = False
+    ) -> None:
         self._shown = b""
         self.seen = 0  # how much of what was shown has been waited for
         if terminal:
             self._ours, theirs = pty.openpty()
             fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
             self.modes = termios.tcgetattr(theirs)
-            self._theirs = os.dup(theirs)  # kept, so that the modes can be looked at when the program has ended
+            # kept, so that the modes can be looked at when the program has ended
+            self._theirs = os.dup(theirs)
             ends, self._writes = (theirs, theirs, theirs), self._ours
         else:
             theirs, self._writes = os.pipe()
@@ -96,7 +117,9 @@ class Program:
         os.write(self._writes, (text + ("\r" if end == "\n" and self._terminal else end)).encode())
 
     def until(self, *words: str, what: str = "") -> str:
-        """Wait until all these words have been shown since the last time; what was shown from there to the end of the last of them."""
+        """Wait until all these words have been shown since the last time; what was shown from there
+        to the end of the last of them.
+        """
 
         def there() -> bool:
             return all(word in self.shown[self.seen :] for word in words)
@@ -106,7 +129,10 @@ class Program:
         except AssertionError as error:
             raise AssertionError(f"{error}; shown: {self.shown[-3000:]}") from None
         shown = self.shown
-        found, self.seen = shown[self.seen :], max(shown.index(word, self.seen) + len(word) for word in words)
+        found, self.seen = (
+            shown[self.seen :],
+            max(shown.index(word, self.seen) + len(word) for word in words),
+        )
         return found
 
     def ask(self, line: str, *words: str) -> str:
@@ -129,7 +155,12 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         stop_process(self.process)
         if self._terminal:
             os.close(self._theirs)

@@ -54,7 +54,9 @@ async def test_what_cannot_stop_keeps_nothing_else_running(done: list[str]) -> N
     assert done[-1] == "stop a"
 
 
-async def test_what_does_not_stop_in_time_is_left(done: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_stop_in_time_is_left(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import asyncio
 
     async def never() -> None:

@@ -1,4 +1,6 @@
-"""`make bench` itself: that it sees what is wrong, and says so. What it measures is no test; docs/performance.md has the figures."""
+"""`make bench` itself: that it sees what is wrong, and says so. What it measures is no test;
+docs/performance.md has the figures.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def outcome(*received: Sequence[int], refused: int = 0) -> Outcome:
     for seen, serials in zip(flight.seen, received, strict=True):
         take = flight.receiver(seen)
         for serial in serials:
-            take(b'{"prompt": "' + flight.mark + b"%08d" % serial + b' lorem"}', flight.started[serial] + 0.002)
+            take(
+                b'{"prompt": "' + flight.mark + b"%08d" % serial + b' lorem"}',
+                flight.started[serial] + 0.002,
+            )
         take(b'{"type": "notification"}', 0.0)
     return Outcome.of(flight, flight.started[0] - 1.0, 0.006, 0.5)
 
@@ -48,9 +53,16 @@ def outcome(*received: Sequence[int], refused: int = 0) -> Outcome:
         ([2, 0, 1, 3, 4, 5], 0, 0, 1),
     ],
 )
-def test_what_is_lost_doubled_or_reordered_is_counted(received: list[int], lost: int, doubled: int, reordered: int) -> None:
+def test_what_is_lost_doubled_or_reordered_is_counted(
+    received: list[int], lost: int, doubled: int, reordered: int
+) -> None:
     found = outcome([0, 1, 2, 3, 4, 5], received)
-    assert (found.lost, found.doubled, found.reordered, found.errors) == (lost, doubled, reordered, 0)
+    assert (found.lost, found.doubled, found.reordered, found.errors) == (
+        lost,
+        doubled,
+        reordered,
+        0,
+    )
     assert (found.accepted, round(found.cpu)) == (6, 1000)
     assert all(1.9 < value < 2.1 for value in found.delivery)
 
@@ -60,7 +72,10 @@ def test_what_was_refused_is_not_lost() -> None:
     assert (found.accepted, found.errors, found.lost) == (4, 2, 0)
 
 
-@pytest.mark.parametrize(("measured", "least", "met"), [(1.0, False, True), (1.1, False, False), (1.1, True, True), (0.9, True, False)])
+@pytest.mark.parametrize(
+    ("measured", "least", "met"),
+    [(1.0, False, True), (1.1, False, False), (1.1, True, True), (0.9, True, False)],
+)
 def test_a_goal_says_whether_it_is_met(measured: float, least: bool, met: bool) -> None:
     goal = Goal("something", measured, 1.0, "ms", least)
     assert goal.met is met
@@ -88,6 +103,11 @@ def test_the_generator_and_a_yardstick(tmp_path: Path) -> None:
 def test_its_parts_are_documented() -> None:
     page = (REPOSITORY / "docs" / "performance.md").read_text()
     assert not [part for part in PARTS if part not in page]
-    done = subprocess.run([sys.executable, "-m", "tests.performance", "speed"], cwd=REPOSITORY, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.performance", "speed"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2
     assert "no such part: speed" in done.stderr

@@ -20,7 +20,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone with a space in its name, in which nothing is set up and pip is never run."""
     project = tmp_path / "a clone"
     (project / "tests").mkdir(parents=True)
-    (project / "requirements.txt").write_text("# runtime\nDjango==5.2\nredis==8.1; python_version < '4'\n")
+    (project / "requirements.txt").write_text(
+        "# runtime\nDjango==5.2\nredis==8.1; python_version < '4'\n"
+    )
     (project / "tests" / "requirements.txt").write_text("-r ../requirements.txt\npytest==9.2\n")
     venv = project / ".venv"
     monkeypatch.setattr(setup, "PROJECT", str(project))
@@ -32,7 +34,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What prepare() did: "venv" and "pip FILE"; the environment that "venv" makes is a real one without pip, which is all that is looked at."""
+    """What prepare() did: "venv" and "pip FILE"; the environment that "venv" makes is a real one
+    without pip, which is all that is looked at.
+    """
     done: list[str] = []
 
     def run_step(command: list[str], *_: object) -> None:
@@ -56,7 +60,7 @@ def prepared(kind: str, steps: list[str]) -> list[str]:
     return list(steps)
 
 
-# -- Python ------------------------------------------------------------------------------------------------------------------
+# -- Python ----------------------------------------------------------------------------------------
 
 
 def test_python_3_8_can_read_it() -> None:
@@ -66,7 +70,12 @@ def test_python_3_8_can_read_it() -> None:
 
 def test_it_imports_the_standard_library_only() -> None:
     tree = ast.parse(Path(setup.__file__).read_text())
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
@@ -87,12 +96,17 @@ def test_the_newest_checked_python_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ([("/py", (3, 9), True)], "Python 3.11 or newer is needed, here is 3.9: install the packages python3.11 and python3.11-venv"),
+        (
+            [("/py", (3, 9), True)],
+            "Python 3.11 or newer is needed, here is 3.9: install the packages python3.11 and python3.11-venv",
+        ),
         ([("/py", (3, 12), False), ("/old", (3, 8), True)], "install the package python3.12-venv"),
         ([], "Python 3.11 or newer is needed: install the packages"),
     ],
 )
-def test_a_missing_python_is_one_line_that_names_the_package(found: list[tuple[str, tuple[int, int] | None, bool]], words: str) -> None:
+def test_a_missing_python_is_one_line_that_names_the_package(
+    found: list[tuple[str, tuple[int, int] | None, bool]], words: str
+) -> None:
     with pytest.raises(setup.Missing) as caught:
         setup.choose(found)
     assert words in str(caught.value)
@@ -117,7 +131,7 @@ def test_probe_tells_version_and_whether_it_can_make_environments(tmp_path: Path
     assert setup.probe(str(tmp_path / "none")) == (None, False)
 
 
-# -- the environment ---------------------------------------------------------------------------------------------------------
+# -- the environment -------------------------------------------------------------------------------
 
 
 def test_the_second_time_does_nothing(steps: list[str]) -> None:
@@ -132,7 +146,9 @@ def test_run_and_test_share_an_environment(steps: list[str]) -> None:
     assert prepared("test", steps) == []
 
 
-def test_changed_requirements_are_installed_into_the_same_environment(clone: Path, steps: list[str]) -> None:
+def test_changed_requirements_are_installed_into_the_same_environment(
+    clone: Path, steps: list[str]
+) -> None:
     prepared("run", steps)
     (clone / "requirements.txt").write_text("Django==5.3\n")
     assert prepared("run", steps) == ["pip requirements.txt"]
@@ -144,7 +160,9 @@ def test_a_changed_file_that_another_includes_counts_too(clone: Path, steps: lis
     assert prepared("test", steps) == ["pip tests/requirements.txt"]
 
 
-def test_an_interrupted_installation_is_made_anew(clone: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_installation_is_made_anew(
+    clone: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed while pip ran, the first time and when requirements had changed."""
     whole = setup.run_step
 
@@ -193,12 +211,20 @@ def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
     assert steps == ["venv", "pip requirements.txt"]
 
 
-# -- steps and progress ------------------------------------------------------------------------------------------------------
+# -- steps and progress ----------------------------------------------------------------------------
 
 
 def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[str]) -> None:
     with open(os.devnull) as lock, pytest.raises(setup.Missing) as caught:
-        setup.run_step([sys.executable, "-c", "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"], "Installing", lock.fileno())
+        setup.run_step(
+            [
+                sys.executable,
+                "-c",
+                "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)",
+            ],
+            "Installing",
+            lock.fileno(),
+        )
     assert "one" in str(caught.value)
     assert "two" in str(caught.value)
     assert "Installing failed (exit code 3)" in str(caught.value)

@@ -39,12 +39,16 @@ def test_the_makefile_knows_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "execv", lambda _, words: handed.append(words[1:]))
     makefile = Path(setup.PROJECT, "Makefile").read_text()
     for name in checks.COMMANDS:
-        assert re.search(rf"^{name}: ## .*\n\t\$\(call bootstrap,check {name}\b", makefile, re.MULTILINE), name
+        assert re.search(
+            rf"^{name}: ## .*\n\t\$\(call bootstrap,check {name}\b", makefile, re.MULTILINE
+        ), name
         setup.main(["check", name, "more"])
         assert handed[-2:] == [["test"], ["-m", "tests.checks", name, "more"]]
 
 
-def test_test_is_every_test_and_every_linter(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_test_is_every_test_and_every_linter(
+    asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Its files are kept in memory where there is room."""
     monkeypatch.setattr(checks, "MEMORY", tmp_path)
     monkeypatch.setattr(checks, "ROOM", 1)
@@ -59,26 +63,41 @@ def test_test_is_every_test_and_every_linter(asked: list[checks.Step], monkeypat
 
 
 def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 kills each way, the model and the document for longer, 1,000 sessions; what the environment says of their length counts."""
+    """1,000 kills each way, the model and the document for longer, 1,000 sessions; what the
+    environment says of their length counts.
+    """
     monkeypatch.setenv("SOAK_SECONDS", "5")
     assert checks.main(["soak"]) == 0
     assert [name for name, _ in asked] == ["crashes", "model", "document", "cycles"]
     files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
     assert len(files) == 6 and all(Path(setup.PROJECT, file).is_file() for file in files)
     assert ("--instants", "1000") in pairwise(asked[0][1])
-    assert [os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS", "TEST_AGENT_CYCLES")] == ["300", "5", "1000"]
+    assert [
+        os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS", "TEST_AGENT_CYCLES")
+    ] == ["300", "5", "1000"]
 
 
 def test_soak_with_arguments_is_the_crash_tests(asked: list[checks.Step]) -> None:
     """`make soak ARGS="--instants 5"` asks for less: what is given last counts."""
     assert checks.main(["soak", "--instants", "5"]) == 0
     [(name, arguments)] = asked
-    assert name == "crashes" and ("--instants", "1000") in pairwise(arguments) and arguments[-2:] == ["--instants", "5"]
+    assert (
+        name == "crashes"
+        and ("--instants", "1000") in pairwise(arguments)
+        and arguments[-2:] == ["--instants", "5"]
+    )
 
 
 @pytest.mark.parametrize("lacks", ["", "Node is missing."])
-def test_real_agents_are_run_where_node_is(asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacks: str) -> None:
-    """Where it is they are installed, and to skip them would be a failure; where it is not, the last line says that nothing was tested."""
+def test_real_agents_are_run_where_node_is(
+    asked: list[checks.Step],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lacks: str,
+) -> None:
+    """Where it is they are installed, and to skip them would be a failure; where it is not, the
+    last line says that nothing was tested.
+    """
     installed: list[bool] = []
     monkeypatch.setattr(install, "missing_node", lambda: lacks)
     monkeypatch.setattr(install, "install_agents", lambda: installed.append(True))
@@ -86,18 +105,36 @@ def test_real_agents_are_run_where_node_is(asked: list[checks.Step], monkeypatch
     [(name, arguments)] = asked
     assert name == "agents" and "tests/agents/real" in arguments and arguments[-1] == "-x"
     assert installed == [True] * (not lacks) and (install.REQUIRED in os.environ) is (not lacks)
-    assert ("NOT TESTED: the real agents. Node is missing." in capsys.readouterr().out) is bool(lacks)
+    assert ("NOT TESTED: the real agents. Node is missing." in capsys.readouterr().out) is bool(
+        lacks
+    )
 
 
-def test_what_runs_beside_counts_too(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its turn; what those beside say comes in one piece after the others; one that fails makes it all fail. None sees the shell's settings."""
+def test_what_runs_beside_counts_too(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its turn; what those beside say comes in one piece after the others; one that fails
+    makes it all fail. None sees the shell's settings.
+    """
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("DATABASE_URL", "sqlite:///nowhere")
     first = ("first", ["-c", SAY.format("first", 0)])
-    beside = [(name, ["-c", SAY.format(name, code)]) for name, code in (("good", 0), ("bad", 3), ("last", 0))]
+    beside = [
+        (name, ["-c", SAY.format(name, code)])
+        for name, code in (("good", 0), ("bad", 3), ("last", 0))
+    ]
     assert checks.run([first], beside=beside) == 1
     said = capfd.readouterr().out.splitlines()
-    assert said[:8] == ["== first", "first []", "== good", "good []", "== bad", "bad []", "== last", "last []"]
+    assert said[:8] == [
+        "== first",
+        "first []",
+        "== good",
+        "good []",
+        "== bad",
+        "bad []",
+        "== last",
+        "last []",
+    ]
     summary = re.sub(r" \(\d+ s\)", "", said[-1])
     assert sorted(summary.split("   ")) == ["bad: FAILED", "first: ok", "good: ok", "last: ok"]
     assert checks.run([first], beside=beside[:1]) == 0

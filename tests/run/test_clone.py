@@ -1,4 +1,6 @@
-"""`make` in a bare clone: a directory with a space in its name, another user when we may, nothing installed (D42)."""
+"""`make` in a bare clone: a directory with a space in its name, another user when we may, nothing
+installed (D42).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ SECONDS_FOR_AGAIN = 30  # a busy machine included; alone it is well under two
 
 @pytest.fixture
 def clone() -> Iterator[Path]:
-    """The files of a clone, and nothing that was made here, where another user can reach them (pytest's own directories are private)."""
+    """The files of a clone, and nothing that was made here, where another user can reach them
+    (pytest's own directories are private).
+    """
     top = Path(tempfile.mkdtemp(prefix="bridge-clone-"))
     top.chmod(0o755)
     project = top / "a bridge"
@@ -49,12 +53,25 @@ def _nobody() -> pwd.struct_passwd | None:
 
 
 def _as_user(clone: Path, **settings: str) -> dict[str, Any]:
-    """How to start a command there: as that user, with an environment of which nothing is ours but the way to packages."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY")) or name == "LANG"}
-    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part and not part.startswith("/root"))
+    """How to start a command there: as that user, with an environment of which nothing is ours but
+    the way to packages.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY"))
+        or name == "LANG"
+    }
+    path = os.pathsep.join(
+        part
+        for part in os.environ["PATH"].split(os.pathsep)
+        if ".venv" not in part and not part.startswith("/root")
+    )
     environment = kept | {"PATH": path, "HOME": str(clone.parent / "home")} | settings
     identity = _nobody()
-    who: dict[str, Any] = {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": []} if identity else {}
+    who: dict[str, Any] = (
+        {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": []} if identity else {}
+    )
     return {"cwd": clone, "env": environment, "stdin": subprocess.DEVNULL, **who}
 
 
@@ -63,12 +80,24 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
     log = clone.parent / "run.log"
 
     def run_until_it_says_how_to_stop(seconds: float) -> float:
-        """`make run`, then SIGINT to make and all that it started, as Ctrl-C does; how long until the banner stood."""
+        """`make run`, then SIGINT to make and all that it started, as Ctrl-C does; how long until
+        the banner stood.
+        """
         begun = time.monotonic()
         with log.open("wb") as file:
-            process = subprocess.Popen(["make", "run"], stdout=file, stderr=subprocess.STDOUT, start_new_session=True, **_as_user(clone, **settings))
+            process = subprocess.Popen(
+                ["make", "run"],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **_as_user(clone, **settings),
+            )
         try:
-            wait_until(lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None, seconds, "the banner")
+            wait_until(
+                lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None,
+                seconds,
+                "the banner",
+            )
             took = time.monotonic() - begun
             assert process.poll() is None, log.read_text()
             os.killpg(process.pid, signal.SIGINT)
@@ -89,7 +118,13 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
     assert run_until_it_says_how_to_stop(60) < SECONDS_FOR_AGAIN
     assert "Installing" not in log.read_text()
 
-    done = subprocess.run(["make", "qr", "ARGS=--format url"], capture_output=True, text=True, timeout=60, **_as_user(clone))
+    done = subprocess.run(
+        ["make", "qr", "ARGS=--format url"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **_as_user(clone),
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"https://127.0.0.1:{settings['BRIDGE_PORT']}/pair#v=1&token=")
 
@@ -115,7 +150,9 @@ def test_what_is_missing_is_one_line(clone: Path, tmp_path: Path) -> None:
     (line,) = said()
     assert "install the packages python3.11 and python3.11-venv" in line
 
-    (machine / "python3").symlink_to("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else str(shutil.which("python3")))
+    (machine / "python3").symlink_to(
+        "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else str(shutil.which("python3"))
+    )
     (line,) = said()
     assert line == "git is missing: install the package git (Debian: apt install git)."
     assert not (clone / ".venv").exists()

@@ -1,4 +1,6 @@
-"""The files of docs/deploy, as far as they can be tried without an engine or a running systemd; the proxies' are tried in tests/live."""
+"""The files of docs/deploy, as far as they can be tried without an engine or a running systemd; the
+proxies' are tried in tests/live.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from tests.conformance.bridge import Bridge
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "docs/deploy"
-UNITS = {"bridge.service": "%h/bridge", "bridge@.service": "/srv/bridge"}  # each with where it expects the bridge
+# each with where it expects the bridge
+UNITS = {"bridge.service": "%h/bridge", "bridge@.service": "/srv/bridge"}
 EXPOSURE_MAX = 25  # of 100; 17 was seen, and 20 where the user is root
 pytestmark = pytest.mark.timeout(120)
 
@@ -39,15 +42,30 @@ def program(name: str, package: str) -> str:
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=dict(os.environ) | environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command,
+        env=dict(os.environ) | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
 
 
-# -- systemd -----------------------------------------------------------------------------------------------------------------
+# -- systemd ---------------------------------------------------------------------------------------
 
 
 def unit(name: str) -> dict[str, list[str]]:
     """The options of [Service], each with all its values."""
-    lines = [line for line in (DEPLOY / name).read_text().split("[Service]")[1].split("[Install]")[0].splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (DEPLOY / name)
+        .read_text()
+        .split("[Service]")[1]
+        .split("[Install]")[0]
+        .splitlines()
+        if line and not line.startswith("#")
+    ]
     options: dict[str, list[str]] = {}
     for line in lines:
         key, _, value = line.partition("=")
@@ -56,15 +74,20 @@ def unit(name: str) -> dict[str, list[str]]:
 
 
 def placed(name: str, directory: Path) -> Path:
-    """The unit as it would be installed for this checkout and, of a template, for the user who runs the tests."""
+    """The unit as it would be installed for this checkout and, of a template, for the user who runs
+    the tests.
+    """
     text = (DEPLOY / name).read_text()
     assert UNITS[name] in text
     path = directory / name.replace("@.", f"@{getpass.getuser()}.")
-    here = directory / "bridge"  # a unit's words end at a space, which the checkout's own path may have
+    # a unit's words end at a space, which the checkout's own path may have
+    here = directory / "bridge"
     here.symlink_to(REPOSITORY)
     python = directory / "python"
     python.symlink_to(sys.executable)
-    path.write_text(text.replace(f"{UNITS[name]}/.venv/bin/python", str(python)).replace(UNITS[name], str(here)))
+    path.write_text(
+        text.replace(f"{UNITS[name]}/.venv/bin/python", str(python)).replace(UNITS[name], str(here))
+    )
     return path
 
 
@@ -72,23 +95,50 @@ def placed(name: str, directory: Path) -> Path:
 def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
     analyze = program("systemd-analyze", "Debian: apt install systemd")
     manager = ["--user"] if "@" not in name else []
-    done = run(analyze, "verify", *manager, "--man=no", str(placed(name, tmp_path)), XDG_RUNTIME_DIR=str(tmp_path))
-    said = [line for line in (done.stdout + done.stderr).splitlines() if name.removesuffix(".service") in line]
+    done = run(
+        analyze,
+        "verify",
+        *manager,
+        "--man=no",
+        str(placed(name, tmp_path)),
+        XDG_RUNTIME_DIR=str(tmp_path),
+    )
+    said = [
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if name.removesuffix(".service") in line
+    ]
     assert (done.returncode, said) == (0, []), done.stderr
 
 
 def test_the_system_unit_is_a_narrow_one(tmp_path: Path) -> None:
     analyze = program("systemd-analyze", "Debian: apt install systemd")
-    done = run(analyze, "security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE_MAX}", str(placed("bridge@.service", tmp_path)))
+    done = run(
+        analyze,
+        "security",
+        "--offline=true",
+        "--no-pager",
+        f"--threshold={EXPOSURE_MAX}",
+        str(placed("bridge@.service", tmp_path)),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_a_stop_has_time_to_be_orderly(name: str) -> None:
-    """The farewell, then what is in flight, each for STOP_SECONDS at most, and the children; SIGTERM goes to the bridge alone."""
+    """The farewell, then what is in flight, each for STOP_SECONDS at most, and the children;
+    SIGTERM goes to the bridge alone.
+    """
     options = unit(name)
-    assert int(options["TimeoutStopSec"][0]) >= 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
-    assert (options["KillSignal"], options["KillMode"], options["Restart"]) == (["SIGTERM"], ["mixed"], ["on-failure"])
+    assert (
+        int(options["TimeoutStopSec"][0])
+        >= 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
+    )
+    assert (options["KillSignal"], options["KillMode"], options["Restart"]) == (
+        ["SIGTERM"],
+        ["mixed"],
+        ["on-failure"],
+    )
     assert options["Type"] == ["exec"]
 
 
@@ -101,22 +151,34 @@ def test_a_bridge_whose_database_is_gone_is_not_restarted(name: str) -> None:
 def test_a_wrong_setting_does_not_restart_it_for_ever(name: str) -> None:
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.read_string((DEPLOY / name).read_text())
-    burst, seconds = int(parser["Unit"]["StartLimitBurst"]), int(parser["Unit"]["StartLimitIntervalSec"])
-    assert burst * (int(parser["Service"]["RestartSec"]) + 5) < seconds  # five seconds are long for a start that fails
+    burst, seconds = (
+        int(parser["Unit"]["StartLimitBurst"]),
+        int(parser["Unit"]["StartLimitIntervalSec"]),
+    )
+    # five seconds are long for a start that fails
+    assert burst * (int(parser["Service"]["RestartSec"]) + 5) < seconds
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_the_unit_names_settings_that_exist(name: str) -> None:
-    named = {word.partition("=")[0] for value in unit(name).get("Environment", []) for word in shlex.split(value)}
+    named = {
+        word.partition("=")[0]
+        for value in unit(name).get("Environment", [])
+        for word in shlex.split(value)
+    }
     assert named <= {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
 
 
-# -- the image ---------------------------------------------------------------------------------------------------------------
+# -- the image -------------------------------------------------------------------------------------
 
 
 def instructions(keyword: str) -> list[str]:
     joined = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
-    return [line[len(keyword) :].strip() for line in joined.splitlines() if line.startswith(f"{keyword} ")]
+    return [
+        line[len(keyword) :].strip()
+        for line in joined.splitlines()
+        if line.startswith(f"{keyword} ")
+    ]
 
 
 def image_environment() -> dict[str, str]:
@@ -124,7 +186,9 @@ def image_environment() -> dict[str, str]:
 
 
 def in_context(path: str) -> bool:
-    """Whether .dockerignore lets a file into the build: the last line that matches it or a directory above it decides."""
+    """Whether .dockerignore lets a file into the build: the last line that matches it or a
+    directory above it decides.
+    """
     parts, inside = Path(path).parts, True
     for line in (REPOSITORY / ".dockerignore").read_text().splitlines():
         pattern = line.strip().lstrip("!")
@@ -138,7 +202,17 @@ def in_context(path: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "path", [".env", "var/secrets/hook_token", "var/tls/ca.key", "docs/deploy/.env", ".git/config", ".venv/pyvenv.cfg", "tests/settings.py", "a.pem"]
+    "path",
+    [
+        ".env",
+        "var/secrets/hook_token",
+        "var/tls/ca.key",
+        "docs/deploy/.env",
+        ".git/config",
+        ".venv/pyvenv.cfg",
+        "tests/settings.py",
+        "a.pem",
+    ],
 )
 def test_nothing_private_gets_into_an_image(path: str) -> None:
     assert not in_context(path)
@@ -150,26 +224,42 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("image")
     for line in instructions("COPY"):
         source, target = line.split()
-        found = [REPOSITORY / source] if (REPOSITORY / source).is_file() else [path for path in (REPOSITORY / source).rglob("*") if path.is_file()]
+        found = (
+            [REPOSITORY / source]
+            if (REPOSITORY / source).is_file()
+            else [path for path in (REPOSITORY / source).rglob("*") if path.is_file()]
+        )
         assert found, f"COPY {line}: not there"
         for path in found:
             if in_context(str(path.relative_to(REPOSITORY))):
-                place = root / target / path.relative_to(REPOSITORY / source) if path != REPOSITORY / source else root / target / path.name
-                place = root / target if path == REPOSITORY / source and not target.endswith("/") else place
+                place = (
+                    root / target / path.relative_to(REPOSITORY / source)
+                    if path != REPOSITORY / source
+                    else root / target / path.name
+                )
+                place = (
+                    root / target
+                    if path == REPOSITORY / source and not target.endswith("/")
+                    else place
+                )
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
     return root
 
 
 class InImage(Bridge):
-    """A bridge that is started as the image starts it: its files, its command, its environment but for the places."""
+    """A bridge that is started as the image starts it: its files, its command, its environment but
+    for the places.
+    """
 
     image: Path
 
     @property
     def environment(self) -> dict[str, str]:
         places = {"BRIDGE_DATA_DIR", "BRIDGE_ALLOWED_ROOTS"}
-        return super().environment | {name: value for name, value in image_environment().items() if name not in places}
+        return super().environment | {
+            name: value for name, value in image_environment().items() if name not in places
+        }
 
     def command(self, keyword: str) -> list[str]:
         (words,) = instructions(keyword)
@@ -179,7 +269,14 @@ class InImage(Bridge):
 
     def spawn(self) -> Bridge:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command("CMD"), cwd=self.image, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                self.command("CMD"),
+                cwd=self.image,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         return self
 
     def _healthy(self) -> bool:
@@ -191,7 +288,14 @@ class InImage(Bridge):
         return super()._healthy()
 
     def healthcheck(self) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command("HEALTHCHECK"), cwd=self.image, env=self.environment, capture_output=True, text=True, timeout=30)
+        return subprocess.run(
+            self.command("HEALTHCHECK"),
+            cwd=self.image,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
 
 
 @pytest.fixture
@@ -206,7 +310,9 @@ def contained(image: Path, tmp_path: Path) -> Iterator[InImage]:
 
 
 def test_what_the_image_holds_is_enough_to_run(contained: InImage) -> None:
-    """Started, healthy by its own check (TLS, pin, token from the volume), stopped in order, and then not healthy."""
+    """Started, healthy by its own check (TLS, pin, token from the volume), stopped in order, and
+    then not healthy.
+    """
     early = contained.healthcheck()
     assert (early.returncode, early.stderr.strip()) == (1, "the bridge has not started yet")
     contained.spawn()
@@ -222,15 +328,24 @@ def test_what_the_image_holds_is_enough_to_run(contained: InImage) -> None:
     assert contained.stop() == 0
     late = contained.healthcheck()
     assert late.returncode == 1 and "ConnectionRefusedError" in late.stderr
-    assert not [path for path in contained.image.rglob("*") if path.suffix == ".pyc" or path.name == "var"], "an image is read only"
+    assert not [
+        path for path in contained.image.rglob("*") if path.suffix == ".pyc" or path.name == "var"
+    ], "an image is read only"
 
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
     (user,) = instructions("USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
     assert "latest" not in instructions("FROM")[0] and ":" in instructions("FROM")[0]
-    assert instructions("VOLUME") == [str(Path(image_environment()["BRIDGE_DATA_DIR"]).parent)], "`restore` puts another directory in its place"
-    assert not [line for keyword in ("ENV", "ARG") for line in instructions(keyword) if re.search("TOKEN|PASSWORD|SECRET|KEY", line)]
+    assert instructions("VOLUME") == [str(Path(image_environment()["BRIDGE_DATA_DIR"]).parent)], (
+        "`restore` puts another directory in its place"
+    )
+    assert not [
+        line
+        for keyword in ("ENV", "ARG")
+        for line in instructions(keyword)
+        if re.search("TOKEN|PASSWORD|SECRET|KEY", line)
+    ]
 
 
 def test_the_image_has_git() -> None:
@@ -244,14 +359,18 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-# -- compose -----------------------------------------------------------------------------------------------------------------
+# -- compose ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
     loaded = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     assert set(loaded) == {"name", "services", "volumes"}
-    named = {str(volume).split(":")[0] for service in loaded["services"].values() for volume in service.get("volumes", [])}
+    named = {
+        str(volume).split(":")[0]
+        for service in loaded["services"].values()
+        for volume in service.get("volumes", [])
+    }
     assert {name for name in named if not name.startswith("$")} <= set(loaded["volumes"])
     return dict(loaded["services"])
 
@@ -263,18 +382,29 @@ def test_compose_builds_this_image(services: dict[str, Any]) -> None:
     assert set(services["bridge"]["environment"]) <= {field.upper() for field in Conf.model_fields}
     assert services["bridge"]["read_only"] is True and services["bridge"]["cap_drop"] == ["ALL"]
     data, projects = services["bridge"]["volumes"]
-    assert data.endswith(":/data") and projects == "${PROJECTS:-projects}:/projects:${PROJECTS_ACCESS:-rw}", "a phone may commit"
-    assert int(services["bridge"]["stop_grace_period"].removesuffix("s")) == int(unit("bridge.service")["TimeoutStopSec"][0])
+    assert (
+        data.endswith(":/data")
+        and projects == "${PROJECTS:-projects}:/projects:${PROJECTS_ACCESS:-rw}"
+    ), "a phone may commit"
+    assert int(services["bridge"]["stop_grace_period"].removesuffix("s")) == int(
+        unit("bridge.service")["TimeoutStopSec"][0]
+    )
 
 
 def test_compose_opens_nothing_to_the_world(services: dict[str, Any]) -> None:
-    """Published ports pass by the host's firewall; only the bridge has one, on loopback unless its owner says otherwise."""
+    """Published ports pass by the host's firewall; only the bridge has one, on loopback unless its
+    owner says otherwise.
+    """
     assert [name for name, service in services.items() if "ports" in service] == ["bridge"]
     assert services["bridge"]["ports"] == ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"]
 
 
 def test_compose_starts_the_bridge_alone_unless_told(services: dict[str, Any]) -> None:
-    assert {name: service.get("profiles", []) for name, service in services.items()} == {"bridge": [], "redis": ["redis"], "postgres": ["postgres"]}
+    assert {name: service.get("profiles", []) for name, service in services.items()} == {
+        "bridge": [],
+        "redis": ["redis"],
+        "postgres": ["postgres"],
+    }
     assert all(":" in service["image"] for name, service in services.items() if name != "bridge")
 
 
@@ -290,7 +420,17 @@ def test_compose_itself_understands_the_file(tmp_path: Path) -> None:
         file = tmp_path / "compose.yaml"
         file.write_text(text.replace("\nname: bridge\n", "\n"))
     places = ["-f", str(file), "--project-directory", str(DEPLOY)]
-    done = run(*command, *places, "--profile", "redis", "--profile", "postgres", "config", PROJECTS="/srv/src", BRIDGE_ADDRESS="192.0.2.1")
+    done = run(
+        *command,
+        *places,
+        "--profile",
+        "redis",
+        "--profile",
+        "postgres",
+        "config",
+        PROJECTS="/srv/src",
+        BRIDGE_ADDRESS="192.0.2.1",
+    )
     assert done.returncode == 0, done.stderr
     assert "/srv/src:/projects:rw" in done.stdout or "target: /projects" in done.stdout
     assert "192.0.2.1" in done.stdout

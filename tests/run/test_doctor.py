@@ -1,4 +1,6 @@
-"""`doctor` against a real bridge: a healthy one, then one fault at a time, each named with the command that mends it (D43)."""
+"""`doctor` against a real bridge: a healthy one, then one fault at a time, each named with the
+command that mends it (D43).
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,17 @@ LONGEST_SECONDS = 16.0  # about 15, says D43's issue
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge that runs for all tests here, behind a trusted proxy, with its hooks in an agent's settings file."""
+    """A bridge that runs for all tests here, behind a trusted proxy, with its hooks in an agent's
+    settings file.
+    """
     directory = tmp_path_factory.mktemp("doctor")
     agent = directory / "agent"
     own = QuickBridge(
-        directory, BRIDGE_PLAIN_PORT=str(free_port()), BRIDGE_TRUSTED_PROXIES="127.0.0.1", BRIDGE_MAX_WEBSOCKETS="1", CLAUDE_CONFIG_DIR=str(agent)
+        directory,
+        BRIDGE_PLAIN_PORT=str(free_port()),
+        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
+        BRIDGE_MAX_WEBSOCKETS="1",
+        CLAUDE_CONFIG_DIR=str(agent),
     )
     agent.mkdir()
     (agent / "settings.json").write_text(install("{}\n", str(own.data / "spool")))
@@ -67,7 +75,9 @@ def conf_of(bridge: Bridge, **more: Any) -> Conf:
 
 
 def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str, dict[str, Any]]:
-    """The whole command; check → what it says, the first where there are several. The time and the silence about tokens hold always."""
+    """The whole command; check → what it says, the first where there are several. The time and the
+    silence about tokens hold always.
+    """
     before = dict(bridge.settings)
     bridge.settings |= environment
     began = time.monotonic()
@@ -80,7 +90,12 @@ def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str
     assert time.monotonic() - began < LONGEST_SECONDS
     assert done.stderr == ""
     assert done.returncode == expected, done.stdout
-    for secret in (bridge.hook_token, bridge.admin_token, environment.get("BRIDGE_HOOK_TOKEN", "bridge_hook_"), "bridge_device_"):
+    for secret in (
+        bridge.hook_token,
+        bridge.admin_token,
+        environment.get("BRIDGE_HOOK_TOKEN", "bridge_hook_"),
+        "bridge_device_",
+    ):
         assert secret not in done.stdout
     told = json.loads(done.stdout)
     assert told["status"] == ("broken" if expected else worst_of(told["checks"]))
@@ -91,7 +106,7 @@ def worst_of(told: list[dict[str, Any]]) -> str:
     return "warning" if any(one["level"] == "warning" for one in told) else "ok"
 
 
-# -- the whole command -------------------------------------------------------------------------------------------------------
+# -- the whole command -----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -106,28 +121,57 @@ def test_healthy(bridge: Bridge, healthy: subprocess.CompletedProcess[str]) -> N
     done = healthy
     lines = done.stdout.splitlines()
     marks = {line[2:15].strip(): line[0] for line in lines if line[:1] in "✓!✗" and line}
-    good = ("bridge", "tokens", "certificate", "clock", "database", "disk", "files", "file limit", "spool", "hooks", "agents", "event")
+    good = (
+        "bridge",
+        "tokens",
+        "certificate",
+        "clock",
+        "database",
+        "disk",
+        "files",
+        "file limit",
+        "spool",
+        "hooks",
+        "agents",
+        "event",
+    )
     assert {name: marks.get(name) for name in good} == dict.fromkeys(good, "✓"), done.stdout
-    assert marks["address"] == "!" and "no phone can reach it" in done.stdout  # this one listens on 127.0.0.1
-    assert "BRIDGE_HOST=auto" in lines[next(i for i, line in enumerate(lines) if line.startswith("! address")) + 1]
+    # this one listens on 127.0.0.1
+    assert marks["address"] == "!" and "no phone can reach it" in done.stdout
+    assert (
+        "BRIDGE_HOST=auto"
+        in lines[next(i for i, line in enumerate(lines) if line.startswith("! address")) + 1]
+    )
     assert marks["proxy"] == "!" and "pairing codes lead past the proxy" in done.stdout
     assert "whole way" in done.stdout and lines[-1] == "0 broken, 2 to look at."
     assert bridge.hook_token not in done.stdout and bridge.admin_token not in done.stdout
 
 
-def test_it_leaves_nothing_behind(bridge: Bridge, healthy: subprocess.CompletedProcess[str]) -> None:
+def test_it_leaves_nothing_behind(
+    bridge: Bridge, healthy: subprocess.CompletedProcess[str]
+) -> None:
     assert "whole way" in healthy.stdout
     assert "doctor" not in bridge.manage("list_devices").stdout
     sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
-    assert sessions and all(one["title"] == "doctor" and one["status"] == "closed" and one["id"].startswith("doctor-") for one in sessions)
-    assert [path.name for path in (bridge.data / "spool").iterdir() if path.name not in RESERVED] == []
-    assert "rror" not in bridge.tail()  # neither error nor Error: a device that goes while its socket closes hurts nobody
+    assert sessions and all(
+        one["title"] == "doctor" and one["status"] == "closed" and one["id"].startswith("doctor-")
+        for one in sessions
+    )
+    assert [
+        path.name for path in (bridge.data / "spool").iterdir() if path.name not in RESERVED
+    ] == []
+    # neither error nor Error: a device that goes while its socket closes hurts nobody
+    assert "rror" not in bridge.tail()
 
 
 def test_another_token_than_the_bridge_has(bridge: Bridge) -> None:
-    told = run_doctor(bridge, expected=1, BRIDGE_HOOK_TOKEN="another-hook-token-of-32-characters-or-more")
+    told = run_doctor(
+        bridge, expected=1, BRIDGE_HOOK_TOKEN="another-hook-token-of-32-characters-or-more"
+    )
     assert told["tokens"]["level"] == "broken" and "hook token" in told["tokens"]["text"]
-    assert "BRIDGE_HOOK_TOKEN" in told["tokens"]["mend"][0] and "make run" in told["tokens"]["mend"][0]
+    assert (
+        "BRIDGE_HOOK_TOKEN" in told["tokens"]["mend"][0] and "make run" in told["tokens"]["mend"][0]
+    )
     assert told["event"]["level"] == "ok"  # the forwarder has the bridge's own
 
 
@@ -139,7 +183,9 @@ def test_all_sockets_are_taken(bridge: Bridge) -> None:
         told = run_doctor(bridge, expected=0)
     finally:
         phone.close()
-    assert told["event"]["level"] == "warning" and "no device could be tried" in told["event"]["text"]
+    assert (
+        told["event"]["level"] == "warning" and "no device could be tried" in told["event"]["text"]
+    )
     assert "BRIDGE_MAX_WEBSOCKETS=2" in told["event"]["mend"][0]
 
 
@@ -148,8 +194,14 @@ def test_a_locked_database(bridge: Bridge) -> None:
         holder.execute("BEGIN IMMEDIATE")
         told = run_doctor(bridge, expected=1)
         holder.execute("ROLLBACK")
-    assert told["database"]["level"] == "broken" and "locked" in told["database"]["text"] and "fuser" in told["database"]["mend"][0]
-    assert told["event"]["level"] == "broken" and "no device could be paired" in told["event"]["text"]
+    assert (
+        told["database"]["level"] == "broken"
+        and "locked" in told["database"]["text"]
+        and "fuser" in told["database"]["mend"][0]
+    )
+    assert (
+        told["event"]["level"] == "broken" and "no device could be paired" in told["event"]["text"]
+    )
 
 
 def test_a_bridge_that_hangs(bridge: Bridge) -> None:
@@ -159,10 +211,13 @@ def test_a_bridge_that_hangs(bridge: Bridge) -> None:
         told = run_doctor(bridge, expected=1)
     finally:
         bridge.process.send_signal(signal.SIGCONT)
-    assert f"Process {bridge.process.pid} holds" in told["bridge"]["text"] and told["bridge"]["mend"][0] == f"kill {bridge.process.pid}"
+    assert (
+        f"Process {bridge.process.pid} holds" in told["bridge"]["text"]
+        and told["bridge"]["mend"][0] == f"kill {bridge.process.pid}"
+    )
 
 
-# -- one part at a time, beside the running bridge ---------------------------------------------------------------------------
+# -- one part at a time, beside the running bridge -------------------------------------------------
 
 
 @contextmanager
@@ -202,9 +257,16 @@ def test_something_else_answers(bridge: Bridge) -> None:
 
 def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
     seen = look(conf_of(bridge))
-    nobody = only(parts.proxy(replace(seen, conf=conf_of(bridge, bridge_trusted_proxies=""))), Level.BROKEN)
-    assert "no proxy is trusted" in nobody.text and mended_by(nobody, "BRIDGE_TRUSTED_PROXIES=127.0.0.1")
-    closed = only(parts.proxy(replace(seen, conf=conf_of(bridge, bridge_plain_port=free_port()))), Level.BROKEN)
+    nobody = only(
+        parts.proxy(replace(seen, conf=conf_of(bridge, bridge_trusted_proxies=""))), Level.BROKEN
+    )
+    assert "no proxy is trusted" in nobody.text and mended_by(
+        nobody, "BRIDGE_TRUSTED_PROXIES=127.0.0.1"
+    )
+    closed = only(
+        parts.proxy(replace(seen, conf=conf_of(bridge, bridge_plain_port=free_port()))),
+        Level.BROKEN,
+    )
     assert "nothing listens there" in closed.text and mended_by(closed, "BRIDGE_PLAIN_PORT=")
 
 
@@ -230,7 +292,9 @@ def test_a_proxy_that_does_not_say_https(bridge: Bridge) -> None:
         conf = conf_of(bridge, bridge_public_url=f"https://127.0.0.1:{server.server_address[1]}")
         found = only(parts.proxy(look(conf)), Level.BROKEN)
         server.shutdown()
-    assert "X-Forwarded-Proto" in found.text and mended_by(found, "proxy_set_header X-Forwarded-Proto $scheme;")
+    assert "X-Forwarded-Proto" in found.text and mended_by(
+        found, "proxy_set_header X-Forwarded-Proto $scheme;"
+    )
 
 
 def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -244,7 +308,11 @@ def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     del whole["hooks"]["Stop"]
     file.write_text(json.dumps(whole))
     partly = only(machine.hooks(seen), Level.WARNING)
-    assert "No agent reports" in absent.text and "another data directory" in other.text and "not all there" in partly.text
+    assert (
+        "No agent reports" in absent.text
+        and "another data directory" in other.text
+        and "not all there" in partly.text
+    )
     assert all(mended_by(one, "make hooks") for one in (absent, other, partly))
     file.write_text(install('{"disableAllHooks": true}', str(bridge.data / "spool")))
     assert "disableAllHooks" in only(machine.hooks(seen), Level.BROKEN).text
@@ -252,19 +320,26 @@ def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert mended_by(only(machine.hooks(seen), Level.BROKEN), str(file))
 
 
-# -- the end: the bridge is stopped -------------------------------------------------------------------------------------------
+# -- the end: the bridge is stopped ----------------------------------------------------------------
 
 
 def test_stopped(bridge: Bridge) -> None:
     bridge.stop()
     told = run_doctor(bridge, expected=1)
-    assert "does not run" in told["bridge"]["text"] and "nothing listens there" in told["bridge"]["text"]
+    assert (
+        "does not run" in told["bridge"]["text"]
+        and "nothing listens there" in told["bridge"]["text"]
+    )
     assert told["bridge"]["mend"][0].endswith("make run")
     assert told["event"]["level"] == "warning" and "No event was sent" in told["event"]["text"]
-    assert told["database"]["level"] == told["certificate"]["level"] == told["hooks"]["level"] == "ok"
+    assert (
+        told["database"]["level"] == told["certificate"]["level"] == told["hooks"]["level"] == "ok"
+    )
 
 
 def test_no_data_directory(bridge: Bridge, tmp_path: Path) -> None:
     told = run_doctor(bridge, expected=1, BRIDGE_DATA_DIR=str(tmp_path / "new"))
-    assert "never started" in told["bridge"]["text"] and told["bridge"]["mend"][0].endswith("make run")
+    assert "never started" in told["bridge"]["text"] and told["bridge"]["mend"][0].endswith(
+        "make run"
+    )
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700 and told["files"]["level"] == "ok"

@@ -1,4 +1,6 @@
-"""What `doctor` says of the agents: which can start here, why one cannot, the command that mends it; demo is really started (D41, D43)."""
+"""What `doctor` says of the agents: which can start here, why one cannot, the command that mends
+it; demo is really started (D41, D43).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ from tests.sessions.agent_driver import Scripted
 
 Add = Callable[..., list[Scripted]]
 ABSENT = "It is not installed."
-# As a terminal starts a command: who runs tests in the background may have them ignore Ctrl-C, and what they start with them.
+# As a terminal starts a command: who runs tests in the background may have them ignore Ctrl-C, and
+# what they start with them.
 INTERRUPTIBLE = """
 import runpy, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,7 +56,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
-    """A bridge with this data directory that does not run, and no kind of agent yet; whatever is made for a moment is made in ``tmp_path/brief``."""
+    """A bridge with this data directory that does not run, and no kind of agent yet; whatever is
+    made for a moment is made in ``tmp_path/brief``.
+    """
     monkeypatch.setattr(agent_registry, "MODULES", ())
     monkeypatch.setattr(agent_registry, "_kinds", {})
     monkeypatch.setattr(registry, "_agents", {})
@@ -66,14 +71,30 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
 
 @pytest.fixture
 def add(seen: Look) -> Add:
-    def add(name: str, *, why_not: str | None = None, real: bool = True, version: Callable[[], str] = lambda: "1.2", **script: Any) -> list[Scripted]:
+    def add(
+        name: str,
+        *,
+        why_not: str | None = None,
+        real: bool = True,
+        version: Callable[[], str] = lambda: "1.2",
+        **script: Any,
+    ) -> list[Scripted]:
         made: list[Scripted] = []
 
         def make() -> Scripted:
             made.append(type("Of" + str(len(made)), (Scripted,), script)())
             return made[-1]
 
-        agent_registry.register(Kind(name, make, lambda: why_not, version, real, lambda: "" if name == "named" else f"install {name}"))
+        agent_registry.register(
+            Kind(
+                name,
+                make,
+                lambda: why_not,
+                version,
+                real,
+                lambda: "" if name == "named" else f"install {name}",
+            )
+        )
         return made
 
     return add
@@ -84,14 +105,18 @@ def with_default(seen: Look, name: str, monkeypatch: pytest.MonkeyPatch) -> Look
     return replace(seen, conf=seen.conf.model_copy(update={"bridge_default_agent": name}))
 
 
-# -- without starting it ---------------------------------------------------------------------------------------------------------
+# -- without starting it ---------------------------------------------------------------------------
 
 
 def test_one_that_is_there_is_not_started(add: Add, seen: Look) -> None:
     """A real one only when asked: the line says how."""
     made = add("real")
     found = only(agents.agents(seen), Level.OK)
-    assert "real (1.2)" in found.text and "not started" in found.text and 'doctor ARGS="--agent real"' in found.text
+    assert (
+        "real (1.2)" in found.text
+        and "not started" in found.text
+        and 'doctor ARGS="--agent real"' in found.text
+    )
     assert made == []
 
 
@@ -109,16 +134,26 @@ def test_one_of_the_settings_that_is_missing(add: Add, seen: Look) -> None:
 def test_the_default_is_missing(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     add("real", why_not=ABSENT)
     found = only(agents.agents(with_default(seen, "real", monkeypatch)), Level.BROKEN)
-    assert ABSENT in found.text and mended_by(found, "install real") and mended_by(found, "BRIDGE_DEFAULT_AGENT= ")
+    assert (
+        ABSENT in found.text
+        and mended_by(found, "install real")
+        and mended_by(found, "BRIDGE_DEFAULT_AGENT= ")
+    )
 
 
 def test_a_default_that_nobody_knows(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     add("real")
-    found = [one for one in agents.agents(with_default(seen, "reel", monkeypatch)) if one.level is Level.BROKEN]
+    found = [
+        one
+        for one in agents.agents(with_default(seen, "reel", monkeypatch))
+        if one.level is Level.BROKEN
+    ]
     assert "reel" in only(found, Level.BROKEN).text and "What can: real" in found[0].text
 
 
-def test_a_version_that_does_not_come(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_does_not_come(
+    add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The version of one agent keeps nobody: it may run a program."""
     free = threading.Event()
 
@@ -142,13 +177,18 @@ def test_a_version_that_does_not_come(add: Add, seen: Look, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"agents": [{"name": "real", "can_start": False, "reason": "It is not on the PATH."}]}, "It is not on the PATH."),
+        (
+            {"agents": [{"name": "real", "can_start": False, "reason": "It is not on the PATH."}]},
+            "It is not on the PATH.",
+        ),
         ({"agents": [{"name": "else", "can_start": True}]}, "does not know"),
         ({"agents": [{"name": "real", "can_start": True}]}, ""),
         ({"code": "RATE_LIMITED"}, ""),
     ],
 )
-def test_the_bridge_that_runs_sees_it_otherwise(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], said: str) -> None:
+def test_the_bridge_that_runs_sees_it_otherwise(
+    add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], said: str
+) -> None:
     """A service has another PATH than a terminal: what counts is what the bridge can start."""
     add("real")
     monkeypatch.setattr(agents, "fetch", lambda *_, **__: Reached(200, body, b"", None))
@@ -158,7 +198,9 @@ def test_the_bridge_that_runs_sees_it_otherwise(add: Add, seen: Look, monkeypatc
 
 
 def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The reason goes to devices: it names what is missing and the command, and no path of the machine."""
+    """The reason goes to devices: it names what is missing and the command, and no path of the
+    machine.
+    """
     for package, words in ((None, "pip install -r"), (tmp_path, "--force-reinstall")):
         monkeypatch.setattr(agent, "_package", lambda package=package: package)
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -166,14 +208,16 @@ def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_
         assert reason and words in reason and agent.mend() in reason and str(tmp_path) not in reason
 
 
-# -- starting it -----------------------------------------------------------------------------------------------------------------
+# -- starting it -----------------------------------------------------------------------------------
 
 
 async def answers(driver: Scripted) -> None:
     await driver.say(Chunk("It says: "), Chunk(driver.prompts[-1]), Ended("stop"))
 
 
-def test_the_demo_is_really_started(seen: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_is_really_started(
+    seen: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The demo itself: started, prompted, answered, closed, and nothing is left of it."""
     monkeypatch.setattr(agent_registry, "MODULES", ("sessions_app.agents.demo.driver",))
     found = only(agents.agents(seen), Level.OK)
@@ -197,7 +241,9 @@ def test_what_is_scripted_is_talked_to(add: Add, seen: Look) -> None:
         ((), "within 0.2 s"),
     ],
 )
-def test_a_demo_that_does_not_answer(add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, says: tuple[Any, ...], said: str) -> None:
+def test_a_demo_that_does_not_answer(
+    add: Add, seen: Look, monkeypatch: pytest.MonkeyPatch, says: tuple[Any, ...], said: str
+) -> None:
     monkeypatch.setattr(agents, "DEMO_SECONDS", 20.0 if says else 0.2)
     made = add("demo", real=False, on_prompt=lambda driver: driver.say(*says))
     found = only(agents.agents(seen), Level.BROKEN)
@@ -209,7 +255,10 @@ def test_a_real_one_is_started_and_closed_only(add: Add, seen: Look) -> None:
     """A prompt would cost something."""
     made = add("real")
     found = agents.trial(seen.conf, "real")
-    assert found.level is Level.OK and "real (1.2) started and was closed, without a prompt" in found.text
+    assert (
+        found.level is Level.OK
+        and "real (1.2) started and was closed, without a prompt" in found.text
+    )
     (driver,) = made
     assert driver.prompts == [] and driver.closed.is_set()
 
@@ -218,7 +267,14 @@ async def refuses(driver: Scripted) -> None:
     raise CannotStart("It wants a login.")
 
 
-@pytest.mark.parametrize(("name", "said"), [("refusing", "It wants a login."), ("absent", ABSENT), ("nobody", "known are: refusing, absent")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("refusing", "It wants a login."),
+        ("absent", ABSENT),
+        ("nobody", "known are: refusing, absent"),
+    ],
+)
 def test_a_real_one_that_does_not_start(add: Add, seen: Look, name: str, said: str) -> None:
     add("refusing", on_start=refuses)
     add("absent", why_not=ABSENT)
@@ -241,18 +297,29 @@ def _mute(mark: str) -> list[str]:
     return [sys.executable, "-c", "__import__('time').sleep(600)", mark]
 
 
-# -- the command -----------------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    """`doctor --agent NAME`, with an agent of the Agent Client Protocol, whose version is known when it has been started."""
-    bridge = Bridge(tmp_path, BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}; gone=no-such-agent --acp")
-    told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)["checks"]
+    """`doctor --agent NAME`, with an agent of the Agent Client Protocol, whose version is known
+    when it has been started.
+    """
+    bridge = Bridge(
+        tmp_path,
+        BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}; gone=no-such-agent --acp",
+    )
+    told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)[
+        "checks"
+    ]
     said = {one["text"].split()[0]: one for one in told if one["check"] == "agents"}
     assert "answered a prompt" in said["demo"]["text"] and said["demo"]["level"] == "ok"
     assert said["gone"]["level"] == "warning"
     last = told[-1]["text"]
-    assert last.startswith("acp (") and "started and was closed" in last and "version unknown" not in last
+    assert (
+        last.startswith("acp (")
+        and "started and was closed" in last
+        and "version unknown" not in last
+    )
 
 
 def test_it_can_be_interrupted(tmp_path: Path) -> None:
@@ -260,7 +327,13 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
     mark = f"never-{uuid.uuid4()}"
     bridge = QuickBridge(tmp_path, BRIDGE_ACP_AGENTS=f"mute={shlex.join(_mute(mark))}")
     with (tmp_path / "doctor.log").open("ab") as log:
-        doctor = nursery.spawn(["-c", "manage.py", "doctor", "--agent", "mute"], bridge.environment, log, log, INTERRUPTIBLE)
+        doctor = nursery.spawn(
+            ["-c", "manage.py", "doctor", "--agent", "mute"],
+            bridge.environment,
+            log,
+            log,
+            INTERRUPTIBLE,
+        )
     try:
         wait_until(lambda: _started(mark, doctor.pid), 30, "the agent is started")
         os.kill(doctor.pid, signal.SIGINT)
@@ -273,5 +346,7 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
 
 def _started(mark: str, doctor: int) -> bool:
     """The agent's process has the mark among its arguments; the doctor has it in its settings."""
-    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False).stdout.split()
+    found = subprocess.run(
+        ["pgrep", "-f", mark], capture_output=True, text=True, check=False
+    ).stdout.split()
     return any(int(pid) != doctor for pid in found)

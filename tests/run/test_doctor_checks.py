@@ -1,4 +1,6 @@
-"""The checks of `doctor`, one fault at a time and without a bridge: each is named with the command that mends it (D43)."""
+"""The checks of `doctor`, one fault at a time and without a bridge: each is named with the command
+that mends it (D43).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,17 @@ from bridge_project.network import server_address
 from bridge_project.network.server_address import Address
 from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import checks, machine, round_trip, storage
-from bridge_project.operations.doctor.findings import Finding, Level, as_json, as_lines, broken, cleaned, ok, warning, worst
+from bridge_project.operations.doctor.findings import (
+    Finding,
+    Level,
+    as_json,
+    as_lines,
+    broken,
+    cleaned,
+    ok,
+    warning,
+    worst,
+)
 from bridge_project.operations.doctor.snapshot import Look, Reached, look
 from bridge_project.terminal.client import Target
 from hooks_app.producer.program import Spool
@@ -38,13 +50,27 @@ def quiet(tmp_path: Path) -> Conf:
     """The settings of a bridge that was started once in this directory and does not run now."""
     data = tmp_path / "quiet data"
     data.mkdir(mode=0o700)
-    conf = Conf(bridge_data_dir=data, bridge_host="127.0.0.1", bridge_port=free_port(), bridge_hook_token="", bridge_admin_token="")
+    conf = Conf(
+        bridge_data_dir=data,
+        bridge_host="127.0.0.1",
+        bridge_port=free_port(),
+        bridge_hook_token="",
+        bridge_admin_token="",
+    )
     certificates = tls_certificates.ensure(conf)
     for name in ("hook_token", "admin_token"):
         conf.secret(name)
     (data / "spool").mkdir(mode=0o700)
     url = f"https://127.0.0.1:{conf.bridge_port}"
-    server_address.record(conf, Address(url, f"wss://127.0.0.1:{conf.bridge_port}/api/v1/ws", certificates.pin, certificates.fingerprint))
+    server_address.record(
+        conf,
+        Address(
+            url,
+            f"wss://127.0.0.1:{conf.bridge_port}/api/v1/ws",
+            certificates.pin,
+            certificates.fingerprint,
+        ),
+    )
     return conf
 
 
@@ -53,7 +79,8 @@ def test_modes(quiet: Conf) -> None:
     quiet.bridge_data_dir.chmod(0o755)
     found = only(machine.files(look(quiet)), Level.BROKEN)
     assert "mode 0755" in found.text
-    subprocess.run(["/bin/sh", "-c", *found.mend], check=True)  # the command that it gives is the one that mends it
+    # the command that it gives is the one that mends it
+    subprocess.run(["/bin/sh", "-c", *found.mend], check=True)
     quiet.secret_path("hook_token").chmod(0o644)
     found = only(machine.files(look(quiet)), Level.BROKEN)
     subprocess.run(["/bin/sh", "-c", *found.mend], check=True)
@@ -81,12 +108,16 @@ def test_spool(quiet: Conf) -> None:
     (place / "4711").write_text("{")
     spool.set_aside(spool.files()[0], "not JSON")
     refused = only(machine.spool(look(quiet)), Level.WARNING)
-    assert "1 events were refused for good and set aside: not JSON." in refused.text and mended_by(refused, "rejected")
+    assert "1 events were refused for good and set aside: not JSON." in refused.text and mended_by(
+        refused, "rejected"
+    )
     shutil.rmtree(place / "rejected")
     (place / "4712").write_text("{}")
     os.utime(place / "4712", (time.time() - 7200, time.time() - 7200))
     waiting = only(machine.spool(look(quiet)), Level.WARNING)
-    assert "1 events wait, the oldest for 2 hours" in waiting.text and mended_by(waiting, "make run")
+    assert "1 events wait, the oldest for 2 hours" in waiting.text and mended_by(
+        waiting, "make run"
+    )
     shutil.rmtree(place)
     only(machine.spool(look(quiet)), Level.BROKEN)
 
@@ -103,7 +134,9 @@ def test_database(quiet: Conf) -> None:
     assert "missing" in only(storage.database(look(quiet)), Level.BROKEN).text
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE django_migrations (app TEXT, name TEXT)")
-        made.execute("INSERT INTO django_migrations VALUES ('sessions_app', '9999_from_the_future')")
+        made.execute(
+            "INSERT INTO django_migrations VALUES ('sessions_app', '9999_from_the_future')"
+        )
         made.commit()
         assert "newer version" in only(storage.database(look(quiet)), Level.BROKEN).text
         made.execute("DELETE FROM django_migrations")
@@ -112,11 +145,17 @@ def test_database(quiet: Conf) -> None:
     assert "still to be made" in behind.text and mended_by(behind, "make run")
     path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8000)
     damaged = only(storage.database(look(quiet)), Level.BROKEN)
-    assert "damaged" in damaged.text and mended_by(damaged, f"mv '{path}' ") and mended_by(damaged, "manage.py restore ")
+    assert (
+        "damaged" in damaged.text
+        and mended_by(damaged, f"mv '{path}' ")
+        and mended_by(damaged, "manage.py restore ")
+    )
 
 
 def test_postgresql_nowhere(quiet: Conf) -> None:
-    conf = quiet.model_copy(update={"database_url": f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"})
+    conf = quiet.model_copy(
+        update={"database_url": f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"}
+    )
     found = only(cleaned(conf, storage.database(look(conf))), Level.BROKEN)
     assert mended_by(found, "pg_isready -h 127.0.0.1 -p ") and "sesame" not in as_json([found])
 
@@ -167,8 +206,13 @@ def test_address_modes(quiet: Conf) -> None:
         return replace(seen, recorded=replace(seen.recorded, base_url=url))
 
     only(parts.reach(reached_at("https://192.168.1.5:8443")), Level.OK)
-    assert mended_by(only(parts.reach(reached_at("https://127.0.0.1:8443")), Level.WARNING), "BRIDGE_HOST=auto")
-    assert mended_by(only(parts.reach(reached_at("http://bridge.example")), Level.BROKEN), "BRIDGE_PUBLIC_URL=https://")
+    assert mended_by(
+        only(parts.reach(reached_at("https://127.0.0.1:8443")), Level.WARNING), "BRIDGE_HOST=auto"
+    )
+    assert mended_by(
+        only(parts.reach(reached_at("http://bridge.example")), Level.BROKEN),
+        "BRIDGE_PUBLIC_URL=https://",
+    )
 
 
 def test_file_limit(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,11 +233,18 @@ def test_where_an_event_hangs(quiet: Conf, broken_part: str) -> None:
         (way.spool / "full").touch()
     if broken_part == "no spool":
         shutil.rmtree(way.spool)
-    said = {"rejected": "refused the event: HOOK_INVALID_PAYLOAD", "waiting": "still waits", "full": "the spool is full", "no spool": "is not there"}
+    said = {
+        "rejected": "refused the event: HOOK_INVALID_PAYLOAD",
+        "waiting": "still waits",
+        "full": "the spool is full",
+        "no spool": "is not there",
+    }
     assert said[broken_part] in str(way._where()) and way._where().mend
 
 
-def test_a_check_that_fails_or_hangs_is_a_finding(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_or_hangs_is_a_finding(
+    quiet: Conf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     never = threading.Event()
 
     def fails(seen: Look) -> list[Finding]:
@@ -214,5 +265,14 @@ def test_a_check_that_fails_or_hangs_is_a_finding(quiet: Conf, monkeypatch: pyte
 
 def test_lines() -> None:
     found = [ok("a", "fine"), warning("bb", "hm", "do this"), broken("c", "bad", "first", "then")]
-    assert as_lines(found) == ["✓ a   fine", "! bb  hm", "        do this", "✗ c   bad", "        first", "        then", "", "1 broken, 1 to look at."]
+    assert as_lines(found) == [
+        "✓ a   fine",
+        "! bb  hm",
+        "        do this",
+        "✗ c   bad",
+        "        first",
+        "        then",
+        "",
+        "1 broken, 1 to look at.",
+    ]
     assert as_lines(found[:1])[-1] == "Everything works." and worst(found[:2]) is Level.WARNING

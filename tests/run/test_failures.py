@@ -1,4 +1,6 @@
-"""Failures that devices are told of (D51): those of severity `error`, each code once in some minutes, by whoever can tell them."""
+"""Failures that devices are told of (D51): those of severity `error`, each code once in some
+minutes, by whoever can tell them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def told() -> Iterator[list[Failure]]:
 @pytest.mark.parametrize("code", ERRORS)
 def test_only_severity_error_is_told(told: list[Failure], code: str) -> None:
     failure_alerts.happened(code)
-    assert [failure.row.code for failure in told] == ([code] if ERRORS[code].severity == "error" else [])
+    assert [failure.row.code for failure in told] == (
+        [code] if ERRORS[code].severity == "error" else []
+    )
 
 
 def test_every_way_out_comes_by(told: list[Failure]) -> None:
@@ -43,7 +47,9 @@ def test_every_way_out_comes_by(told: list[Failure]) -> None:
     assert told[3].row.code == "BRIDGE_ERROR"
 
 
-def test_the_same_code_once_in_some_minutes(told: list[Failure], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_code_once_in_some_minutes(
+    told: list[Failure], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(100):
         failure_alerts.happened("INTERNAL_ERROR")
     failure_alerts.happened("BRIDGE_ERROR")

@@ -1,4 +1,6 @@
-"""Backups, migrations and pruning: what an operator does to a bridge, done to real ones (issue: operations)."""
+"""Backups, migrations and pruning: what an operator does to a bridge, done to real ones (issue:
+operations).
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,16 @@ BACK = ("admin", "0002")  # any migration of another application that can be und
 
 
 def environment(data: Path, **settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))}
-    return kept | {"BRIDGE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "bridge_project.settings"} | settings
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))
+    }
+    return (
+        kept
+        | {"BRIDGE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "bridge_project.settings"}
+        | settings
+    )
 
 
 class Command:
@@ -75,7 +85,9 @@ class Command:
             returncode = self.process.wait(60)
             for file in self.said:
                 file.seek(0)
-            return subprocess.CompletedProcess(self.process.what, returncode, *[file.read().decode() for file in self.said])
+            return subprocess.CompletedProcess(
+                self.process.what, returncode, *[file.read().decode() for file in self.said]
+            )
 
 
 def migrating(data: Path, *arguments: str) -> Command:
@@ -110,7 +122,9 @@ def query(database: Path, statement: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with a migrated database, a certificate's key, settings, and an event that waits in the spool."""
+    """A data directory with a migrated database, a certificate's key, settings, and an event that
+    waits in the spool.
+    """
     data = tmp_path_factory.mktemp("template") / "data"
     for part in ("tls", "logs", "spool/rejected"):
         (data / part).mkdir(parents=True)
@@ -124,7 +138,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("serve.lock", "1"),
     ):
         (data / name).write_text(text)
-    for name, text in (("spool/id", "spool-1"), ("spool/7-1", "{}"), ("spool/lock", ""), ("spool/.draft-1", "half"), ("logs/bridge.log", "{}")):
+    for name, text in (
+        ("spool/id", "spool-1"),
+        ("spool/7-1", "{}"),
+        ("spool/lock", ""),
+        ("spool/.draft-1", "half"),
+        ("logs/bridge.log", "{}"),
+    ):
         (data / name).write_text(text)
     os.utime(data / "spool" / "7-1", ns=(1_700_000_000_123_456_789, 1_700_000_000_123_456_789))
     return data
@@ -138,11 +158,13 @@ def data(template: Path, tmp_path: Path) -> Iterator[Path]:
     nursery.forget(environment(tmp_path / "data"))
 
 
-# -- the whole way ---------------------------------------------------------------------------------------------------------------
+# -- the whole way ---------------------------------------------------------------------------------
 
 
 class Poster(threading.Thread):
-    """Posts numbered events one after the other until told to stop; what was acknowledged is in `acknowledged`."""
+    """Posts numbered events one after the other until told to stop; what was acknowledged is in
+    `acknowledged`.
+    """
 
     def __init__(self, bridge: Bridge, session_id: str, stop: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -155,7 +177,15 @@ class Poster(threading.Thread):
             while not self.stop.is_set():
                 event_id = new_id()
                 body = prompt(self.session_id, event_id, event_id=event_id)
-                if https.post("/api/v1/hooks/event", token=self.bridge.hook_token, json_body=body, connection=connection).status == 200:
+                if (
+                    https.post(
+                        "/api/v1/hooks/event",
+                        token=self.bridge.hook_token,
+                        json_body=body,
+                        connection=connection,
+                    ).status
+                    == 200
+                ):
                     self.acknowledged.append(event_id)
 
 
@@ -172,7 +202,9 @@ def bridge(tmp_path: Path) -> Iterator[Bridge]:
 
 def started(bridge: Bridge) -> Bridge:
     bridge.spawn()
-    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+    wait_until(
+        lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}"
+    )
     bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
     bridge.admin_token = (bridge.data / "secrets" / "admin_token").read_text().strip()
     return bridge
@@ -184,7 +216,9 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
     session_id, saved = new_session(), tmp_path / "saved.tar.gz"
     be_seen(bridge, bridge.phone(pairing_, device_id="this phone"), session_id)
     posters, before = backed_up_while_posting(bridge, session_id, saved)
-    refused(bridge.manage("restore", str(saved), check=False), "Another bridge serves", str(bridge.data))
+    refused(
+        bridge.manage("restore", str(saved), check=False), "Another bridge serves", str(bridge.data)
+    )
     bridge.kill()
     old_tokens = (bridge.hook_token, bridge.admin_token)
     shutil.rmtree(bridge.data)
@@ -193,7 +227,9 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
     bridge.data = tmp_path / "a new place" / "data"
     bridge.settings["BRIDGE_DATA_DIR"] = str(bridge.data)
     bridge.manage("restore", str(saved))
-    assert [path.name for path in bridge.data.parent.iterdir()] == ["data"], "nothing was there that had to be kept"
+    assert [path.name for path in bridge.data.parent.iterdir()] == ["data"], (
+        "nothing was there that had to be kept"
+    )
     started(bridge)
     assert (bridge.hook_token, bridge.admin_token) == old_tokens
     phone = bridge.phone(pairing_, device_id="this phone")
@@ -217,20 +253,31 @@ def be_seen(bridge: Bridge, phone: Phone, session_id: str) -> None:
     bridge.accept(prompt(session_id, "seen"))
     phone.wait_numbers(session_id, ["seen"])
     figures = bridge.https().get("/metrics", token=bridge.admin_token).body.decode()
-    for line in ("bridge_sockets_open 1.0", "bridge_websockets_active 1.0", 'bridge_deliveries_total{type="agent_event"} 2.0', "process_start_time_seconds"):
+    for line in (
+        "bridge_sockets_open 1.0",
+        "bridge_websockets_active 1.0",
+        'bridge_deliveries_total{type="agent_event"} 2.0',
+        "process_start_time_seconds",
+    ):
         assert line in figures, figures
     assert "bridge_commit_group_events_count 0.0" not in figures
     phone.ack(*phone.events(session_id))
     phone.close()
 
 
-def backed_up_while_posting(bridge: Bridge, session_id: str, saved: Path) -> tuple[list[Poster], list[int]]:
+def backed_up_while_posting(
+    bridge: Bridge, session_id: str, saved: Path
+) -> tuple[list[Poster], list[int]]:
     """The posters, and how many events of each had been acknowledged when the backup began."""
     stop = threading.Event()
     posters = [Poster(bridge, session_id, stop) for _ in range(POSTERS)]
     for poster in posters:
         poster.start()
-    wait_until(lambda: all(len(poster.acknowledged) > 20 for poster in posters), 30, "events are being posted")
+    wait_until(
+        lambda: all(len(poster.acknowledged) > 20 for poster in posters),
+        30,
+        "events are being posted",
+    )
     before = [len(poster.acknowledged) for poster in posters]
     said = bridge.manage("backup", str(saved)).stdout
     during = sum(len(poster.acknowledged) for poster in posters) - sum(before)
@@ -243,14 +290,22 @@ def backed_up_while_posting(bridge: Bridge, session_id: str, saved: Path) -> tup
     return posters, before
 
 
-# -- the archive -----------------------------------------------------------------------------------------------------------------
+# -- the archive -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def saved(template: Path) -> Path:
     """A backup of the template: the command as a user starts it."""
     command = [sys.executable, "manage.py", "backup"]
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment(template), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=environment(template),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stderr
     (made,) = (template / "backups").iterdir()
     assert str(made) in done.stdout
@@ -279,12 +334,24 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     manifest = json.loads(found["manifest.json"])
     secrets = {f"secrets/{path.name}" for path in (template / "secrets").iterdir()}
     assert secrets
-    assert set(found) == {"manifest.json", "bridge.sqlite3", ".env", "instance", "watch.json", "tls/kept.pem", "spool/id", "spool/7-1", *secrets}
+    assert set(found) == {
+        "manifest.json",
+        "bridge.sqlite3",
+        ".env",
+        "instance",
+        "watch.json",
+        "tls/kept.pem",
+        "spool/id",
+        "spool/7-1",
+        *secrets,
+    }
     assert set(manifest["files"]) == set(found) - {"manifest.json"}
     assert "sessions_app.0001_initial" in manifest["migrations"]
 
 
-def test_a_file_that_is_there_is_not_replaced(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_there_is_not_replaced(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backup, "sqlite_path", lambda: template / "bridge.sqlite3")
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(MaintenanceError, match="is there already"):
@@ -302,12 +369,16 @@ def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, templa
         template / "bridge.sqlite3", "SELECT count(*) FROM django_migrations"
     )
     waiting = (directory / "spool" / "7-1").stat()
-    assert waiting.st_mtime_ns == 1_700_000_000_123_456_789, "the time is a part of the id of a spooled event"
+    assert waiting.st_mtime_ns == 1_700_000_000_123_456_789, (
+        "the time is a part of the id of a spooled event"
+    )
     assert not [path for path in directory.rglob("*") if path.stat().st_mode & 0o077]
     assert not list(directory.parent.glob(".*"))
 
 
-def test_a_directory_that_cannot_be_renamed(saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_renamed(
+    saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A volume of a container, or a directory in one that belongs to root."""
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == target.bridge_data_dir)
     directory = target.bridge_data_dir
@@ -325,11 +396,19 @@ def test_a_directory_that_cannot_be_renamed(saved: Path, target: Conf, monkeypat
     monkeypatch.setattr(backup, "now_name", lambda: "later")
     rename = os.rename
     monkeypatch.setattr(
-        os, "rename", lambda old, new: rename(old, new) if Path(new).name != "tls" or Path(new).parent != directory else broken(old, new, rename)
+        os,
+        "rename",
+        lambda old, new: (
+            rename(old, new)
+            if Path(new).name != "tls" or Path(new).parent != directory
+            else broken(old, new, rename)
+        ),
     )
     with pytest.raises(MaintenanceError, match="half-way"):
         backup.restore(target, saved)
-    assert sorted(path.name for path in directory.iterdir()) == present, "what had been moved is back"
+    assert sorted(path.name for path in directory.iterdir()) == present, (
+        "what had been moved is back"
+    )
     assert (directory / "tls" / "kept.pem").read_text() == "key"
 
 
@@ -340,14 +419,18 @@ def broken(old: Any, new: Any, rename: Callable[[Any, Any], None]) -> None:
     rename(old, new)
 
 
-def test_a_database_that_the_settings_want_elsewhere(saved: Path, target: Conf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_the_settings_want_elsewhere(
+    saved: Path, target: Conf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     elsewhere = tmp_path / "elsewhere.sqlite3"
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
     backup.restore(target, saved)
     assert query(elsewhere, "SELECT count(*) FROM django_migrations")[0][0] > 5
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
-    assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == ["the old one"]
+    assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == [
+        "the old one"
+    ]
 
 
 def entry(name: str, data: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
@@ -358,7 +441,12 @@ def entry(name: str, data: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo
     return made, data
 
 
-def rewritten(saved: Path, path: Path, change: Callable[[dict[str, bytes]], None], *extra: tuple[tarfile.TarInfo, bytes]) -> Path:
+def rewritten(
+    saved: Path,
+    path: Path,
+    change: Callable[[dict[str, bytes]], None],
+    *extra: tuple[tarfile.TarInfo, bytes],
+) -> Path:
     """The backup with other contents, and with entries of an attacker before its own."""
     found = members(saved)
     change(found)
@@ -386,22 +474,48 @@ def nothing(_found: dict[str, bytes]) -> None:
     pass
 
 
-BAD: dict[str, tuple[Callable[[dict[str, bytes]], None], tuple[tuple[tarfile.TarInfo, bytes], ...], str]] = {
-    "another checksum": (lambda found: found.update({"secrets/hook_token": b"mine"}), (), "checksum of 'secrets/hook_token'"),
-    "a file more": (lambda found: found.update({"secrets/more": b"x"}), (), "checksum of 'secrets/more'"),
+BAD: dict[
+    str, tuple[Callable[[dict[str, bytes]], None], tuple[tuple[tarfile.TarInfo, bytes], ...], str]
+] = {
+    "another checksum": (
+        lambda found: found.update({"secrets/hook_token": b"mine"}),
+        (),
+        "checksum of 'secrets/hook_token'",
+    ),
+    "a file more": (
+        lambda found: found.update({"secrets/more": b"x"}),
+        (),
+        "checksum of 'secrets/more'",
+    ),
     "a file less": (without("instance"), (), "checksum of 'instance'"),
     "no manifest": (without("manifest.json"), (), "damaged"),
     "no sense": (manifest_with(files=7), (), "damaged"),
     "newer": (manifest_with(version="99.0.0"), (), "newer version"),
-    "newer tables": (manifest_with(migrations=["sessions_app.9999_future"]), (), "sessions_app.9999_future"),
+    "newer tables": (
+        manifest_with(migrations=["sessions_app.9999_future"]),
+        (),
+        "sessions_app.9999_future",
+    ),
     "another format": (manifest_with(format=2), (), "newer version"),
     "upwards": (nothing, (entry("../evil"),), "'../evil'"),
     "upwards inside": (nothing, (entry("secrets/.."),), "'secrets/..'"),
     "upwards and down": (nothing, (entry("spool/../../evil"),), "evil"),
     "absolute": (nothing, (entry("/tmp/bridge-test-evil"),), "evil"),
-    "a link": (nothing, (entry("secrets", b"", type=tarfile.SYMTYPE, linkname="/tmp"),), "'secrets'"),
-    "a link with a name of ours": (nothing, (entry("secrets/a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),), "'secrets/a'"),
-    "a hard link": (nothing, (entry("secrets/a", b"", type=tarfile.LNKTYPE, linkname="/etc/passwd"),), "'secrets/a'"),
+    "a link": (
+        nothing,
+        (entry("secrets", b"", type=tarfile.SYMTYPE, linkname="/tmp"),),
+        "'secrets'",
+    ),
+    "a link with a name of ours": (
+        nothing,
+        (entry("secrets/a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),),
+        "'secrets/a'",
+    ),
+    "a hard link": (
+        nothing,
+        (entry("secrets/a", b"", type=tarfile.LNKTYPE, linkname="/etc/passwd"),),
+        "'secrets/a'",
+    ),
     "a device": (nothing, (entry("instance", b"", type=tarfile.FIFOTYPE),), "'instance'"),
     "twice": (nothing, (entry("instance"),), "'instance'"),
     "something else": (nothing, (entry("serve.lock"),), "'serve.lock'"),
@@ -409,7 +523,9 @@ BAD: dict[str, tuple[Callable[[dict[str, bytes]], None], tuple[tuple[tarfile.Tar
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_backup_is_refused_and_nothing_touched(case: str, saved: Path, target: Conf, tmp_path: Path) -> None:
+def test_a_bad_backup_is_refused_and_nothing_touched(
+    case: str, saved: Path, target: Conf, tmp_path: Path
+) -> None:
     change, extra, words = BAD[case]
     bad = rewritten(saved, tmp_path / "bad.tar.gz", change, *extra)
     with pytest.raises(MaintenanceError, match=words.replace(".", r"\.")) as caught:
@@ -438,14 +554,24 @@ def test_a_bad_copy_of_the_database_is_refused(data: Path, tmp_path: Path) -> No
     copy.write_bytes(before[:4096] + bytes(4096) + before[8192:])
     refused(manage(data, "restore", str(copy)), "copied", "copy.sqlite3")
     copy.write_bytes(before)
-    query(copy, "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')")
-    refused(manage(data, "restore", str(copy)), "newer version", "sessions_app.0099_from_the_future")
-    refused(manage(data, "restore", str(copy), DATABASE_URL="postgres://db.invalid/bridge"), "database server")
+    query(
+        copy,
+        "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')",
+    )
+    refused(
+        manage(data, "restore", str(copy)), "newer version", "sessions_app.0099_from_the_future"
+    )
+    refused(
+        manage(data, "restore", str(copy), DATABASE_URL="postgres://db.invalid/bridge"),
+        "database server",
+    )
     assert (data / "bridge.sqlite3").read_bytes() == before
     assert not list(data.glob("*before-restore*")) and not list(data.glob(".*restoring*"))
 
 
-def test_postgresql_is_the_operators_to_dump(data: Path, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgresql_is_the_operators_to_dump(
+    data: Path, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = "postgres://bridge:hushhush@db.invalid/bridge"
     done = manage(data, "backup", str(data.parent / "rest.tar.gz"), DATABASE_URL=url)
     assert done.returncode == 0
@@ -460,7 +586,7 @@ def test_postgresql_is_the_operators_to_dump(data: Path, saved: Path, target: Co
     assert backup.restore(target, data.parent / "rest.tar.gz").database is False
 
 
-# -- migrations ------------------------------------------------------------------------------------------------------------------
+# -- migrations ------------------------------------------------------------------------------------
 
 
 def copies(data: Path) -> list[Path]:
@@ -480,17 +606,29 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     database = data / "bridge.sqlite3"
     with database_copies.sqlite_locked(database):
         both = [migrating(data) for _ in range(2)]
-        wait_until(lambda: all(waits_for_lock(one.pid) for one in both), 30, "both have found something to do")
-        assert not query(database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
+        wait_until(
+            lambda: all(waits_for_lock(one.pid) for one in both),
+            30,
+            "both have found something to do",
+        )
+        assert not query(
+            database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'"
+        )
     for one in both:
         done = one.ended()
         assert done.returncode == 0, done
-    assert query(database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
+    assert query(
+        database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'"
+    )
     kept = copies(data)
-    assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], "one new, the last five kept"
+    assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], (
+        "one new, the last five kept"
+    )
     assert "-admin.0003" in kept[-1].name
     assert kept[-1].stat().st_mode & 0o777 == 0o600
-    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'admin'") == [(2,)], "it is the database as it was before"
+    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'admin'") == [
+        (2,)
+    ], "it is the database as it was before"
     assert len(list((data / "backups").iterdir())) == 5
 
 
@@ -524,7 +662,10 @@ def test_what_django_axes_left_is_removed(data: Path) -> None:
 
 
 def waits_for_lock(pid: int) -> bool:
-    return any("->" in line and "FLOCK" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())
+    return any(
+        "->" in line and "FLOCK" in line and f" {pid} " in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
 
 
 def test_no_copy_no_migration(data: Path) -> None:
@@ -532,24 +673,37 @@ def test_no_copy_no_migration(data: Path) -> None:
     (data / "backups").write_text("a file where the directory should be")
     done = migrating(data).ended()
     assert done.returncode == 1
-    assert "cannot be copied before it is migrated" in done.stderr and len(done.stderr.strip().splitlines()) == 1
-    assert not query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'")
+    assert (
+        "cannot be copied before it is migrated" in done.stderr
+        and len(done.stderr.strip().splitlines()) == 1
+    )
+    assert not query(
+        data / "bridge.sqlite3",
+        "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'",
+    )
 
 
 def test_a_newer_database_is_refused(data: Path) -> None:
-    query(data / "bridge.sqlite3", "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')")
-    refused(manage(data, "serve", BRIDGE_PORT="1"), "newer version", "sessions_app.0099_from_the_future")
+    query(
+        data / "bridge.sqlite3",
+        "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')",
+    )
+    refused(
+        manage(data, "serve", BRIDGE_PORT="1"), "newer version", "sessions_app.0099_from_the_future"
+    )
     assert not copies(data)
 
 
 @pytest.mark.django_db
-def test_a_database_server_is_migrated_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_server_is_migrated_with_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(database_copies, "sqlite_path", lambda: None)
     startup._copy_first(conf, ["sessions_app.0002_more"])
     assert "pg_dump" in caplog.text
 
 
-# -- pruning ---------------------------------------------------------------------------------------------------------------------
+# -- pruning ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db(transaction=True)
@@ -558,11 +712,19 @@ def test_prune_says_what_it_removed() -> None:
     from hooks_app.intake.store import Posted, store
 
     for session_id in ("old", "old", "gone", "young"):
-        store([Posted(parse_hook_body(json.dumps(prompt(session_id, 1)).encode(), now=timezone.now()))])
+        store(
+            [
+                Posted(
+                    parse_hook_body(json.dumps(prompt(session_id, 1)).encode(), now=timezone.now())
+                )
+            ]
+        )
     long_ago = timezone.now() - timedelta(days=8)
     LogRow.objects.filter(feed__session__session_id="old").update(created_at=long_ago)
     HookEvent.objects.filter(session_id="old").update(received_at=long_ago)
-    Session.objects.filter(session_id="old").update(last_activity_at=timezone.now() - timedelta(days=2))
+    Session.objects.filter(session_id="old").update(
+        last_activity_at=timezone.now() - timedelta(days=2)
+    )
     Session.objects.filter(session_id="gone").update(last_activity_at=long_ago, status="closed")
     for name in ("unused", "just void", "paired"):
         pairing.mint(name, ttl=timedelta(minutes=10), lifetime=None)

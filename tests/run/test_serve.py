@@ -1,4 +1,6 @@
-"""`serve` and `watch` as processes: what is said, what is refused, how they stop (D42, D43, D45)."""
+"""`serve` and `watch` as processes: what is said, what is refused, how they stop (D42, D43,
+D45).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge that makes its own tokens, as a newcomer has started it: a process of its own, the first with this data."""
+    """A bridge that makes its own tokens, as a newcomer has started it: a process of its own, the
+    first with this data.
+    """
     made = Bridge(tmp_path_factory.mktemp("fresh"), **OWN_TOKENS)
     yield started(made)
     assert made.process is not None
@@ -53,7 +57,9 @@ def bridge(again: Bridge) -> Bridge:
 def started(bridge: Bridge) -> Bridge:
     bridge.log.unlink(missing_ok=True)
     bridge.spawn()
-    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+    wait_until(
+        lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}"
+    )
     bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
     return bridge
 
@@ -83,21 +89,34 @@ def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(fresh: Bridge) -
 
 def test_the_data_directory_is_private(fresh: Bridge) -> None:
     assert fresh.data.stat().st_mode & 0o777 == 0o700
-    loose = [path for path in fresh.data.glob("**/*") if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")]
+    loose = [
+        path
+        for path in fresh.data.glob("**/*")
+        if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")
+    ]
     assert loose
     assert not [path for path in loose if path.is_file() and path.stat().st_mode & 0o077]
 
 
 def test_the_address_is_recorded_for_the_commands(fresh: Bridge) -> None:
     recorded = json.loads((fresh.data / "server.json").read_text())
-    assert recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{fresh.port}/api/v1/ws"
+    assert (
+        recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{fresh.port}/api/v1/ws"
+    )
     assert len(recorded["pin"]) == len(recorded["fingerprint"]) == 64
 
 
 def test_a_second_one_with_the_same_data_is_refused_in_a_line(fresh: Bridge) -> None:
     assert fresh.process is not None
     other = fresh.environment | {"BRIDGE_PORT": str(free_port())}
-    done = subprocess.run([sys.executable, "manage.py", "serve"], cwd=REPOSITORY, env=other, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serve"],
+        cwd=REPOSITORY,
+        env=other,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 1
     assert f"process {fresh.process.pid}" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
@@ -126,7 +145,9 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
     bridge = QuickBridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example")
     try:
         bridge.spawn()
-        wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}")
+        wait_until(
+            lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}"
+        )
         assert "misconfigured: BRIDGE_PUBLIC_URL is not an https address" in bridge.log.read_text()
     finally:
         bridge.stop()
@@ -135,9 +156,14 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("BRIDGE_DATA_DIR", "/proc/nowhere"), ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none")],
+    [
+        ("BRIDGE_DATA_DIR", "/proc/nowhere"),
+        ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none"),
+    ],
 )
-def test_what_cannot_be_used_is_one_line_that_names_the_setting(tmp_path: Path, setting: str, value: str) -> None:
+def test_what_cannot_be_used_is_one_line_that_names_the_setting(
+    tmp_path: Path, setting: str, value: str
+) -> None:
     done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
     assert done.returncode == 1
     said = (done.stdout + done.stderr).strip()
@@ -183,28 +209,46 @@ def test_watch_sees_events_also_those_that_it_missed(bridge: Bridge, tmp_path: P
         bridge.accept(prompt("one", "missed"))
         bridge.stop()  # and the log is kept over a restart
         watching = watch(bridge, log)
-        wait_until(lambda: "nothing listens there" in log.read_text(), 30, "watch waits for the bridge")
+        wait_until(
+            lambda: "nothing listens there" in log.read_text(), 30, "watch waits for the bridge"
+        )
         started(bridge)
         wait_until(lambda: "missed" in log.read_text(), 45, f"the missed event: {log.read_text()}")
     finally:
         stop_process(watching, signal.SIGINT)
     said = log.read_text()
-    assert said.count("UserPromptSubmit    prompt live\n") == said.count("UserPromptSubmit    prompt missed\n") == 1, said
+    assert (
+        said.count("UserPromptSubmit    prompt live\n")
+        == said.count("UserPromptSubmit    prompt missed\n")
+        == 1
+    ), said
     assert "Traceback" not in said
     assert (bridge.data / "watch.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(bridge: Bridge, tmp_path: Path) -> None:
+def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(
+    bridge: Bridge, tmp_path: Path
+) -> None:
     before = json.loads(bridge.manage("list_devices", "--json").stdout)
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     both = [watch(bridge, log) for log in logs]
     try:
         for log in logs:
-            wait_until(lambda log=log: log.exists() and "connected to" in log.read_text(), 30, f"{log.name} connects")  # type: ignore[misc]
-        devices = [device for device in json.loads(bridge.manage("list_devices", "--json").stdout) if device["id"] not in {known["id"] for known in before}]
+            wait_until(
+                lambda log=log: log.exists() and "connected to" in log.read_text(),  # type: ignore[misc]
+                30,
+                f"{log.name} connects",
+            )
+        devices = [
+            device
+            for device in json.loads(bridge.manage("list_devices", "--json").stdout)
+            if device["id"] not in {known["id"] for known in before}
+        ]
         assert len(devices) == 2
         assert all(device["name"].startswith("watch on ") for device in devices)
-        bridge.manage("revoke_device", str(json.loads((bridge.data / "watch.json").read_text())["device"]))
+        bridge.manage(
+            "revoke_device", str(json.loads((bridge.data / "watch.json").read_text())["device"])
+        )
         wait_until(lambda: any(one.poll() is not None for one in both), 20, "the revoked one ends")
     finally:
         for one in both:
@@ -217,11 +261,21 @@ def test_two_watches_are_two_devices_and_a_revoked_one_stays_out(bridge: Bridge,
 def test_raw_is_json_alone_and_a_closed_pipe_ends_it(fresh: Bridge) -> None:
     """A process as a user starts it."""
     command = [sys.executable, "manage.py", "watch", "--raw"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=fresh.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=fresh.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["connection_ack", "health_status"]
+        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == [
+            "connection_ack",
+            "health_status",
+        ]
         process.stdout.close()
         fresh.accept(hook("SessionStart", "one"))
         assert process.wait(20) == 0

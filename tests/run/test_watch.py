@@ -1,4 +1,6 @@
-"""The client side of the conversation, against a scripted server: TLS and pin, joining, acknowledging, coming back (D43)."""
+"""The client side of the conversation, against a scripted server: TLS and pin, joining,
+acknowledging, coming back (D43).
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,31 @@ def message(type_: str, payload: Message, id_: str | None = None) -> Message:
 
 
 def event(session_id: str, prompt: str, id_: str | None = None) -> Message:
-    body = {"event": "UserPromptSubmit", "event_type": "UserPromptSubmit", "event_id": "e", "session_id": session_id, "timestamp": NOW}
+    body = {
+        "event": "UserPromptSubmit",
+        "event_type": "UserPromptSubmit",
+        "event_id": "e",
+        "session_id": session_id,
+        "timestamp": NOW,
+    }
     return message("agent_event", body | {"payload": {"prompt": prompt}}, id_)
 
 
 @dataclass
 class Script:
-    """A bridge that plays along. ``heard``: everything received, over all connections; ``live``: sent after a join, once for each connection."""
+    """A bridge that plays along. ``heard``: everything received, over all connections; ``live``:
+    sent after a join, once for each connection.
+    """
 
     sessions: list[str] = field(default_factory=list)
-    health: Message = field(default_factory=lambda: {"ready": True, "status": "healthy", "warnings": [], "warning_details": {}})
+    health: Message = field(
+        default_factory=lambda: {
+            "ready": True,
+            "status": "healthy",
+            "warnings": [],
+            "warning_details": {},
+        }
+    )
     refusal: Message | None = None
     backlog: list[Message] = field(default_factory=list)
     live: dict[str, list[Message]] = field(default_factory=dict)
@@ -68,18 +85,53 @@ class Script:
             case "auth" if self.refusal:
                 return [message("connection_error", self.refusal, id_)]
             case "auth":
-                listed = [{"session_id": name, "agent": "a", "title": name.upper()} for name in self.sessions]
-                acknowledged = {"server_version": "1", "connection_mode": "local_only", "active_sessions": listed}
+                listed = [
+                    {"session_id": name, "agent": "a", "title": name.upper()}
+                    for name in self.sessions
+                ]
+                acknowledged = {
+                    "server_version": "1",
+                    "connection_mode": "local_only",
+                    "active_sessions": listed,
+                }
                 return [message("connection_ack", acknowledged, id_), *self.backlog]
             case "health_check":
                 return [message("health_status", self.health, id_)]
             case "acknowledge_warning":
-                return [message("acknowledgment_accepted", {"warning_code": payload["warning_code"], "ready": True, "session_timeout": "8h"}, id_)]
+                return [
+                    message(
+                        "acknowledgment_accepted",
+                        {
+                            "warning_code": payload["warning_code"],
+                            "ready": True,
+                            "session_timeout": "8h",
+                        },
+                        id_,
+                    )
+                ]
             case "session_start":
                 name = payload["session_id"]
                 if payload["resume"]:
-                    return [message("error", {"code": "SESS_NOT_FOUND", "message": "unknown", "session_id": name, "recoverable": False}, id_)]
-                return [message("session_ready", {"session_id": name, "agent": "a", "working_directory": "/w"}, id_), *self.live.get(name, [])]
+                    return [
+                        message(
+                            "error",
+                            {
+                                "code": "SESS_NOT_FOUND",
+                                "message": "unknown",
+                                "session_id": name,
+                                "recoverable": False,
+                            },
+                            id_,
+                        )
+                    ]
+                return [
+                    message(
+                        "session_ready",
+                        {"session_id": name, "agent": "a", "working_directory": "/w"},
+                        id_,
+                    ),
+                    *self.live.get(name, []),
+                ]
             case "heartbeat_ping" if self.answers_pings:
                 return [{"type": "heartbeat_pong", "timestamp": NOW}]
         return []
@@ -89,10 +141,17 @@ class Script:
             await self.changed.wait_for(lambda: enough(self.heard))
 
     def acknowledged(self) -> list[str]:
-        return [id_ for one in self.heard if one["type"] == "notification_ack" for id_ in one["payload"]["notification_ids"]]
+        return [
+            id_
+            for one in self.heard
+            if one["type"] == "notification_ack"
+            for id_ in one["payload"]["notification_ids"]
+        ]
 
     def joined(self) -> list[str]:
-        return [one["payload"]["session_id"] for one in self.heard if one["type"] == "session_start"]
+        return [
+            one["payload"]["session_id"] for one in self.heard if one["type"] == "session_start"
+        ]
 
 
 @dataclass
@@ -115,7 +174,11 @@ async def bridge(certificate: trustme.LeafCert) -> AsyncIterator[Bridge]:
     script = Script()
     async with serve(script.serve, "127.0.0.1", 0, ssl=context, ping_interval=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        yield Bridge(script, Target(url=f"wss://127.0.0.1:{port}/api/v1/ws", token="t", pin=pin, device_id="d"), port)
+        yield Bridge(
+            script,
+            Target(url=f"wss://127.0.0.1:{port}/api/v1/ws", token="t", pin=pin, device_id="d"),
+            port,
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -131,10 +194,17 @@ class Screen:
 
 @contextlib.asynccontextmanager
 async def watching(bridge: Bridge, **options: Any) -> AsyncIterator[Screen]:
-    """A watcher that runs for as long as the context lasts; an error of its own comes out at the end."""
+    """A watcher that runs for as long as the context lasts; an error of its own comes out at the
+    end.
+    """
     screen = Screen()
     options.setdefault("target", lambda: bridge.target)
-    watcher = Watcher(show=screen.lines.append, note=screen.notes.append, renderer=Renderer(colour=False, zone=UTC), **options)
+    watcher = Watcher(
+        show=screen.lines.append,
+        note=screen.notes.append,
+        renderer=Renderer(colour=False, zone=UTC),
+        **options,
+    )
     task = asyncio.create_task(watcher.run())
     try:
         yield screen
@@ -146,7 +216,9 @@ async def watching(bridge: Bridge, **options: Any) -> AsyncIterator[Screen]:
 
 async def ends(bridge: Bridge, **options: Any) -> Refused:
     """The reason for which a watcher gives up."""
-    watcher = Watcher(lambda: bridge.target, show=print, note=print, renderer=Renderer(colour=False), **options)
+    watcher = Watcher(
+        lambda: bridge.target, show=print, note=print, renderer=Renderer(colour=False), **options
+    )
     with pytest.raises(Refused) as caught:
         async with asyncio.timeout(10):
             await watcher.run()
@@ -159,7 +231,10 @@ async def test_what_arrives_is_shown_and_acknowledged(bridge: Bridge) -> None:
     bridge.script.live = {"one": [event("one", "now", "id-2")]}
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["missed", "now"]
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+        "missed",
+        "now",
+    ]
     assert all("ONE" in line for line in screen.lines)
     auth = bridge.script.heard[0]["payload"]
     assert auth == {"token": "t", "client_version": "1.0.0", "platform": "web", "device_id": "d"}
@@ -183,10 +258,15 @@ async def test_a_session_announced_before_ready_is_joined_after_it(bridge: Bridg
 
 async def test_only_the_wanted_sessions_are_followed(bridge: Bridge) -> None:
     bridge.script.sessions = ["one", "two"]
-    bridge.script.backlog = [event("two", "not this", "id-1"), message("notification", {"session_id": None, "title": "All", "body": "hear"}, "id-2")]
+    bridge.script.backlog = [
+        event("two", "not this", "id-1"),
+        message("notification", {"session_id": None, "title": "All", "body": "hear"}, "id-2"),
+    ]
     bridge.script.live = {"one": [event("one", "this", "id-3")]}
     async with watching(bridge, sessions=["one"]) as screen:
-        await bridge.script.hears(lambda _: {"id-1", "id-2", "id-3"} <= set(bridge.script.acknowledged()))
+        await bridge.script.hears(
+            lambda _: {"id-1", "id-2", "id-3"} <= set(bridge.script.acknowledged())
+        )
     assert bridge.script.joined() == ["one"]
     assert not [line for line in screen.lines if "not this" in line]
     assert [line for line in screen.lines if "All: hear" in line]
@@ -204,11 +284,18 @@ async def test_a_wanted_session_that_is_not_there_is_never_created(bridge: Bridg
 
 async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
     bridge.script.sessions = ["one"]
-    replay = {"session_id": "one", "messages": [event("one", "first", "id-1"), event("one", "second", "id-2")], "complete": True}
+    replay = {
+        "session_id": "one",
+        "messages": [event("one", "first", "id-1"), event("one", "second", "id-2")],
+        "complete": True,
+    }
     bridge.script.live = {"one": [message("replay_buffer", replay)]}
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["first", "second"]
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+        "first",
+        "second",
+    ]
 
 
 async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
@@ -219,13 +306,22 @@ async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
         await bridge.script.connections[0].close(1001)
         bridge.script.backlog.append(event("one", "later", "id-2"))
         await bridge.script.hears(lambda _: "id-2" in bridge.script.acknowledged())
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == ["missed", "later"]
-    assert bridge.script.acknowledged().count("id-1") == 2, "what is sent again must be acknowledged again"
-    assert any("the bridge is stopping (1001); trying again in 0 s" in note for note in screen.notes)
+    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+        "missed",
+        "later",
+    ]
+    assert bridge.script.acknowledged().count("id-1") == 2, (
+        "what is sent again must be acknowledged again"
+    )
+    assert any(
+        "the bridge is stopping (1001); trying again in 0 s" in note for note in screen.notes
+    )
 
 
 @pytest.mark.spec("limit.reconnect")
-async def test_the_delays_are_the_specifications(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_delays_are_the_specifications(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     assert limits.RECONNECT_DELAYS_SECONDS == (1, 2, 5, 10, 30)
     monkeypatch.setattr(limits, "RECONNECT_DELAYS_SECONDS", (0.001, 0.002, 0.005))
@@ -236,7 +332,13 @@ async def test_the_delays_are_the_specifications(bridge: Bridge, monkeypatch: py
     async with watching(bridge, target=nothing_yet) as screen:
         while len(screen.notes) < 5:
             await asyncio.sleep(0.01)
-    assert [note.rpartition(" in ")[2] for note in screen.notes[:5]] == ["0.001 s", "0.002 s", "0.005 s", "0.005 s", "0.005 s"]
+    assert [note.rpartition(" in ")[2] for note in screen.notes[:5]] == [
+        "0.001 s",
+        "0.002 s",
+        "0.005 s",
+        "0.005 s",
+        "0.005 s",
+    ]
 
 
 async def test_a_server_that_is_away_is_waited_for(bridge: Bridge, unused_tcp_port: int) -> None:
@@ -247,7 +349,9 @@ async def test_a_server_that_is_away_is_waited_for(bridge: Bridge, unused_tcp_po
 
 
 @pytest.mark.spec("limit.pong_wait")
-async def test_a_heartbeat_without_an_answer_means_a_new_connection(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_heartbeat_without_an_answer_means_a_new_connection(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(limits, "PONG_WAIT_SECONDS", 0.05)
     bridge.script.answers_pings = False
@@ -256,10 +360,14 @@ async def test_a_heartbeat_without_an_answer_means_a_new_connection(bridge: Brid
     assert any("does not answer the heartbeat" in note for note in screen.notes)
 
 
-async def test_answered_heartbeats_keep_the_connection(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answered_heartbeats_keep_the_connection(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     async with watching(bridge):
-        await bridge.script.hears(lambda heard: sum(one["type"] == "heartbeat_ping" for one in heard) == 3)
+        await bridge.script.hears(
+            lambda heard: sum(one["type"] == "heartbeat_ping" for one in heard) == 3
+        )
     assert len(bridge.script.connections) == 1
 
 
@@ -284,7 +392,11 @@ async def test_only_wss_is_spoken(bridge: Bridge) -> None:
 
 
 async def test_a_token_that_is_refused_ends_it(bridge: Bridge) -> None:
-    bridge.script.refusal = {"code": "AUTH_FAILED", "message": "The token is invalid.", "remediation": "Pair again."}
+    bridge.script.refusal = {
+        "code": "AUTH_FAILED",
+        "message": "The token is invalid.",
+        "remediation": "Pair again.",
+    }
     assert str(await ends(bridge)) == "AUTH_FAILED: The token is invalid. Pair again."
 
 
@@ -298,12 +410,27 @@ async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
 
 
 async def test_a_newer_connection_of_the_device_ends_it(bridge: Bridge) -> None:
-    bridge.script.backlog = [message("error", {"code": "CONN_REPLACED", "message": "Replaced.", "session_id": None, "recoverable": False})]
+    bridge.script.backlog = [
+        message(
+            "error",
+            {
+                "code": "CONN_REPLACED",
+                "message": "Replaced.",
+                "session_id": None,
+                "recoverable": False,
+            },
+        )
+    ]
     assert "took over" in str(await ends(bridge))
 
 
 def _warned(script: Script) -> None:
-    script.health = {"ready": False, "status": "warning", "warnings": ["DIRECT_PUBLIC_CONNECTION"], "warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."}}
+    script.health = {
+        "ready": False,
+        "status": "warning",
+        "warnings": ["DIRECT_PUBLIC_CONNECTION"],
+        "warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."},
+    }
 
 
 async def test_a_warning_is_accepted_when_the_person_agrees(bridge: Bridge) -> None:
@@ -328,7 +455,9 @@ async def _decline(_question: str) -> bool:
 
 
 @pytest.mark.parametrize(("ask", "words"), [(None, "with --yes"), (_decline, "was not accepted")])
-async def test_a_warning_that_nobody_accepts_ends_it(bridge: Bridge, ask: Callable[[str], Awaitable[bool]] | None, words: str) -> None:
+async def test_a_warning_that_nobody_accepts_ends_it(
+    bridge: Bridge, ask: Callable[[str], Awaitable[bool]] | None, words: str
+) -> None:
     _warned(bridge.script)
     assert words in str(await ends(bridge, ask=ask))
     assert not [one for one in bridge.script.heard if one["type"] == "acknowledge_warning"]
@@ -339,7 +468,12 @@ async def test_raw_shows_the_messages_as_json(bridge: Bridge) -> None:
     bridge.script.live = {"one": [event("one", "a \x9b31m z", "id-1")]}
     async with watching(bridge, raw=True) as screen:
         await bridge.script.hears(lambda _: bridge.script.acknowledged())
-    assert [json.loads(line)["type"] for line in screen.lines] == ["connection_ack", "health_status", "session_ready", "agent_event"]
+    assert [json.loads(line)["type"] for line in screen.lines] == [
+        "connection_ack",
+        "health_status",
+        "session_ready",
+        "agent_event",
+    ]
     assert json.loads(screen.lines[-1]) == bridge.script.live["one"][0]
     assert all(line.isascii() for line in screen.lines)
 
@@ -348,11 +482,15 @@ async def test_a_backlog_larger_than_any_buffer_does_not_block_the_answers(bridg
     bridge.script.backlog = [event("one", f"n{number}", f"id-{number}") for number in range(3000)]
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: len(bridge.script.acknowledged()) == 3000)
-    assert [line.rpartition("  ")[2] for line in screen.lines] == [f"n{number}" for number in range(3000)]
+    assert [line.rpartition("  ")[2] for line in screen.lines] == [
+        f"n{number}" for number in range(3000)
+    ]
 
 
 def test_a_pairing_link_is_a_target() -> None:
     link = "https://10.0.0.2:8443/pair#v=1&token=bridge_device_x-_&url=wss://10.0.0.2:8443/api/v1/ws&pin=ABCD"
-    assert Target.from_link(link) == Target(url="wss://10.0.0.2:8443/api/v1/ws", token="bridge_device_x-_", pin="abcd")
+    assert Target.from_link(link) == Target(
+        url="wss://10.0.0.2:8443/api/v1/ws", token="bridge_device_x-_", pin="abcd"
+    )
     with pytest.raises(ValueError, match="pairing link"):
         Target.from_link("https://10.0.0.2:8443/pair")

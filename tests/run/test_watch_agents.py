@@ -1,4 +1,6 @@
-"""A session of an agent, from its start to its end, through `watch` alone: talk, approvals, an interrupt, a bridge that is killed (D10, D35, D38, D40)."""
+"""A session of an agent, from its start to its end, through `watch` alone: talk, approvals, an
+interrupt, a bridge that is killed (D10, D35, D38, D40).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def piped(bridge: Bridge) -> Iterator[Program]:
 
 def started(bridge: Bridge, program: Program) -> str:
     """A session of the demo agent; its id."""
-    shown = program.ask(f"start demo '{bridge.root}'", "-- started demo as ", f" in {bridge.root}\n")
+    shown = program.ask(
+        f"start demo '{bridge.root}'", "-- started demo as ", f" in {bridge.root}\n"
+    )
     found = re.search(r"-- started demo as (\S+) in ", shown)
     assert found is not None, shown
     return found[1]
@@ -47,9 +51,21 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
     piped.ask('say /tool Bash {"command": "make one"}', "approval_required", "make one", "[high]")
     piped.ask("approve", "-- Bash: approved", "tool_result", "make one", "stream_end          stop")
     piped.ask('say /tool Bash {"command": "make two"}', "approval_required", "make two")
-    piped.ask('modify {"command": "make three"}', "-- Bash: modified", "tool_result", "make three", "stream_end          stop")
+    piped.ask(
+        'modify {"command": "make three"}',
+        "-- Bash: modified",
+        "tool_result",
+        "make three",
+        "stream_end          stop",
+    )
     piped.ask('say /tool Bash {"command": "make four"}', "approval_required", "make four")
-    piped.ask("reject", "-- Bash: rejected", "tool_result", "Bash was rejected", "stream_end          stop")
+    piped.ask(
+        "reject",
+        "-- Bash: rejected",
+        "tool_result",
+        "Bash was rejected",
+        "stream_end          stop",
+    )
     assert TAKEN_NOWHERE not in piped.shown
 
     piped.ask("say /sleep 100", "stream_chunk")
@@ -62,7 +78,9 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
 
 
 def test_a_session_that_was_paused_is_resumed(bridge: Bridge, piped: Program) -> None:
-    """D35: the bridge is killed in the middle of a turn and comes back: the session is paused, its agent takes nothing until it is resumed."""
+    """D35: the bridge is killed in the middle of a turn and comes back: the session is paused, its
+    agent takes nothing until it is resumed.
+    """
     session_id = started(bridge, piped)
     piped.ask("say /sleep 100", "stream_chunk")
     bridge.kill()

@@ -1,4 +1,6 @@
-"""Commands of `watch` against a bridge that runs, with a repository that is one: from a pipe, and at the prompt in a terminal (D10, D38, D43)."""
+"""Commands of `watch` against a bridge that runs, with a repository that is one: from a pipe, and
+at the prompt in a terminal (D10, D38, D43).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def repository(bridge: Bridge) -> Repository:
 
 @pytest.fixture
 def sid(bridge: Bridge, repository: Repository) -> Iterator[str]:
-    """A session that works in the repository; over when the test is, so that the next one is the only one again."""
+    """A session that works in the repository; over when the test is, so that the next one is the
+    only one again.
+    """
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(repository.path)}))
     yield session_id
@@ -55,7 +59,13 @@ def ask(bridge: Bridge, sid: str) -> Callable[[str], str]:
 
     def ask(command: str) -> str:
         call_id = new_id()
-        payload = {"tool": "Bash", "params": {"command": command}, "risk_level": "high", "requires_approval": True, "tool_call_id": call_id}
+        payload = {
+            "tool": "Bash",
+            "params": {"command": command},
+            "risk_level": "high",
+            "requires_approval": True,
+            "tool_call_id": call_id,
+        }
         bridge.accept(hook("PreToolUse", sid, payload))
         return call_id
 
@@ -77,32 +87,45 @@ def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
         yield program
 
 
-# -- from a pipe -------------------------------------------------------------------------------------------------------------
+# -- from a pipe -----------------------------------------------------------------------------------
 
 
-def test_lines_that_were_there_before_the_connection(bridge: Bridge, sid: str, repository: Repository) -> None:
-    """`printf 'status\\n…' | watch --commands`: each line is carried out when there is a session for it, and the end of them is the end."""
+def test_lines_that_were_there_before_the_connection(
+    bridge: Bridge, sid: str, repository: Repository
+) -> None:
+    """`printf 'status\\n…' | watch --commands`: each line is carried out when there is a session
+    for it, and the end of them is the end.
+    """
     with Program(bridge.environment, "watch", "--commands", terminal=False, cold=True) as program:
         program.say('sessions\nstatus\ncommit "Change a line." kept.txt\nstatus')
         program.end_of_input()
         assert program.ended() == 0, program.shown
     assert re.search(rf"^\* \d+  {sid}", program.shown, re.MULTILINE), program.shown
     assert "modified  +1     -1     kept.txt" in program.shown and "main, clean" in program.shown
-    assert [line for line in program.shown.splitlines() if line.startswith("-- ")] == program.shown.splitlines()[:1], "only that it is connected"
+    assert [
+        line for line in program.shown.splitlines() if line.startswith("-- ")
+    ] == program.shown.splitlines()[:1], "only that it is connected"
     assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
 
 
 def test_the_repository(piped: Program, repository: Repository) -> None:
     repository.write("new file.txt", "fresh\n")
-    piped.ask("status", "main", "modified  +1     -1     kept.txt", "untracked +1     -0     new file.txt")
+    piped.ask(
+        "status", "main", "modified  +1     -1     kept.txt", "untracked +1     -0     new file.txt"
+    )
     piped.ask("diff", "modified: kept.txt  +1 -1", "@@ -1,3 +1,3 @@", "-two", "+2")
     piped.ask("diff --cached", "No change.")
     repository.git("add", "new file.txt")
     piped.ask("diff --cached 'new file.txt'", "added: new file.txt  +1 -0", "+fresh")
-    piped.ask('commit "Add a file."', "Add a file.", "1 files, +1 -0", "modified  +1     -1     kept.txt")
+    piped.ask(
+        'commit "Add a file."', "Add a file.", "1 files, +1 -0", "modified  +1     -1     kept.txt"
+    )
     piped.ask('commit "Change a line." kept.txt', "Change a line.", "main, clean")
     piped.ask('commit "Nothing."', "-- GIT_ERROR: ")
-    assert repository.git("log", "--format=%s").splitlines()[:2] == ["Change a line.", "Add a file."]
+    assert repository.git("log", "--format=%s").splitlines()[:2] == [
+        "Change a line.",
+        "Add a file.",
+    ]
 
 
 def test_files(piped: Program, repository: Repository) -> None:
@@ -120,7 +143,9 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
     piped.ask("approve", "-- Nothing waits for a decision.")
     calls = [ask(f"make {target}") for target in ("one", "two", "three")]
     piped.until("make three")
-    piped.ask("approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three")
+    piped.ask(
+        "approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three"
+    )
     piped.ask("reject 2", "-- Bash: rejected; no agent session takes it: decide at the machine too")
     piped.ask('modify 2 {"command": "make four"}', "-- Bash: modified")
     piped.ask("approve", "-- Bash: approved")
@@ -129,12 +154,20 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
         phone.join(sid)
         for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
             again = phone.request(
-                "approval_response", {"session_id": sid, "tool_call_id": call_id, "decision": decision, "modifications": {"command": "make four"}}
+                "approval_response",
+                {
+                    "session_id": sid,
+                    "tool_call_id": call_id,
+                    "decision": decision,
+                    "modifications": {"command": "make four"},
+                },
             )
             assert again["payload"].get("decision") == decision, again
 
 
-def test_an_approval_that_waited_before_it_connected(bridge: Bridge, ask: Callable[[str], str], piped: Program) -> None:
+def test_an_approval_that_waited_before_it_connected(
+    bridge: Bridge, ask: Callable[[str], str], piped: Program
+) -> None:
     """D28: it comes with the greeting."""
     piped.end_of_input()
     assert piped.ended() == 0
@@ -146,7 +179,9 @@ def test_an_approval_that_waited_before_it_connected(bridge: Bridge, ask: Callab
 
 @pytest.fixture
 def other(bridge: Bridge, piped: Program) -> Iterator[str]:
-    """A second session, begun while `piped` looks on, which has seen it; over when the test is, whatever became of the test."""
+    """A second session, begun while `piped` looks on, which has seen it; over when the test is,
+    whatever became of the test.
+    """
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
     piped.until(f"primary-agent {bridge.root}\n", what="the other session has been joined")
@@ -155,9 +190,13 @@ def other(bridge: Bridge, piped: Program) -> Iterator[str]:
 
 
 def test_sessions(bridge: Bridge, sid: str, other: str, piped: Program) -> None:
-    """Another one that begins meanwhile can be chosen by its number or its id; one that is left is not forgotten by the bridge."""
+    """Another one that begins meanwhile can be chosen by its number or its id; one that is left is
+    not forgotten by the bridge.
+    """
     listed = piped.ask("sessions", sid, other)
-    assert re.search(rf"^\* 1  {sid}", listed, re.MULTILINE) and re.search(rf"^  2  {other}", listed, re.MULTILINE), listed
+    assert re.search(rf"^\* 1  {sid}", listed, re.MULTILINE) and re.search(
+        rf"^  2  {other}", listed, re.MULTILINE
+    ), listed
     piped.ask("use 2", f"-- {other}: ", str(bridge.root))
     piped.ask("status", "-- GIT_ERROR: ")
     piped.ask(f"use {sid}", f"-- {sid}: ")
@@ -190,10 +229,22 @@ def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("ls\nstatus")
     with (tmp_path / "lines").open() as lines:
         command = [sys.executable, "manage.py", "watch", "--commands"]
-        done = subprocess.run(command, cwd=REPOSITORY, env=bridge.environment, stdin=lines, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            env=bridge.environment,
+            stdin=lines,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     assert done.returncode == 0 and "src/" in done.stdout and "modified" in done.stdout, done
     none = bridge.manage("watch", "--commands")  # /dev/null is its input
-    assert "connected to" in none.stdout + none.stderr and "src/" not in none.stdout and "modified" not in none.stdout, none
+    assert (
+        "connected to" in none.stdout + none.stderr
+        and "src/" not in none.stdout
+        and "modified" not in none.stdout
+    ), none
 
 
 def test_help_and_what_is_wrong(piped: Program) -> None:
@@ -205,11 +256,15 @@ def test_help_and_what_is_wrong(piped: Program) -> None:
     assert piped.ended() == 0, piped.shown
 
 
-# -- at the prompt -----------------------------------------------------------------------------------------------------------
+# -- at the prompt ---------------------------------------------------------------------------------
 
 
-def test_what_arrives_does_not_disturb_what_is_typed(bridge: Bridge, sid: str, ask: Callable[[str], str], prompted: Program) -> None:
-    """It is shown above the prompt; the toolbar counts what waits; the half-typed command is still there."""
+def test_what_arrives_does_not_disturb_what_is_typed(
+    bridge: Bridge, sid: str, ask: Callable[[str], str], prompted: Program
+) -> None:
+    """It is shown above the prompt; the toolbar counts what waits; the half-typed command is still
+    there.
+    """
     prompted.say("sta", end="")
     prompted.until("sta")
     ask("make one")
@@ -224,12 +279,16 @@ def test_a_command_is_completed(prompted: Program) -> None:
     prompted.until("modified  +1     -1     kept.txt")
 
 
-@pytest.mark.parametrize("leave", ["\x04", "\x03", "quit\r", "exit\r"], ids=["ctrl-d", "ctrl-c", "quit", "exit"])
+@pytest.mark.parametrize(
+    "leave", ["\x04", "\x03", "quit\r", "exit\r"], ids=["ctrl-d", "ctrl-c", "quit", "exit"]
+)
 def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str) -> None:
     wait_until(lambda: prompted.modes_now() != prompted.modes, 15, "a prompt reads key by key")
 
     def left() -> bool:
-        """Said again and again: what comes while a line is being shown above the prompt is not the prompt's."""
+        """Said again and again: what comes while a line is being shown above the prompt is not the
+        prompt's.
+        """
         with suppress(OSError):
             prompted.say(leave, end="")
         with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,6 @@
-"""An agent that does what a test says, when it says so; and short ways to see what became of its session."""
+"""An agent that does what a test says, when it says so; and short ways to see what became of its
+session.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NAME = "scripted"
 
 
 class Scripted(Driver):
-    """What it is told is in ``told``, in order. ``on_start``, ``on_interrupt`` and ``on_prompt`` are what it does then besides."""
+    """What it is told is in ``told``, in order. ``on_start``, ``on_interrupt`` and ``on_prompt``
+    are what it does then besides.
+    """
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -72,7 +76,9 @@ class Scripted(Driver):
 
 
 class Agency:
-    """A runtime whose one kind of agent is scripted; ``made`` are the drivers so far. What ``change`` does to each is done before it starts."""
+    """A runtime whose one kind of agent is scripted; ``made`` are the drivers so far. What
+    ``change`` does to each is done before it starts.
+    """
 
     def __init__(self, runtime: Runtime, device: Device, directory: str) -> None:
         self.runtime, self.device, self.directory = runtime, device, directory
@@ -95,7 +101,9 @@ class Agency:
         return session, self.made[-1]
 
 
-async def until(condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 10) -> Any:
+async def until(
+    condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 10
+) -> Any:
     """The first true value of ``condition()``; AssertionError after the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -114,7 +122,11 @@ async def state(session: Session) -> Session:
 async def has_state(session: Session, status: str) -> Session:
     async def reached() -> Session | None:
         now = await state(session)
-        return now if now.status == status and (status in ("active", "created") or now.owner is None) else None
+        return (
+            now
+            if now.status == status and (status in ("active", "created") or now.owner is None)
+            else None
+        )
 
     result: Session = await until(reached, f"the session is {status}")
     return result
@@ -133,7 +145,12 @@ def announced(*types: str) -> list[dict[str, Any]]:
 
 
 def _messages(feed_id: int, types: tuple[str, ...]) -> list[dict[str, Any]]:
-    frames = [json.loads(frame) for frame in LogRow.objects.filter(feed_id=feed_id).order_by("seq").values_list("frame", flat=True)]
+    frames = [
+        json.loads(frame)
+        for frame in LogRow.objects.filter(feed_id=feed_id)
+        .order_by("seq")
+        .values_list("frame", flat=True)
+    ]
     return [frame for frame in frames if not types or frame["type"] in types]
 
 

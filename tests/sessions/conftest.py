@@ -22,8 +22,12 @@ from tests.sessions.agent_driver import Agency
 
 
 @pytest.fixture
-async def agency(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agency]:
-    """This process serves, may work in ``tmp_path``, and has one kind of agent. What is waited for by looking is looked for often."""
+async def agency(
+    db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Agency]:
+    """This process serves, may work in ``tmp_path``, and has one kind of agent. What is waited for
+    by looking is looked for often.
+    """
     monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(tmp_path),))
     for module, name, value in (
         (registry, "MODULES", ()),

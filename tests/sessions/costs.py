@@ -1,4 +1,6 @@
-"""What a piece of work costs the database: its statements, and the steps that SQLite takes for them, which are the same on any machine."""
+"""What a piece of work costs the database: its statements, and the steps that SQLite takes for
+them, which are the same on any machine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def statements() -> Iterator[list[tuple[str, Any]]]:
     """The statements run inside, with their parameters."""
     seen: list[tuple[str, Any]] = []
 
-    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def note(
+        execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
         seen.append((sql, params))
         return execute(sql, params, many, context)
 
@@ -27,7 +31,9 @@ def statements() -> Iterator[list[tuple[str, Any]]]:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many steps of SQLite's machine a piece of work takes; run before once, so that nothing has to be prepared."""
+    """How many steps of SQLite's machine a piece of work takes; run before once, so that nothing
+    has to be prepared.
+    """
     work()
     taken = 0
 
@@ -53,7 +59,10 @@ def whole_reads(seen: list[tuple[str, Any]]) -> list[str]:
             with connection.cursor() as cursor:
                 cursor.execute(f"EXPLAIN {'QUERY PLAN ' if sqlite else ''}{sql}", params)
                 plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
-            whole = re.search(rf"SCAN ({LOG}|r|n)\b(?P<index> USING)?" if sqlite else rf"Seq Scan on {LOG}", plan)
-            if whole and not (sqlite and whole["index"] and sql.endswith("LIMIT 1")):  # the first entry of an index is no scan
+            whole = re.search(
+                rf"SCAN ({LOG}|r|n)\b(?P<index> USING)?" if sqlite else rf"Seq Scan on {LOG}", plan
+            )
+            # the first entry of an index is no scan
+            if whole and not (sqlite and whole["index"] and sql.endswith("LIMIT 1")):
                 found.append(f"{sql}\n{plan}")
     return found

@@ -16,7 +16,13 @@ from sessions_app.models import Feed, Session
 from sessions_app.observed import sessions as observed_sessions
 
 
-def event(session_id: str = "s1", name: str = "UserPromptSubmit", *, event_id: str | None = None, **payload: Any) -> HookEvent:
+def event(
+    session_id: str = "s1",
+    name: str = "UserPromptSubmit",
+    *,
+    event_id: str | None = None,
+    **payload: Any,
+) -> HookEvent:
     body = {"event": name, "timestamp": now_text(), "session_id": session_id, "payload": payload}
     if event_id:
         body["event_id"] = event_id

@@ -1,4 +1,6 @@
-"""The admin site's page about agents: which can start here, their versions, why one cannot (D41)."""
+"""The admin site's page about agents: which can start here, their versions, why one cannot
+(D41).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "_agents", {})
     monkeypatch.setattr(listing, "_versions", {})
     listing.register(listing.Agent("real", lambda: None, lambda: "4.5.6"))
-    listing.register(listing.Agent("absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None))
+    listing.register(
+        listing.Agent(
+            "absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None
+        )
+    )
     listing.register(listing.Agent("scripted", lambda: None, str, real=False, asks=lambda: False))
     listing.ask_versions()
 
@@ -38,7 +44,15 @@ def test_it_lists_them_and_the_index_leads_there() -> None:
     cells = [row.replace("</th>", "").replace("</td>", "").split("<td>") for row in rows]
     assert cells == [
         ["real", "real", "yes", "4.5.6", "yes", "yes", ""],
-        ["absent", "real", "no", "unknown", "nobody knows", "asks anew", "&lt;b&gt;not&lt;/b&gt; installed"],
+        [
+            "absent",
+            "real",
+            "no",
+            "unknown",
+            "nobody knows",
+            "asks anew",
+            "&lt;b&gt;not&lt;/b&gt; installed",
+        ],
         ["scripted", "scripted", "yes", "unknown", "no", "yes", ""],
     ]
 

@@ -1,4 +1,6 @@
-"""What may go wrong between a person, the log and an agent at the worst moment: nothing is told twice, lost, or taken for a yes that nobody gave."""
+"""What may go wrong between a person, the log and an agent at the worst moment: nothing is told
+twice, lost, or taken for a yes that nobody gave.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def unsure(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """While it is not empty, a transaction of the transcript commits, but whoever waits for that is told that the connection broke."""
+    """While it is not empty, a transaction of the transcript commits, but whoever waits for that is
+    told that the connection broke.
+    """
     left: list[str] = []
 
     @contextmanager
@@ -49,20 +53,28 @@ def unsure(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def asked(session: Session, count: int) -> dict[str, Any]:
     """The last of so many ``approval_required``."""
-    found: dict[str, Any] = (await has_said(session, "approval_required", count))[count - 1]["payload"]
+    found: dict[str, Any] = (await has_said(session, "approval_required", count))[count - 1][
+        "payload"
+    ]
     return found
 
 
 async def decide(agency: Agency, session: Session, tool_call_id: str) -> bool:
-    done = await sync_to_async(approvals.decide)(agency.device, session.session_id, tool_call_id, "approved", None)
+    done = await sync_to_async(approvals.decide)(
+        agency.device, session.session_id, tool_call_id, "approved", None
+    )
     return bool(done.forwarded)
 
 
-# -- the database breaks off -----------------------------------------------------------------------------------------------
+# -- the database breaks off -----------------------------------------------------------------------
 
 
-async def test_what_was_written_before_the_connection_broke_is_not_written_again(agency: Agency, unsure: list[str]) -> None:
-    """D26: each row once, also when nobody was told that it has been committed; and the calls in it are known by their ids all the same."""
+async def test_what_was_written_before_the_connection_broke_is_not_written_again(
+    agency: Agency, unsure: list[str]
+) -> None:
+    """D26: each row once, also when nobody was told that it has been committed; and the calls in it
+    are known by their ids all the same.
+    """
     session, driver = await agency.session()
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
@@ -72,7 +84,10 @@ async def test_what_was_written_before_the_connection_broke_is_not_written_again
     await until(lambda: not unsure, "it broke")
     await driver.say(Chunk("and then"))
     await until(lambda: _chunks(session, 2), "the next piece")
-    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == ["once", "and then"]
+    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == [
+        "once",
+        "and then",
+    ]
     assert len(await said(session, "approval_required")) == 1
     assert await decide(agency, session, "call-1")
     await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
@@ -82,7 +97,9 @@ async def _chunks(session: Session, count: int) -> bool:
     return len(await said(session, "stream_chunk")) >= count
 
 
-async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(agency: Agency, unsure: list[str]) -> None:
+async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(
+    agency: Agency, unsure: list[str]
+) -> None:
     """D35: marked as taken and told once, also when nobody was told that the mark has been made."""
     session, driver = await agency.session()
     unsure.append("the connection broke")
@@ -96,11 +113,13 @@ async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(agenc
     assert len(await said(session, "stream_start")) == 2
 
 
-# -- a person said yes to something ----------------------------------------------------------------------------------------
+# -- a person said yes to something ----------------------------------------------------------------
 
 
 async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agency) -> None:
-    """D38: a call that was announced with other parameters than it is asked about with: a person sees what will run, under the same id."""
+    """D38: a call that was announced with other parameters than it is asked about with: a person
+    sees what will run, under the same id.
+    """
     session, driver = await agency.session()
     await say(session)
     await driver.say(Used(call(command="ls")), Asked(call(command="rm -r build")))
@@ -111,7 +130,9 @@ async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agen
 
 
 async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> None:
-    """D38: an agent that asks once more about a call that was approved (to run it without its sandbox, say) gets an answer of its own."""
+    """D38: an agent that asks once more about a call that was approved (to run it without its
+    sandbox, say) gets an answer of its own.
+    """
     session, driver = await agency.session()
     await say(session)
     await driver.say(Asked(call()))
@@ -121,7 +142,9 @@ async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> No
     second = (await asked(session, 2))["tool_call_id"]
     assert second != "call-1"
     await until(lambda: len(driver.told) == 3, "the agent is told of the first")
-    assert driver.told[2:] == [("call-1", Verdict("approved"))], "the first yes is none to the second question"
+    assert driver.told[2:] == [("call-1", Verdict("approved"))], (
+        "the first yes is none to the second question"
+    )
     await decide(agency, session, second)
     await until(lambda: len(driver.told) == 4, "the agent is told of the second")
     assert driver.told[3] == ("call-1", Verdict("approved"))
@@ -145,11 +168,15 @@ def _interrupt_and_approve(agency: Agency, session: Session) -> None:
         approvals.decide(agency.device, session.session_id, "call-1", "approved", None)
 
 
-# -- processes that come and go --------------------------------------------------------------------------------------------
+# -- processes that come and go --------------------------------------------------------------------
 
 
-async def test_the_agent_from_before_is_ended_first(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D22, D35: a session that another process took for orphaned comes back to the process that has its agent yet: one agent, and only its words."""
+async def test_the_agent_from_before_is_ended_first(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D22, D35: a session that another process took for orphaned comes back to the process that has
+    its agent yet: one agent, and only its words.
+    """
     session, old = await agency.session()
     await old.say(Identified("its own id"))
     await until(lambda: _resumable(session), "it can be resumed")
@@ -171,26 +198,38 @@ async def test_the_agent_from_before_is_ended_first(agency: Agency, monkeypatch:
     assert closed == [True]
     await agency.made[-1].say(Chunk("new"))
     await has_said(session, "stream_chunk")
-    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == ["new"]
+    assert [message["payload"]["content"] for message in await said(session, "stream_chunk")] == [
+        "new"
+    ]
 
 
 async def _resumable(session: Session) -> bool:
     return bool((await state(session)).resume_id)
 
 
-async def test_a_process_whose_database_was_away_is_not_dead(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D46: after an outage of the database all leases have run out; whoever looks first leaves the others the time to renew theirs."""
+async def test_a_process_whose_database_was_away_is_not_dead(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D46: after an outage of the database all leases have run out; whoever looks first leaves the
+    others the time to renew theirs.
+    """
     monkeypatch.setattr(limits, "LEASE_RENEWAL_SECONDS", 0)
     ticker, agency.runtime._ticker = agency.runtime._ticker, None
     assert ticker is not None
     ticker.cancel()
     now = timezone.now()
-    other = await sync_to_async(Process.objects.create)(instance="elsewhere", lease_until=now - timedelta(seconds=1))
-    session, _ = await sync_to_async(ownership.reserve)(other.pk, "theirs", "scripted", agency.directory, agency.device)
+    other = await sync_to_async(Process.objects.create)(
+        instance="elsewhere", lease_until=now - timedelta(seconds=1)
+    )
+    session, _ = await sync_to_async(ownership.reserve)(
+        other.pk, "theirs", "scripted", agency.directory, agency.device
+    )
     await sync_to_async(transcript.ready)(session.pk, other.pk, True)
     await agency.runtime._look()
     assert (await state(session)).status == "active", "one look is not enough"
-    await sync_to_async(Process.objects.filter(pk=other.pk).update)(lease_until=now + timedelta(seconds=60))
+    await sync_to_async(Process.objects.filter(pk=other.pk).update)(
+        lease_until=now + timedelta(seconds=60)
+    )
     await asyncio.sleep(0.15)
     await agency.runtime._look()
     assert (await state(session)).status == "active"
@@ -201,11 +240,13 @@ async def test_a_process_whose_database_was_away_is_not_dead(agency: Agency, mon
     await has_state(session, "paused")
 
 
-# -- what is said to an agent ----------------------------------------------------------------------------------------------
+# -- what is said to an agent ----------------------------------------------------------------------
 
 
 async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agency: Agency) -> None:
-    """D31: a process that dies between queueing a turn and remembering that it did; the phone says it again, with the same id."""
+    """D31: a process that dies between queueing a turn and remembering that it did; the phone says
+    it again, with the same id.
+    """
     session, driver = await agency.session()
     begun = timezone.now()
     await say(session, "run it")
@@ -217,8 +258,12 @@ async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agen
     assert driver.prompts == ["run it", "run it again"]
 
 
-async def test_what_waits_for_an_agent_is_bounded(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue, limits: a phone that says more than the agent can take is told so, and the database is not filled."""
+async def test_what_waits_for_an_agent_is_bounded(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue, limits: a phone that says more than the agent can take is told so, and the database is
+    not filled.
+    """
     monkeypatch.setattr(limits, "AGENT_PROMPTS_WAITING", 2)
     session, driver = await agency.session()
     await say(session, "runs")
@@ -235,7 +280,10 @@ async def test_what_waits_for_an_agent_is_bounded(agency: Agency, monkeypatch: p
 
 @sync_to_async
 def _taken_long_ago() -> int:
-    Command.objects.update(taken_at=timezone.now(), created_at=timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS + 1))
+    Command.objects.update(
+        taken_at=timezone.now(),
+        created_at=timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS + 1),
+    )
     return inbox.forget_old()
 
 
@@ -244,14 +292,21 @@ async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
     session, _ = await agency.session()
 
     def fill() -> None:
-        Command.objects.bulk_create(Command(session=session, kind="interrupt", payload=json.dumps({}), taken_at=timezone.now()) for _ in range(1001))
+        Command.objects.bulk_create(
+            Command(
+                session=session, kind="interrupt", payload=json.dumps({}), taken_at=timezone.now()
+            )
+            for _ in range(1001)
+        )
 
     await sync_to_async(fill)()
     assert await _taken_long_ago() == 1001
 
 
 async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> None:
-    """D37: what was announced one way and asked about another way has one result, under the one id."""
+    """D37: what was announced one way and asked about another way has one result, under the one
+    id.
+    """
     session, driver = await agency.session()
     await say(session)
     outcome = ToolOutcome(success=True, content="done")
@@ -259,12 +314,18 @@ async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> Non
     await asked(session, 1)
     await decide(agency, session, "call-1")
     await driver.say(Done(call(command="rm"), outcome))
-    assert [message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")] == ["call-1"]
+    assert [
+        message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")
+    ] == ["call-1"]
     assert not await sync_to_async(lambda: list(session.toolcall_set.filter(finished_at=None)))()
 
 
-async def test_text_that_the_log_has_not_taken_is_bounded(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue, limits: while the database is slow an agent waits, also one that says little at a time but much each time; nothing is lost."""
+async def test_text_that_the_log_has_not_taken_is_bounded(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue, limits: while the database is slow an agent waits, also one that says little at a time
+    but much each time; nothing is lost.
+    """
     monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 100)
     session, driver = await agency.session()
     go, write = threading.Event(), transcript.Transcript.write
@@ -282,11 +343,16 @@ async def test_text_that_the_log_has_not_taken_is_bounded(agency: Agency, monkey
 
 
 async def _characters(session: Session, count: int) -> bool:
-    return sum(len(message["payload"]["content"]) for message in await said(session, "stream_chunk")) == count
+    return (
+        sum(len(message["payload"]["content"]) for message in await said(session, "stream_chunk"))
+        == count
+    )
 
 
 async def test_a_decision_while_the_lease_has_run_out_is_told(agency: Agency) -> None:
-    """D38: a machine that slept has no lease when it wakes, and its agent still waits for the decision that comes first."""
+    """D38: a machine that slept has no lease when it wakes, and its agent still waits for the
+    decision that comes first.
+    """
     session, driver = await agency.session()
     await say(session)
     await driver.say(Asked(call()))
@@ -297,7 +363,9 @@ async def test_a_decision_while_the_lease_has_run_out_is_told(agency: Agency) ->
 
 
 async def test_the_demo_has_no_breaker(agency: Agency) -> None:
-    """D48: the breaker is of real agents; however often a scripted one dies, /health stays as it is."""
+    """D48: the breaker is of real agents; however often a scripted one dies, /health stays as it
+    is.
+    """
     kind = registry.kinds()[0]
     registry._kinds[kind.name] = replace(kind, real=False)
     for _ in range(limits.CIRCUIT_BREAKER_FAILURES):

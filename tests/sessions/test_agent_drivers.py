@@ -33,8 +33,12 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Add:
 
 
 @pytest.mark.parametrize("name", ["", "primary-agent"])
-def test_the_first_real_one_that_can_start(add: Add, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT, else the first real one, else demo."""
+def test_the_first_real_one_that_can_start(
+    add: Add, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT, else the first real one, else
+    demo.
+    """
     add("demo", real=False)
     assert registry.resolve(name).name == "demo"
     add("absent", "It is not installed.")
@@ -50,7 +54,9 @@ def test_the_first_real_one_that_can_start(add: Add, name: str, monkeypatch: pyt
 
 
 def test_what_can_start_is_listed(add: Add) -> None:
-    """D41: supported_agents lists what can start here and now; anything else is AGENT_UNAVAILABLE, with what can."""
+    """D41: supported_agents lists what can start here and now; anything else is AGENT_UNAVAILABLE,
+    with what can.
+    """
     add("demo", real=False)
     add("absent", "It is not installed.")
     assert listing.supported() == ["demo"]
@@ -62,7 +68,9 @@ def test_what_can_start_is_listed(add: Add) -> None:
 
 
 def test_versions_are_asked_in_the_background(add: Add) -> None:
-    """D41: a version may take seconds, as it runs a program; until it is known there is none, and whoever asks meanwhile does not wait."""
+    """D41: a version may take seconds, as it runs a program; until it is known there is none, and
+    whoever asks meanwhile does not wait.
+    """
     free, asked = threading.Event(), threading.Event()
     by: list[threading.Thread] = []
 
@@ -80,7 +88,11 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
         await listing.start()
         try:
             assert await asyncio.to_thread(asked.wait, 30)
-            assert {one.name: one.version for one in listing.listed()} == {"demo": "1", "faulty": None, "slow": None}
+            assert {one.name: one.version for one in listing.listed()} == {
+                "demo": "1",
+                "faulty": None,
+                "slow": None,
+            }
             free.set()
             while listing.listed()[2].version is None:
                 await asyncio.sleep(0.01)
@@ -95,7 +107,9 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
 
 
 def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is brought up to date while the bridge runs, or is known only once it was started."""
+    """One that is brought up to date while the bridge runs, or is known only once it was
+    started.
+    """
     monkeypatch.setattr(limits, "AGENT_VERSIONS_SECONDS", 0.01)
     now = {"version": ""}
     registry.register(Kind("one", Scripted, lambda: None, lambda: now["version"]))
@@ -109,7 +123,9 @@ def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to devices, in /info and in AGENT_UNAVAILABLE."""
-    monkeypatch.setitem(config.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]})
+    monkeypatch.setitem(
+        config.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]}
+    )
     (kind,) = agent.kinds()
     reason = kind.why_not()
     assert reason and "agent is not installed" in reason and "BRIDGE_ACP_AGENTS" in reason
@@ -119,10 +135,26 @@ def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """D44: BRIDGE_ACP_AGENTS: name=command line, `;` between them."""
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", "qwen = npx -y 'a b' --acp; gemini=gemini --acp ;")
-    assert config.load().acp_agents == {"qwen": ["npx", "-y", "a b", "--acp"], "gemini": ["gemini", "--acp"]}
+    assert config.load().acp_agents == {
+        "qwen": ["npx", "-y", "a b", "--acp"],
+        "gemini": ["gemini", "--acp"],
+    }
 
 
-@pytest.mark.parametrize("value", ["qwen", "qwen=", "=x", "a=x;a=y", "demo=x", "claude-code=x", "a b=x", "a='x", "primary-agent=x"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "qwen",
+        "qwen=",
+        "=x",
+        "a=x;a=y",
+        "demo=x",
+        "claude-code=x",
+        "a b=x",
+        "a='x",
+        "primary-agent=x",
+    ],
+)
 def test_a_bad_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """D44: one line that names the setting."""
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", value)

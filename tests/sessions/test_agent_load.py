@@ -1,4 +1,6 @@
-"""Many agents that talk at once: all of it is in the log, in order, and the loop that serves the sockets stays free (issue: Shown by)."""
+"""Many agents that talk at once: all of it is in the log, in order, and the loop that serves the
+sockets stays free (issue: Shown by).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ async def stream(driver: Scripted) -> None:
 
 
 async def test_ten_sessions_of_a_hundred_chunks_a_second(agency: Agency) -> None:
-    """Issue: none lost, in order; the event loop's lag is measured by a clock that should tick every 5 ms."""
+    """Issue: none lost, in order; the event loop's lag is measured by a clock that should tick
+    every 5 ms.
+    """
     sessions = [await agency.session() for _ in range(SESSIONS)]
     for session, _ in sessions:
         await say(session, "talk")
@@ -46,8 +50,12 @@ async def test_ten_sessions_of_a_hundred_chunks_a_second(agency: Agency) -> None
     measuring.cancel()
     for session, _ in sessions:
         chunks = await said(session, "stream_chunk")
-        assert "".join(message["payload"]["content"] for message in chunks) == "".join(f"{number} " for number in range(CHUNKS))
+        assert "".join(message["payload"]["content"] for message in chunks) == "".join(
+            f"{number} " for number in range(CHUNKS)
+        )
         assert len(chunks) < CHUNKS
     lags.sort()
     p90, p99 = (lags[int(len(lags) * part)] for part in (0.9, 0.99))
-    assert p90 < 0.25, f"{took:.1f} s, lag p90 {p90 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms: far above what is asked of a quiet machine, for those that are not"
+    assert p90 < 0.25, (
+        f"{took:.1f} s, lag p90 {p90 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms: far above what is asked of a quiet machine, for those that are not"
+    )

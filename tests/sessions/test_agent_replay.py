@@ -1,4 +1,6 @@
-"""What a device gets of a bridge-run session when it joins it (D28 to D30), and the breaker's clock (D48)."""
+"""What a device gets of a bridge-run session when it joins it (D28 to D30), and the breaker's clock
+(D48).
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def begin() -> Session:
     feed = Feed.objects.create(kind=Feed.Kind.BRIDGE)
-    return Session.objects.create(session_id="ours", kind=Session.Kind.BRIDGE, feed=feed, agent_type="demo")
+    return Session.objects.create(
+        session_id="ours", kind=Session.Kind.BRIDGE, feed=feed, agent_type="demo"
+    )
 
 
 def stream(session: Session, *contents: str) -> list[str]:
     """Chunks in the session's feed; their ids."""
     with outbox() as box:
         feed = Feed.objects.get(pk=session.feed_id)
-        payloads = [{"session_id": "ours", "message_id": "m", "content": content, "is_tool_use": False} for content in contents]
+        payloads = [
+            {"session_id": "ours", "message_id": "m", "content": content, "is_tool_use": False}
+            for content in contents
+        ]
         return [box.append(feed, encode_raw("stream_chunk", payload)).id for payload in payloads]
 
 
@@ -50,7 +57,9 @@ def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
 
 
 def test_a_device_new_to_it_gets_all() -> None:
-    """D28: whatever the device's start was: a session is older than the phone that was paired to look at it."""
+    """D28: whatever the device's start was: a session is older than the phone that was paired to
+    look at it.
+    """
     session = begin()
     stream(session, "one", "two")
     device = helpers.device(start_seq=reader.head_seq())
@@ -66,7 +75,9 @@ def test_a_device_that_knows_it_gets_the_rest() -> None:
     assert replay(device, session).rows == []
     stream(session, "three")
     assert ["three" in row.frame for row in replay(device, session).rows] == [True]
-    assert replay(device, session, sent=reader.head_seq()).rows == [], "this connection has been sent it"
+    assert replay(device, session, sent=reader.head_seq()).rows == [], (
+        "this connection has been sent it"
+    )
 
 
 def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +85,19 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     session, device = begin(), helpers.device()
     stream(session, *("x" * 9_000 for _ in range(20)))
     found = replay(device, session)
-    assert sum(row.size for row in found.rows) <= limits.REPLAY_BUFFER_BYTES < sum(row.size for row in found.rows) + 9_500
-    assert found.rows[-1].seq == found.through == reader.head_seq() and found.cut == found.rows[0].seq - 1
+    assert (
+        sum(row.size for row in found.rows)
+        <= limits.REPLAY_BUFFER_BYTES
+        < sum(row.size for row in found.rows) + 9_500
+    )
+    assert (
+        found.rows[-1].seq == found.through == reader.head_seq()
+        and found.cut == found.rows[0].seq - 1
+    )
     newest = found.rows[-1].seq
-    LogRow.objects.filter(seq__lt=newest).update(created_at=timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS + 1))
+    LogRow.objects.filter(seq__lt=newest).update(
+        created_at=timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS + 1)
+    )
     found = replay(device, session)
     assert [row.seq for row in found.rows] == [newest] and found.cut == newest - 1
     LogRow.objects.filter(feed=session.feed_id, seq__lt=newest).delete()
@@ -86,11 +106,15 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Client(Phone):
-    """As in the tests of delivery; ``buffers`` are the replay_buffers, ``chunks`` the live contents."""
+    """As in the tests of delivery; ``buffers`` are the replay_buffers, ``chunks`` the live
+    contents.
+    """
 
     @property
     def buffers(self) -> list[dict[str, Any]]:
-        return [message["payload"] for message in self.messages if message["type"] == "replay_buffer"]
+        return [
+            message["payload"] for message in self.messages if message["type"] == "replay_buffer"
+        ]
 
     @property
     def chunks(self) -> list[str]:
@@ -106,7 +130,9 @@ class Client(Phone):
 @pytest.fixture
 async def client(tail: Tail) -> Client:
     made = await connected(tail, await sync_to_async(helpers.device)(), Client)
-    await made.until(lambda: made.delivery.feeds == {Feed.ALL}) if made.messages else await _ready(made)
+    await made.until(lambda: made.delivery.feeds == {Feed.ALL}) if made.messages else await _ready(
+        made
+    )
     return made
 
 
@@ -123,8 +149,9 @@ async def join(client: Client, session: Session) -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_one_buffer_then_live(client: Client, known: bool) -> None:
-    """D28: one replay_buffer with what was there when the client was told that it has joined, then live rows, each once and in order: also those
-    that are said before the buffer is made, and those that other feeds' rows have overtaken (``known``)."""
+    """D28: one replay_buffer with what was there when the client was told that it has joined, then
+    live rows, each once and in order: also those that are said before the buffer is made, and those
+    that other feeds' rows have overtaken (``known``)."""
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "one", "two")
     upto = await sync_to_async(reader.head_seq)()
@@ -134,19 +161,31 @@ async def test_one_buffer_then_live(client: Client, known: bool) -> None:
     client.delivery.join(session.feed_id, buffer_upto=upto)
     await sync_to_async(stream)(session, "five")
     await client.until(lambda: "five" in client.chunks)
-    assert len(client.buffers) == 1 and client.buffers[0]["complete"] is True and client.buffers[0]["session_id"] == "ours"
-    assert contents(client.buffers[0]["messages"]) == ["one", "two"] and client.chunks == ["three", "four", "five"]
+    assert (
+        len(client.buffers) == 1
+        and client.buffers[0]["complete"] is True
+        and client.buffers[0]["session_id"] == "ours"
+    )
+    assert contents(client.buffers[0]["messages"]) == ["one", "two"] and client.chunks == [
+        "three",
+        "four",
+        "five",
+    ]
     await join(client, session)
     await sync_to_async(stream)(session, "six")
     await client.until(lambda: "six" in client.chunks)
-    assert len(client.buffers) == 1 and len(client.chunks) == 4, "joined again, it gets nothing twice"
+    assert len(client.buffers) == 1 and len(client.chunks) == 4, (
+        "joined again, it gets nothing twice"
+    )
 
 
 async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
     """D22: replay_buffer only when it holds something."""
     session = await sync_to_async(begin)()
     await join(client, session)
-    await client.until(lambda: session.feed_id in client.delivery.feeds) if client.messages else await _joined(client, session.feed_id)
+    await client.until(
+        lambda: session.feed_id in client.delivery.feeds
+    ) if client.messages else await _joined(client, session.feed_id)
     await sync_to_async(stream)(session, "live")
     await client.until(lambda: client.chunks == ["live"])
     assert client.buffers == []
@@ -165,9 +204,15 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
     ids = await sync_to_async(stream)(session, "one", "two")
     await join(client, session)
     await client.until(lambda: bool(client.buffers))
-    client.receipts.acknowledged(ids if what == "its rows" else [message["id"] for message in client.messages if message["type"] == "replay_buffer"])
+    client.receipts.acknowledged(
+        ids
+        if what == "its rows"
+        else [message["id"] for message in client.messages if message["type"] == "replay_buffer"]
+    )
     await client.receipts.flush()
-    positions = await sync_to_async(cursors.positions)(await sync_to_async(Device.objects.get)(pk=client.device_id))
+    positions = await sync_to_async(cursors.positions)(
+        await sync_to_async(Device.objects.get)(pk=client.device_id)
+    )
     assert positions[session.feed_id] == await sync_to_async(reader.head_seq)()
 
 
@@ -177,7 +222,9 @@ async def test_what_was_cut_is_said(client: Client) -> None:
     await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1), "small")
     await join(client, session)
     await client.until(lambda: bool(client.buffers))
-    assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == ["small"]
+    assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == [
+        "small"
+    ]
 
 
 async def test_a_buffer_of_which_nothing_is_left(client: Client) -> None:
@@ -185,15 +232,22 @@ async def test_a_buffer_of_which_nothing_is_left(client: Client) -> None:
     session = await sync_to_async(begin)()
     await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1))
     await join(client, session)
-    await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
-    assert client.messages[-1]["payload"]["data"] == {"code": "MESSAGES_DISCARDED"} and client.buffers == []
+    await client.until(
+        lambda: any(message["type"] == "notification" for message in client.messages)
+    )
+    assert (
+        client.messages[-1]["payload"]["data"] == {"code": "MESSAGES_DISCARDED"}
+        and client.buffers == []
+    )
 
 
-# -- the breaker -----------------------------------------------------------------------------------------------------------
+# -- the breaker -----------------------------------------------------------------------------------
 
 
 def test_the_breakers_clock() -> None:
-    """Spec, Limits: opens after 5 failures, probes after 60000 ms; D48: one probe at a time, which closes it or keeps it open."""
+    """Spec, Limits: opens after 5 failures, probes after 60000 ms; D48: one probe at a time, which
+    closes it or keeps it open.
+    """
     now = 0.0
     breaker = Breaker("it", lambda: now)
 

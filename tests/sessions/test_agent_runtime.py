@@ -1,4 +1,6 @@
-"""The life of sessions that the bridge runs: created, in error, paused, resumed, closed, taken over (D22, D35, D36, D46)."""
+"""The life of sessions that the bridge runs: created, in error, paused, resumed, closed, taken over
+(D22, D35, D36, D46).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,30 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app import leases
 from sessions_app.agents import breaker, messages, ownership
-from sessions_app.agents.driver import Asked, CannotResume, CannotStart, Chunk, Died, Ended, Identified
+from sessions_app.agents.driver import (
+    Asked,
+    CannotResume,
+    CannotStart,
+    Chunk,
+    Died,
+    Ended,
+    Identified,
+)
 from sessions_app.agents.supervisor import Runtime
 from sessions_app.agents.transcript import Transcript
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
-from tests.sessions.agent_driver import NAME, Agency, announced, approval, call, has_said, has_state, said, state, until
+from tests.sessions.agent_driver import (
+    NAME,
+    Agency,
+    announced,
+    approval,
+    call,
+    has_said,
+    has_state,
+    said,
+    state,
+    until,
+)
 from tests.sessions.test_log import set_conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,7 +79,7 @@ async def say(session: Session, content: str = "hello") -> None:
     await sync_to_async(messages.say)(session.pk, content, device=None)
 
 
-# -- created ---------------------------------------------------------------------------------------------------------------
+# -- created ---------------------------------------------------------------------------------------
 
 
 async def test_a_session_is_created_then_active(agency: Agency) -> None:
@@ -72,18 +93,35 @@ async def test_a_session_is_created_then_active(agency: Agency) -> None:
     agency.change = lambda driver: setattr(driver, "on_start", look)
     session, driver = await agency.session("chosen")
     assert seen == ["created"] and session.status == "active" and session.session_id == "chosen"
-    assert driver.told[0].directory == driver.told[0].directory.resolve() and driver.told[0].resume_id is None
-    assert [message["payload"]["session_id"] for message in await announced("session_started")] == ["chosen"]
+    assert (
+        driver.told[0].directory == driver.told[0].directory.resolve()
+        and driver.told[0].resume_id is None
+    )
+    assert [message["payload"]["session_id"] for message in await announced("session_started")] == [
+        "chosen"
+    ]
 
 
 async def test_what_cannot_be_creates_nothing(agency: Agency) -> None:
-    """D41: an unknown agent, one that cannot start here, a directory outside the roots: an error, nothing created."""
+    """D41: an unknown agent, one that cannot start here, a directory outside the roots: an error,
+    nothing created.
+    """
     create = partial(agency.runtime.create, None)
-    assert "nobody" in (await refused(create("nobody", agency.directory, agency.device), "AGENT_UNAVAILABLE")).message
+    assert (
+        "nobody"
+        in (
+            await refused(create("nobody", agency.directory, agency.device), "AGENT_UNAVAILABLE")
+        ).message
+    )
     await refused(create(NAME, "/", agency.device), "FILE_ACCESS_DENIED")
     await refused(create(NAME, f"{agency.directory}/missing", agency.device), "FILE_NOT_FOUND")
     agency.why_not = "It is not installed."
-    assert "It is not installed" in (await refused(create(NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE")).message
+    assert (
+        "It is not installed"
+        in (
+            await refused(create(NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE")
+        ).message
+    )
     assert not await sync_to_async(Session.objects.exists)()
 
 
@@ -92,7 +130,9 @@ async def test_the_eleventh_session(agency: Agency, monkeypatch: pytest.MonkeyPa
     set_conf(monkeypatch, "bridge_max_sessions", 2)
     first, _ = await agency.session()
     second, driver = await agency.session()
-    error = await refused(agency.runtime.create(None, NAME, agency.directory, agency.device), "SESS_LIMIT_REACHED")
+    error = await refused(
+        agency.runtime.create(None, NAME, agency.directory, agency.device), "SESS_LIMIT_REACHED"
+    )
     assert error.row.recoverable is True
     await driver.say(Died("It fell over."))
     await has_state(second, "error")
@@ -101,35 +141,61 @@ async def test_the_eleventh_session(agency: Agency, monkeypatch: pytest.MonkeyPa
     assert {(await state(one)).status for one in (first, third)} == {"active"}
 
 
-@pytest.mark.parametrize("error", [CannotStart("No such program."), RuntimeError("a fault of the driver"), OSError(2, "nothing there")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CannotStart("No such program."),
+        RuntimeError("a fault of the driver"),
+        OSError(2, "nothing there"),
+    ],
+)
 async def test_an_agent_that_cannot_start(agency: Agency, error: Exception) -> None:
-    """D35: → error when the agent cannot start, with the reason; it was closed, and a device can act on it (D51)."""
+    """D35: → error when the agent cannot start, with the reason; it was closed, and a device can
+    act on it (D51).
+    """
     agency.change = failing(error)
-    told = await refused(agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR")
+    told = await refused(
+        agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
+    )
     session = await sync_to_async(Session.objects.get)(session_id="it")
     assert session.status == "error" and session.owner is None and session.reason == told.message
     assert str(error) in told.message and agency.made[0].closed.is_set()
-    assert [message["payload"]["notification_type"] for message in await announced("notification")] == ["error"]
+    assert [
+        message["payload"]["notification_type"] for message in await announced("notification")
+    ] == ["error"]
 
 
-async def test_an_agent_that_hangs_at_start(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_hangs_at_start(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Issue: an agent that hangs at start is given up; the reason says so."""
     monkeypatch.setattr(limits, "AGENT_START_SECONDS", 0.05)
     agency.change = lambda driver: setattr(driver, "on_start", asyncio.Event().wait)
-    error = await refused(agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR")
+    error = await refused(
+        agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
+    )
     assert "not ready within" in error.message
     assert (await sync_to_async(Session.objects.get)(session_id="it")).status == "error"
 
 
 async def test_two_create_the_same_id(agency: Agency) -> None:
-    """D22: an unknown id creates; of two at once one does, the other gets the same session when its agent is ready."""
+    """D22: an unknown id creates; of two at once one does, the other gets the same session when its
+    agent is ready.
+    """
     go = asyncio.Event()
     agency.change = lambda driver: setattr(driver, "on_start", go.wait)
-    both = [asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device)) for _ in range(2)]
+    both = [
+        asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device))
+        for _ in range(2)
+    ]
     await until(lambda: agency.made, "the agent is being started")
     go.set()
     first, second = await asyncio.gather(*both)
-    assert first.pk == second.pk and first.status == second.status == "active" and len(agency.made) == 1
+    assert (
+        first.pk == second.pk
+        and first.status == second.status == "active"
+        and len(agency.made) == 1
+    )
 
 
 async def test_two_create_the_same_id_and_it_fails(agency: Agency) -> None:
@@ -141,18 +207,23 @@ async def test_two_create_the_same_id_and_it_fails(agency: Agency) -> None:
         raise CannotStart("No such program.")
 
     agency.change = lambda driver: setattr(driver, "on_start", fail)
-    both = [asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device)) for _ in range(2)]
+    both = [
+        asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device))
+        for _ in range(2)
+    ]
     await until(lambda: agency.made, "the agent is being started")
     go.set()
     for one in both:
         assert (await refused(one, "AGENT_ERROR")).message == "No such program."
 
 
-# -- paused and resumed ----------------------------------------------------------------------------------------------------
+# -- paused and resumed ----------------------------------------------------------------------------
 
 
 async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
-    """D35: active → paused when the bridge stops, with the agent's own id as checkpoint; resumed, the agent gets it; a prompt is not sent twice."""
+    """D35: active → paused when the bridge stops, with the agent's own id as checkpoint; resumed,
+    the agent gets it; a prompt is not sent twice.
+    """
     session, driver = await agency.session()
     await driver.say(Identified("its own id"))
     await say(session, "first")
@@ -162,16 +233,34 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
     await say(session, "second, while the first runs")
     await agency.runtime.stop()
     paused = await state(session)
-    assert (paused.status, paused.resume_id, paused.owner, paused.open_message) == ("paused", "its own id", None, "")
+    assert (paused.status, paused.resume_id, paused.owner, paused.open_message) == (
+        "paused",
+        "its own id",
+        None,
+        "",
+    )
     record = await approval(session)
-    assert (record.decision, record.decided_by, record.reason) == ("rejected", ToolCall.DecidedBy.BRIDGE, "session_paused")
+    assert (record.decision, record.decided_by, record.reason) == (
+        "rejected",
+        ToolCall.DecidedBy.BRIDGE,
+        "session_paused",
+    )
     await refused(sync_to_async(messages.say)(session.pk, "no", device=None), "SESS_NOT_ACTIVE")
     await agency.runtime.start()
     resumed = await agency.runtime.resume(paused, agency.device)
     again = agency.made[-1]
-    assert resumed.status == "active" and again is not driver and again.told[0].resume_id == "its own id"
-    await until(lambda: again.prompts == ["second, while the first runs"], "what waited goes to the agent that resumes")
-    assert [message["payload"]["session_id"] for message in await announced("session_started")] == [session.session_id], "it has not begun again"
+    assert (
+        resumed.status == "active"
+        and again is not driver
+        and again.told[0].resume_id == "its own id"
+    )
+    await until(
+        lambda: again.prompts == ["second, while the first runs"],
+        "what waited goes to the agent that resumes",
+    )
+    assert [message["payload"]["session_id"] for message in await announced("session_started")] == [
+        session.session_id
+    ], "it has not begun again"
 
 
 async def test_a_stream_that_was_open_is_ended(agency: Agency) -> None:
@@ -182,11 +271,15 @@ async def test_a_stream_that_was_open_is_ended(agency: Agency) -> None:
     await driver.say(Chunk("half a"))
     await has_said(session, "stream_chunk")
     await agency.runtime.stop()
-    assert [message["payload"]["finish_reason"] for message in await said(session, "stream_end")] == ["error"]
+    assert [
+        message["payload"]["finish_reason"] for message in await said(session, "stream_end")
+    ] == ["error"]
 
 
 async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency) -> None:
-    """Spec, session states: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the reason."""
+    """Spec, session states: not resumable: stays paused, SESS_NOT_RESUMABLE; issue: with the
+    reason.
+    """
     session, driver = await agency.session()
     await driver.say(Identified("gone"))
     await say(session)
@@ -194,15 +287,31 @@ async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency)
     await agency.runtime.stop()
     await agency.runtime.start()
     agency.change = failing(CannotResume("The agent does not know this session any more."))
-    error = await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")
+    error = await refused(
+        agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+    )
     assert error.message == "The agent does not know this session any more."
     assert (await state(session)).status == "paused" and (await state(session)).owner is None
     agency.why_not = "It was removed."
-    assert "It was removed" in (await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")).message
+    assert (
+        "It was removed"
+        in (
+            await refused(
+                agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+            )
+        ).message
+    )
     agency.why_not = None
     agency.change = lambda driver: setattr(type(driver), "can_resume", True)
     await sync_to_async(Session.objects.filter(pk=session.pk).update)(resume_id="")
-    assert "nothing by which" in (await refused(agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE")).message
+    assert (
+        "nothing by which"
+        in (
+            await refused(
+                agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+            )
+        ).message
+    )
 
 
 async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,27 +321,40 @@ async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.Mon
     await until(lambda: driver.prompts, "the agent has the prompt")
     monkeypatch.setattr(limits, "AGENT_IDLE_SECONDS", 0.05)
     looks = count_looks(monkeypatch)
-    await until(lambda: len(looks) > 10, "the ticker has looked well past it: that nothing came of it is what is shown")
+    await until(
+        lambda: len(looks) > 10,
+        "the ticker has looked well past it: that nothing came of it is what is shown",
+    )
     assert (await state(session)).status == "active"
     await driver.say(Ended("stop"))
     paused = await has_state(session, "paused")
     assert "half an hour" in paused.reason and driver.closed.is_set()
-    assert [message["payload"]["notification_type"] for message in await announced("notification")] == ["task_complete", "agent_idle"]
+    assert [
+        message["payload"]["notification_type"] for message in await announced("notification")
+    ] == ["task_complete", "agent_idle"]
 
 
-# -- in error --------------------------------------------------------------------------------------------------------------
+# -- in error --------------------------------------------------------------------------------------
 
 
 async def test_an_agent_that_dies(agency: Agency) -> None:
-    """D35: → error when it crashes, with the reason; D38, D51: what was pending is rejected, the stream ended, everybody told; error → active by resume."""
+    """D35: → error when it crashes, with the reason; D38, D51: what was pending is rejected, the
+    stream ended, everybody told; error → active by resume.
+    """
     session, driver = await agency.session()
     await driver.say(Identified("own"))
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
     await driver.say(Chunk("I am"), Asked(call()), Died("The agent's process ended with code 9."))
     broken = await has_state(session, "error")
-    assert broken.reason == "The agent's process ended with code 9." and (await approval(session)).reason == "agent_died"
-    assert [message["type"] for message in await said(session)][-2:] == ["approval_required", "error"]
+    assert (
+        broken.reason == "The agent's process ended with code 9."
+        and (await approval(session)).reason == "agent_died"
+    )
+    assert [message["type"] for message in await said(session)][-2:] == [
+        "approval_required",
+        "error",
+    ]
     assert (await said(session, "error"))[0]["payload"]["code"] == "AGENT_ERROR"
     assert (await announced("notification"))[-1]["payload"]["notification_type"] == "error"
     await until(driver.closed.is_set, "the driver is closed")
@@ -242,7 +364,9 @@ async def test_an_agent_that_dies(agency: Agency) -> None:
 
 @pytest.mark.parametrize("how", ["events end", "prompt raises", "events raise"])
 async def test_a_driver_that_fails(agency: Agency, how: str) -> None:
-    """Issue: an agent that exits in the middle of a turn, or speaks garbage that its driver does not foresee: error, with words."""
+    """Issue: an agent that exits in the middle of a turn, or speaks garbage that its driver does
+    not foresee: error, with words.
+    """
 
     async def fail() -> None:
         raise RuntimeError("what nobody foresaw")
@@ -264,8 +388,12 @@ async def test_a_driver_that_fails(agency: Agency, how: str) -> None:
     assert ("what nobody foresaw" in broken.reason) == (how != "events end") and broken.reason
 
 
-async def test_five_failures_open_the_breaker(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D48: 5 failures to start or of the process open it; session_start is CIRCUIT_OPEN and creates nothing; one good probe closes it."""
+async def test_five_failures_open_the_breaker(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D48: 5 failures to start or of the process open it; session_start is CIRCUIT_OPEN and creates
+    nothing; one good probe closes it.
+    """
     session, driver = await agency.session()
     await driver.say(Died("one"))
     await has_state(session, "error")
@@ -273,9 +401,14 @@ async def test_five_failures_open_the_breaker(agency: Agency, monkeypatch: pytes
     agency.change = failing(CannotStart("no"))
     for number in range(4):
         assert breaker.check() is None, "five, not fewer"
-        await refused(agency.runtime.create(f"failing {number}", NAME, agency.directory, agency.device), "AGENT_ERROR")
+        await refused(
+            agency.runtime.create(f"failing {number}", NAME, agency.directory, agency.device),
+            "AGENT_ERROR",
+        )
     assert breaker.check() is not None
-    await refused(agency.runtime.create("sixth", NAME, agency.directory, agency.device), "CIRCUIT_OPEN")
+    await refused(
+        agency.runtime.create("sixth", NAME, agency.directory, agency.device), "CIRCUIT_OPEN"
+    )
     await refused(agency.runtime.resume(await state(session), agency.device), "CIRCUIT_OPEN")
     assert not await sync_to_async(Session.objects.filter(session_id="sixth").exists)()
     monkeypatch.setattr(limits, "CIRCUIT_BREAKER_PROBE_SECONDS", 0)
@@ -284,8 +417,12 @@ async def test_five_failures_open_the_breaker(agency: Agency, monkeypatch: pytes
     assert breaker.check() is None
 
 
-async def test_a_failure_counts_whoever_sees_it_first(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look that finds the session nobody's, because its agent's death is in the log already, may come before the one who has written that."""
+async def test_a_failure_counts_whoever_sees_it_first(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look that finds the session nobody's, because its agent's death is in the log already,
+    may come before the one who has written that.
+    """
     loop, write = asyncio.get_running_loop(), Transcript.write
 
     def write_and_look(self: Transcript, *args: Any, **kwargs: Any) -> Any:
@@ -307,21 +444,28 @@ async def test_a_failure_counts_whoever_sees_it_first(agency: Agency, monkeypatc
     assert breaker.of(NAME)._failures == 0, "a session that was taken is no failure of its agent"
 
 
-# -- closed ----------------------------------------------------------------------------------------------------------------
+# -- closed ----------------------------------------------------------------------------------------
 
 
 async def watch(session: Session, *, replaced: bool = False) -> None:
     def join() -> None:
         from tests.sessions import helpers
 
-        connection = Connection.objects.create(process_id=leases.current(), device=helpers.device("watcher"), address="", replaced=replaced)
+        connection = Connection.objects.create(
+            process_id=leases.current(),
+            device=helpers.device("watcher"),
+            address="",
+            replaced=replaced,
+        )
         Join.objects.create(connection=connection, session=session)
 
     await sync_to_async(join)()
 
 
 async def test_the_grace_timer(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec: closed when the grace window has passed without a WebSocket; D35: it waits for a turn in progress."""
+    """Spec: closed when the grace window has passed without a WebSocket; D35: it waits for a turn
+    in progress.
+    """
     watched, _ = await agency.session()
     await watch(watched)
     working, driver = await agency.session()
@@ -336,13 +480,19 @@ async def test_the_grace_timer(agency: Agency, monkeypatch: pytest.MonkeyPatch) 
     await has_state(working, "closed")
     assert (await state(watched)).status == "active"
     ended = [message["payload"] for message in await announced("session_end")]
-    assert ended == [{"session_id": one.session_id, "reason": "timeout"} for one in (alone, working)]
+    assert ended == [
+        {"session_id": one.session_id, "reason": "timeout"} for one in (alone, working)
+    ]
     await sync_to_async(Connection.objects.all().delete)()
     await has_state(watched, "closed")
 
 
-async def test_a_join_of_a_dead_process_watches_nothing(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D46: what a killed process held counts only while its lease lasts; a replaced connection does not count either."""
+async def test_a_join_of_a_dead_process_watches_nothing(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D46: what a killed process held counts only while its lease lasts; a replaced connection does
+    not count either.
+    """
     set_conf(monkeypatch, "bridge_session_grace_seconds", 0.1)  # type: ignore[arg-type]
     session, _ = await agency.session()
     await watch(session, replaced=True)
@@ -350,7 +500,9 @@ async def test_a_join_of_a_dead_process_watches_nothing(agency: Agency, monkeypa
 
 
 async def test_ending_a_session_ends_its_agent(agency: Agency) -> None:
-    """D22: session_end closes it at once, whatever its agent is doing; what the agent still says is not written."""
+    """D22: session_end closes it at once, whatever its agent is doing; what the agent still says is
+    not written.
+    """
     from sessions_app.handlers.session import _end
 
     session, driver = await agency.session()
@@ -365,11 +517,13 @@ async def test_ending_a_session_ends_its_agent(agency: Agency) -> None:
     assert (await said(session, "stream_end"))[-1]["payload"]["finish_reason"] == "stop"
 
 
-# -- other processes -------------------------------------------------------------------------------------------------------
+# -- other processes -------------------------------------------------------------------------------
 
 
 async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
-    """D35, D46: a dead owner is noticed: its sessions are paused, their streams ended; those of a living one are left alone."""
+    """D35, D46: a dead owner is noticed: its sessions are paused, their streams ended; those of a
+    living one are left alone.
+    """
     dead, living = uuid.uuid4(), uuid.uuid4()
 
     def plant() -> list[Session]:
@@ -377,7 +531,9 @@ async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
         found = []
         for owner in (dead, living):
             session, _ = ownership.reserve(owner, None, NAME, agency.directory, agency.device)
-            Session.objects.filter(pk=session.pk).update(status="active", open_message=str(uuid.uuid4()))
+            Session.objects.filter(pk=session.pk).update(
+                status="active", open_message=str(uuid.uuid4())
+            )
             found.append(session)
         return found
 
@@ -385,12 +541,18 @@ async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
     another = Runtime()
     await another.start()
     await another.stop()
-    assert (await state(orphan)).status == "paused" and (await said(orphan, "stream_end"))[0]["payload"]["finish_reason"] == "error"
+    assert (await state(orphan)).status == "paused" and (await said(orphan, "stream_end"))[0][
+        "payload"
+    ]["finish_reason"] == "error"
     assert (await state(kept)).status == "active" and (await state(kept)).owner == living
 
 
-async def test_looking_for_orphans_leaves_what_is_being_started_alone(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D35: a session that is on record as ours a moment before we know it is none that nobody runs."""
+async def test_looking_for_orphans_leaves_what_is_being_started_alone(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D35: a session that is on record as ours a moment before we know it is none that nobody
+    runs.
+    """
     monkeypatch.setattr(limits, "LEASE_RENEWAL_SECONDS", 0)
     monkeypatch.setattr(limits, "POLL_SECONDS", 0)
     set_conf(monkeypatch, "bridge_max_sessions", 100)
@@ -401,7 +563,9 @@ async def test_looking_for_orphans_leaves_what_is_being_started_alone(agency: Ag
 
 @pytest.mark.parametrize("speaks", [True, False])
 async def test_a_session_that_was_taken_over_is_let_go(agency: Agency, speaks: bool) -> None:
-    """D46: a process that was taken for dead writes nothing more to a session that is not its own, and ends the agent, whether or not that speaks."""
+    """D46: a process that was taken for dead writes nothing more to a session that is not its own,
+    and ends the agent, whether or not that speaks.
+    """
     session, driver = await agency.session()
     await sync_to_async(Session.objects.filter(pk=session.pk).update)(owner=uuid.uuid4())
     if speaks:
@@ -413,9 +577,15 @@ async def test_a_session_that_was_taken_over_is_let_go(agency: Agency, speaks: b
 async def test_a_start_that_the_stop_cuts_short(agency: Agency) -> None:
     """D35: a bridge that stops while an agent starts leaves no session in created."""
     agency.change = lambda driver: setattr(driver, "on_start", asyncio.Event().wait)
-    creating = asyncio.create_task(agency.runtime.create("it", NAME, agency.directory, agency.device))
+    creating = asyncio.create_task(
+        agency.runtime.create("it", NAME, agency.directory, agency.device)
+    )
     await until(lambda: agency.made and agency.made[0].told, "the agent is being started")
     await agency.runtime.stop()
     await refused(creating, "SESS_NOT_ACTIVE")
-    assert (await sync_to_async(Session.objects.get)(session_id="it")).status == "paused" and agency.made[0].closed.is_set()
-    await refused(agency.runtime.create(None, NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE")
+    assert (
+        await sync_to_async(Session.objects.get)(session_id="it")
+    ).status == "paused" and agency.made[0].closed.is_set()
+    await refused(
+        agency.runtime.create(None, NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE"
+    )

@@ -1,4 +1,6 @@
-"""A failure of severity `error` is a notification of type `error` in the feed for all devices (D13, D51)."""
+"""A failure of severity `error` is a notification of type `error` in the feed for all devices (D13,
+D51).
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,27 @@ from tests.sessions import helpers
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize(("code", "reference", "session_id"), [("INTERNAL_ERROR", "3f2a", None), ("AGENT_ERROR", "", "s1")])
+@pytest.mark.parametrize(
+    ("code", "reference", "session_id"),
+    [("INTERNAL_ERROR", "3f2a", None), ("AGENT_ERROR", "", "s1")],
+)
 def test_it_is_a_row_of_the_feed_for_all(code: str, reference: str, session_id: str | None) -> None:
     failure_notifications.write(Failure(ERRORS[code], reference, session_id))
     (row,) = helpers.rows(Feed.ALL)
     message = json.loads(row.frame)
     payload = message["payload"]
-    assert (message["type"], payload["notification_type"], payload.get("session_id")) == ("notification", "error", session_id)
+    assert (message["type"], payload["notification_type"], payload.get("session_id")) == (
+        "notification",
+        "error",
+        session_id,
+    )
     assert payload["notification_id"] == message["id"] and payload["data"]["code"] == code
     assert payload["data"].get("reference", "") == reference and reference in payload["body"]
 
 
-def test_whoever_fails_while_the_database_is_away_does_not_wait_nor_fail_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_fails_while_the_database_is_away_does_not_wait_nor_fail_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is told when it happens the next time."""
     writes: list[str] = []
     go, ended = threading.Event(), threading.Event()
@@ -51,7 +62,8 @@ def test_whoever_fails_while_the_database_is_away_does_not_wait_nor_fail_again(m
     monkeypatch.setattr(failure_notifications, "_ended", watched)
     failure_alerts.tell_by(failure_notifications.tell)
     try:
-        failure_alerts.happened("INTERNAL_ERROR", "first")  # returns while the database is being waited for
+        # returns while the database is being waited for
+        failure_alerts.happened("INTERNAL_ERROR", "first")
         assert not ended.is_set()
         failure_alerts.happened("INTERNAL_ERROR", "second")
         go.set()

@@ -1,6 +1,8 @@
-"""Numbers in the order of commits (D26), with real connections: whoever reads "the rows after my last" misses none, however late a writer commits.
+"""Numbers in the order of commits (D26), with real connections: whoever reads "the rows after my
+last" misses none, however late a writer commits.
 
-`test_on_postgresql.py` runs this on PostgreSQL too, where numbers that are taken before the commit would let 6 be seen while 5 is not.
+`test_on_postgresql.py` runs this on PostgreSQL too, where numbers that are taken before the commit
+would let 6 be seen while 5 is not.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ class Reader:
         self.seen: list[int] = []
 
     def poll(self) -> list[Row]:
-        """What is new; the log's numbers have no holes, so a row that is not the next one has come before another."""
+        """What is new; the log's numbers have no holes, so a row that is not the next one has come
+        before another.
+        """
         upto = log_reader.head_seq()
         rows = helpers.read_all(dict.fromkeys(self.feeds, self.last), upto)
         for row in rows:
@@ -100,8 +104,15 @@ class Reader:
 
 
 def test_a_later_writer_waits_for_the_one_that_has_a_number(crowd: Crowd, feeds: list[int]) -> None:
-    """The first appends and commits late. The second is there long before, and neither it nor its row gets past the first."""
-    reader, appended, go, trying = Reader(feeds), threading.Event(), threading.Event(), threading.Event()
+    """The first appends and commits late. The second is there long before, and neither it nor its
+    row gets past the first.
+    """
+    reader, appended, go, trying = (
+        Reader(feeds),
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def hold() -> None:
         appended.set()
@@ -116,7 +127,11 @@ def test_a_later_writer_waits_for_the_one_that_has_a_number(crowd: Crowd, feeds:
     second = crowd.run(follow)
     assert trying.wait(PATIENCE)
     with pytest.raises(AssertionError, match="the second is through"):
-        wait_until(lambda: second.done() or reader.poll(), LATE, "the second is through, or a row can be seen")
+        wait_until(
+            lambda: second.done() or reader.poll(),
+            LATE,
+            "the second is through, or a row can be seen",
+        )
     go.set()
     first.result(PATIENCE)
     second.result(PATIENCE)
@@ -142,7 +157,9 @@ def test_a_number_that_is_given_back_leaves_no_hole(crowd: Crowd, feeds: list[in
 
 @pytest.mark.timeout(120)
 def test_readers_beside_many_late_writers_miss_nothing(crowd: Crowd, feeds: list[int]) -> None:
-    """Writers of two sessions hold their transactions open for a moment after appending, some roll back; every reader sees every row, in order, without a hole."""
+    """Writers of two sessions hold their transactions open for a moment after appending, some roll
+    back; every reader sees every row, in order, without a hole.
+    """
     begun = log_reader.head_seq()
     done = threading.Event()
     readers = [crowd.run(Reader(feeds).poll_until, done) for _ in range(READERS)]
@@ -151,7 +168,11 @@ def test_readers_beside_many_late_writers_miss_nothing(crowd: Crowd, feeds: list
         chance, committed = random.Random(number), 0
         for _ in range(ROUNDS):
             commits, pause = chance.random() < 0.8, chance.random() * 0.008
-            write(chance.choice(["one", "two"]), lambda pause=pause: threading.Event().wait(pause), commit=commits)  # type: ignore[misc]
+            write(
+                chance.choice(["one", "two"]),
+                lambda pause=pause: threading.Event().wait(pause),  # type: ignore[misc]
+                commit=commits,
+            )
             committed += commits
         return committed
 

@@ -1,4 +1,6 @@
-"""Cursors: acknowledgements in any order, the proof by heartbeat, one position a device and feed (D27)."""
+"""Cursors: acknowledgements in any order, the proof by heartbeat, one position a device and feed
+(D27).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_a_later_row_alone_does_not(phone: Device, five: list[Row]) -> None:
     assert position(phone, five[0]) < five[0].seq
 
 
-def test_a_late_first_acknowledgement_moves_over_all_that_follow(phone: Device, five: list[Row]) -> None:
+def test_a_late_first_acknowledgement_moves_over_all_that_follow(
+    phone: Device, five: list[Row]
+) -> None:
     ack(phone, five[2])
     ack(phone, five[1])
     ack(phone, five[0])
@@ -71,7 +75,9 @@ def test_a_new_device_starts_where_the_log_stood(five: list[Row]) -> None:
 
 @given(order=st.permutations(range(5)), split=st.integers(0, 5))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(order: list[int], split: int) -> None:
+def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(
+    order: list[int], split: int
+) -> None:
     Cursor.objects.all().delete()
     phone = helpers.device()
     Feed.objects.exclude(pk=Feed.ALL).delete()
@@ -79,9 +85,15 @@ def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(ord
     for chosen in (order[:split], order[split:]):
         for index in chosen:
             ack(phone, rows[index])
-        done = set(order[:split]) if chosen is not order[split:] and chosen == order[:split] else set(order)
+        done = (
+            set(order[:split])
+            if chosen is not order[split:] and chosen == order[:split]
+            else set(order)
+        )
         reach = next((n for n in range(5) if n not in done), 5)
-        assert position(phone, rows[0]) == (rows[reach - 1].seq if reach else position(phone, rows[0]))
+        assert position(phone, rows[0]) == (
+            rows[reach - 1].seq if reach else position(phone, rows[0])
+        )
     assert position(phone, rows[0]) == rows[-1].seq
     assert Cursor.objects.get(device=phone, feed=rows[0].feed_id).ahead == []
 
@@ -98,7 +110,9 @@ def test_a_heartbeat_proves_nothing_for_a_client_that_acks(phone: Device, five: 
 
 
 def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -> None:
-    """The spec's table has only notifications answered; such a client must not be sent every event for ever."""
+    """The spec's table has only notifications answered; such a client must not be sent every event
+    for ever.
+    """
     from bridge_project.protocol.catalogue import encode
     from sessions_app import notifications
     from sessions_app.log.outbox import outbox
@@ -123,8 +137,12 @@ def test_a_gap_that_was_acknowledged_is_passed(phone: Device, five: list[Row]) -
     assert position(phone, five[0]) == five[1].seq
 
 
-def test_a_gap_that_was_said_is_passed_by_whoever_acknowledges_what_came_after_it(phone: Device, five: list[Row]) -> None:
-    """D27: what was discarded was never sent to the device, so it keeps no cursor back; it is passed only once a later row is acknowledged."""
+def test_a_gap_that_was_said_is_passed_by_whoever_acknowledges_what_came_after_it(
+    phone: Device, five: list[Row]
+) -> None:
+    """D27: what was discarded was never sent to the device, so it keeps no cursor back; it is
+    passed only once a later row is acknowledged.
+    """
     said = {five[0].feed_id: five[1].seq}
     cursors.acknowledge(phone.pk, [five[0].id], {}, said)
     assert position(phone, five[0]) == five[0].seq

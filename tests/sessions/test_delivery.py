@@ -1,4 +1,6 @@
-"""What one socket is sent from the log: backlog, joins, live rows, gaps; each row once and in order (D26 to D29)."""
+"""What one socket is sent from the log: backlog, joins, live rows, gaps; each row once and in order
+(D26 to D29).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ class Phone:
 
     @property
     def prompts(self) -> list[str]:
-        return [message["payload"]["payload"]["prompt"] for message in self.messages if message["type"] == "agent_event"]
+        return [
+            message["payload"]["payload"]["prompt"]
+            for message in self.messages
+            if message["type"] == "agent_event"
+        ]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -91,7 +97,9 @@ async def tail(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tail]:
 
 async def say(*prompts: str, session_id: str = "s1") -> int:
     """Post prompts; the session's feed."""
-    await sync_to_async(helpers.store)(*[helpers.event(session_id, prompt=prompt) for prompt in prompts])
+    await sync_to_async(helpers.store)(
+        *[helpers.event(session_id, prompt=prompt) for prompt in prompts]
+    )
     return (await sync_to_async(helpers.session)(session_id)).feed_id
 
 
@@ -108,30 +116,57 @@ async def test_a_backlog_is_sent_before_anything_is_joined(tail: Tail) -> None:
     await say("one", "two")
     client = await phone(tail)
     await client.until(lambda: len(client.messages) == 3)
-    assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "agent_event"]
+    assert [message["type"] for message in client.messages] == [
+        "session_started",
+        "agent_event",
+        "agent_event",
+    ]
 
 
 async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(tail: Tail) -> None:
-    """D28: what comes after that is live, however late the backlog is read, and so are the approvals."""
+    """D28: what comes after that is live, however late the backlog is read, and so are the
+    approvals.
+    """
     feed = await say("before")
-    device, upto = await sync_to_async(helpers.device)("phone"), await sync_to_async(reader.head_seq)()
+    device, upto = (
+        await sync_to_async(helpers.device)("phone"),
+        await sync_to_async(reader.head_seq)(),
+    )
     await say("after")
     await sync_to_async(helpers.store)(
-        helpers.event("s1", "PreToolUse", tool="Bash", params={}, risk_level="high", requires_approval=True, tool_call_id="late")
+        helpers.event(
+            "s1",
+            "PreToolUse",
+            tool="Bash",
+            params={},
+            risk_level="high",
+            requires_approval=True,
+            tool_call_id="late",
+        )
     )
     client = Phone(tail, device, upto)
-    await client.until(lambda: any(message["type"] == "notification" for message in client.messages))
-    assert [message["type"] for message in client.messages] == ["session_started", "agent_event", "notification"]
+    await client.until(
+        lambda: any(message["type"] == "notification" for message in client.messages)
+    )
+    assert [message["type"] for message in client.messages] == [
+        "session_started",
+        "agent_event",
+        "notification",
+    ]
     del client.messages[:]
     client.delivery.join(feed)
-    await client.until(lambda: bool(client.messages) and client.messages[-1]["type"] == "approval_required")
+    await client.until(
+        lambda: bool(client.messages) and client.messages[-1]["type"] == "approval_required"
+    )
     assert client.messages[0]["payload"]["payload"] == {"prompt": "after"}
 
 
 async def test_live_rows_come_only_from_joined_sessions(tail: Tail) -> None:
     feed = await say("old")
     client = await phone(tail, start_seq=await sync_to_async(reader.head_seq)())
-    await client.until(lambda: Feed.ALL in client.delivery.feeds) if client.messages else await asyncio.wait_for(_ready(client), 10)
+    await client.until(
+        lambda: Feed.ALL in client.delivery.feeds
+    ) if client.messages else await asyncio.wait_for(_ready(client), 10)
     await say("unheard", session_id="other")
     client.delivery.join(feed)
     await say("heard")
@@ -144,7 +179,9 @@ async def _ready(client: Phone) -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_them(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_them(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So before whoever posted them is answered: no task has to be switched to in between (D26)."""
     client = await phone(tail)
     feed = await say("first")
@@ -162,7 +199,9 @@ async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_
 
 
 async def test_a_join_continues_where_the_connection_stands(tail: Tail) -> None:
-    """What the backlog has brought is not sent again, and what came between backlog and join is not missed."""
+    """What the backlog has brought is not sent again, and what came between backlog and join is not
+    missed.
+    """
     feed = await say("backlog")
     client = await phone(tail)
     await client.until(lambda: client.prompts == ["backlog"])
@@ -182,8 +221,11 @@ async def test_leaving_stops_and_joining_again_brings_what_was_missed(tail: Tail
     await asyncio.wait_for(_joined(client, feed), 10)
     client.delivery.leave(feed)
     await say("two")
-    await say("x", session_id="announces-itself")  # its session_started proves that the rows before it have been passed
-    await client.until(lambda: len([m for m in client.messages if m["type"] == "session_started"]) == 2)
+    # its session_started proves that the rows before it have been passed
+    await say("x", session_id="announces-itself")
+    await client.until(
+        lambda: len([m for m in client.messages if m["type"] == "session_started"]) == 2
+    )
     assert client.prompts == ["one"]
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one", "two"])
@@ -194,7 +236,9 @@ async def _joined(client: Phone, feed: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when the rows at hand are too few and the log must be read."""
     monkeypatch.setattr(tail_module, "TAIL_ROWS", 3)
     feed = await say("0")
@@ -209,7 +253,9 @@ async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(tail: Tail,
         assert client.prompts == [str(n) for n in range(99)]
 
 
-async def test_rows_without_a_bell_are_found_by_looking(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_without_a_bell_are_found_by_looking(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed = await say("one")
     client = await phone(tail)
     client.delivery.join(feed)
@@ -222,7 +268,9 @@ async def test_rows_without_a_bell_are_found_by_looking(tail: Tail, monkeypatch:
 
 @pytest.fixture
 def theirs(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Sequence[Row]]]:
-    """Say something as another process would: it is in the log, and this process has not been told. What has been said, as its own process has it."""
+    """Say something as another process would: it is in the log, and this process has not been told.
+    What has been said, as its own process has it.
+    """
 
     async def theirs(*prompts: str, session_id: str = "s1") -> Sequence[Row]:
         said: list[Sequence[Row]] = []
@@ -257,7 +305,9 @@ async def _waits(client: Phone) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What has been read from the log since: `newest` for all sockets of a process, `page` for one."""
+    """What has been read from the log since: `newest` for all sockets of a process, `page` for
+    one.
+    """
     done: list[str] = []
 
     def counted(where: Any, name: str) -> None:
@@ -274,7 +324,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-async def test_rows_of_another_process_are_read_once_for_all(tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+async def test_rows_of_another_process_are_read_once_for_all(
+    tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]
+) -> None:
     """D46: not by each socket, and not again when there is nothing new."""
     for n in range(3):
         [row] = await theirs(f"theirs {n}")
@@ -286,7 +338,9 @@ async def test_rows_of_another_process_are_read_once_for_all(tail: Tail, joined:
     assert reads == ["newest"] * 3
 
 
-async def test_own_rows_after_those_of_another_process_wait_for_them(tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]) -> None:
+async def test_own_rows_after_those_of_another_process_wait_for_them(
+    tail: Tail, joined: list[Phone], theirs: Theirs, reads: list[str]
+) -> None:
     """No bell has told of those: that one's own have later numbers says it."""
     await theirs("theirs")
     await say("ours")
@@ -298,7 +352,12 @@ async def test_own_rows_after_those_of_another_process_wait_for_them(tail: Tail,
 
 @pytest.mark.parametrize(("name", "value"), [("TAIL_ROWS", 3), ("TAIL_BYTES", 2000)])
 async def test_more_of_another_process_than_is_kept_at_hand(
-    tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+    tail: Tail,
+    joined: list[Phone],
+    theirs: Theirs,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: int,
 ) -> None:
     monkeypatch.setattr(tail_module, name, value)
     rows = [row for n in range(20) for row in await theirs(f"{n}")]
@@ -310,7 +369,9 @@ async def test_more_of_another_process_than_is_kept_at_hand(
         await client.hears("first", *map(str, range(20)), "ours")
 
 
-async def test_rows_of_another_process_that_cannot_be_read_at_once(tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_of_another_process_that_cannot_be_read_at_once(
+    tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the database is away they are asked for again, without another bell."""
     tries, newest = [], retention.newest
 
@@ -329,8 +390,12 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(tail: Tail, j
     assert len(tries) == 3
 
 
-async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(tail: Tail, joined: list[Phone], theirs: Theirs) -> None:
-    """D26: nothing is in it, and so nothing that it says is believed: other bridges may ring on the same Redis server."""
+async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(
+    tail: Tail, joined: list[Phone], theirs: Theirs
+) -> None:
+    """D26: nothing is in it, and so nothing that it says is believed: other bridges may ring on the
+    same Redis server.
+    """
     tail.heard(tail.head + 1_000_000)
     await say("ours")
     [row] = await theirs("theirs")
@@ -344,7 +409,9 @@ async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(tail: Tai
     assert tail._grown <= tail.head == await sync_to_async(reader.head_seq)(), "nor waited for"
 
 
-async def test_rows_of_others_that_were_pruned_before_they_were_read(tail: Tail, joined: list[Phone], theirs: Theirs) -> None:
+async def test_rows_of_others_that_were_pruned_before_they_were_read(
+    tail: Tail, joined: list[Phone], theirs: Theirs
+) -> None:
     """D29: what has a hole is not taken for the whole; the hole is said."""
     await theirs("kept, and joined by nobody", session_id="other")
     rows = [row for n in range(4) for row in await theirs(f"{n}")]
@@ -354,12 +421,20 @@ async def test_rows_of_others_that_were_pruned_before_they_were_read(tail: Tail,
     tail.heard(rows[-1].seq)
     for client in joined:
         await client.hears("first", "2", "3")
-        assert [m["payload"]["notification_type"] for m in client.messages if m["type"] == "notification"] == ["error"]
+        assert [
+            m["payload"]["notification_type"]
+            for m in client.messages
+            if m["type"] == "notification"
+        ] == ["error"]
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_two_processes_in_any_order(tail: Tail, joined: list[Phone], theirs: Theirs, seed: int) -> None:
-    """Rows of both, announced late, twice, crosswise or not at all: each once, in the order of the log."""
+async def test_two_processes_in_any_order(
+    tail: Tail, joined: list[Phone], theirs: Theirs, seed: int
+) -> None:
+    """Rows of both, announced late, twice, crosswise or not at all: each once, in the order of the
+    log.
+    """
     chance = random.Random(seed)
     untold: list[Sequence[Row]] = []
     for n in range(60):
@@ -394,7 +469,9 @@ async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(tail: Tail) ->
 
 async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None:
     feed = await say("lost", "kept")
-    await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(created_at=timezone.now() - timedelta(days=9))
+    await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(
+        created_at=timezone.now() - timedelta(days=9)
+    )
     newest = await sync_to_async(reader.head_seq)()
     client = await phone(tail, start_seq=newest - 2)
     await client.until(lambda: bool(client.messages))

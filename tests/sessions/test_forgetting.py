@@ -1,4 +1,6 @@
-"""What is past its time is forgotten a little at a time, however much of it there is: nobody waits long for the database (D15, D31, D34, D37)."""
+"""What is past its time is forgotten a little at a time, however much of it there is: nobody waits
+long for the database (D15, D31, D34, D37).
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,29 @@ def deleted_at_once(work: Callable[[], object]) -> int:
     """The most rows of one table that a statement of ``work`` deletes by their keys."""
     with statements() as seen:
         work()
-    return max(str(keys).count("%s") for sql, _ in seen if sql.startswith("DELETE") for keys in re.findall(r" IN \(([^()]*)\)", sql))
+    return max(
+        str(keys).count("%s")
+        for sql, _ in seen
+        if sql.startswith("DELETE")
+        for keys in re.findall(r" IN \(([^()]*)\)", sql)
+    )
 
 
 def call(session: Session, **more: object) -> ToolCall:
-    known = {"tool_call_id": f"call-{ToolCall.objects.count()}", "tool": "Bash", "description": "x", "params": "{}", "same": "0" * 64}
-    return ToolCall.objects.create(session=session, risk_level="low", source="hooks", created_at=timezone.now() - LONG_AGO, **known | more)
+    known = {
+        "tool_call_id": f"call-{ToolCall.objects.count()}",
+        "tool": "Bash",
+        "description": "x",
+        "params": "{}",
+        "same": "0" * 64,
+    }
+    return ToolCall.objects.create(
+        session=session,
+        risk_level="low",
+        source="hooks",
+        created_at=timezone.now() - LONG_AGO,
+        **known | more,
+    )
 
 
 def test_devices_that_never_paired() -> None:
@@ -56,7 +75,9 @@ def test_devices_that_never_paired() -> None:
     Device.objects.exclude(pk=kept.pk).update(created_at=timezone.now() - LONG_AGO)
     Token.objects.exclude(device=kept).update(use_by=timezone.now() - LONG_AGO)
     assert deleted_at_once(lambda: forgets(pairing.forget_void, 10)) <= STEP
-    assert [*Device.objects.all()] == [kept] and [token.device for token in Token.objects.all()] == [kept]
+    assert [*Device.objects.all()] == [kept] and [
+        token.device for token in Token.objects.all()
+    ] == [kept]
     forgets(pairing.forget_void, 0)
 
 
@@ -93,11 +114,17 @@ def test_closed_sessions_with_all_that_they_have() -> None:
     assert {session.session_id for session in Session.objects.all()} == {"open", "just closed"}
     feeds = {helpers.session(name).feed_id for name in ("open", "just closed")}
     assert set(Feed.objects.values_list("pk", flat=True)) == {Feed.ALL, *feeds}
-    assert LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4 and ToolCall.objects.count() == 1 and not Cursor.objects.exists()
+    assert (
+        LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4
+        and ToolCall.objects.count() == 1
+        and not Cursor.objects.exists()
+    )
     forgets(observed_sessions.forget_closed, 0)
 
 
-def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its older messages are gone, and that is said (D29)."""
     session = helpers.post("old", 4)
     newest = helpers.rows(session.feed_id)[-1].seq
@@ -110,8 +137,12 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(monkeypatch: py
 
     monkeypatch.setattr(reader, "empty", empty)
     forgets(observed_sessions.forget_closed, 0)
-    pages: Iterator[reader.Page] = iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None)
-    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [([reader.Gap(session.feed_id, newest)], ["agent_event"])]
+    pages: Iterator[reader.Page] = iter(
+        reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None
+    )
+    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [
+        ([reader.Gap(session.feed_id, newest)], ["agent_event"])
+    ]
 
 
 def test_the_memory_of_events_and_of_requests() -> None:
@@ -119,9 +150,17 @@ def test_the_memory_of_events_and_of_requests() -> None:
     helpers.post("one", 10)
     StoredEvent.objects.update(received_at=timezone.now() - LONG_AGO)
     helpers.post("one", 1)
-    process, phone = Process.objects.create(instance="i", lease_until=timezone.now()), helpers.device()
+    process, phone = (
+        Process.objects.create(instance="i", lease_until=timezone.now()),
+        helpers.device(),
+    )
     for number in range(10):
-        ClientRequest.objects.create(device=phone, digest=str(number), process_id=process.pk, created_at=timezone.now() - LONG_AGO)
+        ClientRequest.objects.create(
+            device=phone,
+            digest=str(number),
+            process_id=process.pk,
+            created_at=timezone.now() - LONG_AGO,
+        )
     for chore in (intake.forget_old, idempotency.forget_old):
         assert deleted_at_once(lambda chore=chore: forgets(chore, 10)) <= STEP  # type: ignore[misc]
         assert not connection.in_atomic_block

@@ -1,4 +1,6 @@
-"""The log: one sequence, feeds in order, bounds at read time, gaps that are said, pruning (D26, D29, D30)."""
+"""The log: one sequence, feeds in order, bounds at read time, gaps that are said, pruning (D26,
+D29, D30).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def gap_of(feed_id: int, after: int) -> log_reader.Gap | None:
-    return log_reader.gap(Feed.objects.get(pk=feed_id), after, LogHead.objects.get(pk=1).bytes, timezone.now())
+    return log_reader.gap(
+        Feed.objects.get(pk=feed_id), after, LogHead.objects.get(pk=1).bytes, timezone.now()
+    )
 
 
 def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
@@ -30,14 +34,18 @@ def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
 def test_one_sequence_numbers_the_rows_of_all_feeds() -> None:
     for n in range(4):
         helpers.post("one" if n % 2 else "two")
-    assert list(LogRow.objects.values_list("seq", flat=True)) == list(range(1, log_reader.head_seq() + 1))
+    assert list(LogRow.objects.values_list("seq", flat=True)) == list(
+        range(1, log_reader.head_seq() + 1)
+    )
 
 
 def test_a_reader_merges_feeds_in_the_order_of_the_log() -> None:
     for n in range(6):
         helpers.post("one" if n % 2 else "two")
     feeds = [helpers.session(name).feed_id for name in ("one", "two")]
-    assert [row.seq for row in helpers.rows(Feed.ALL, *feeds)] == list(range(1, log_reader.head_seq() + 1))
+    assert [row.seq for row in helpers.rows(Feed.ALL, *feeds)] == list(
+        range(1, log_reader.head_seq() + 1)
+    )
 
 
 def test_what_rolls_back_takes_no_number() -> None:
@@ -61,9 +69,15 @@ def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPa
     assert len(pages) == 20
 
 
-@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30), most=st.integers(1, 12), after=st.integers(0, 30))
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30),
+    most=st.integers(1, 12),
+    after=st.integers(0, 30),
+)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(monkeypatch: pytest.MonkeyPatch, sizes: list[int], most: int, after: int) -> None:
+def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[int], most: int, after: int
+) -> None:
     LogRow.objects.all().delete()
     Feed.objects.all().delete()
     set_conf(monkeypatch, "bridge_queue_max", most)
@@ -90,8 +104,13 @@ def test_bytes_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert gap_of(feed_id, 0) is not None
 
 
-def test_bytes_of_the_whole_log_are_bounded_across_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = helpers.post("old", filler="x" * 1000), helpers.post("new", count=2, filler="x" * 1000)
+def test_bytes_of_the_whole_log_are_bounded_across_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old, new = (
+        helpers.post("old", filler="x" * 1000),
+        helpers.post("new", count=2, filler="x" * 1000),
+    )
     sizes = list(LogRow.objects.filter(feed_id=new.feed_id).values_list("size", flat=True))
     monkeypatch.setattr(limits, "QUEUE_MAX_TOTAL_BYTES", sum(sizes))
     assert helpers.rows(old.feed_id) == []
@@ -101,7 +120,9 @@ def test_bytes_of_the_whole_log_are_bounded_across_sessions(monkeypatch: pytest.
 def test_old_rows_are_not_read_although_nothing_pruned_them() -> None:
     feed_id = helpers.post(count=3).feed_id
     oldest = LogRow.objects.filter(feed_id=feed_id)[0]
-    LogRow.objects.filter(pk=oldest.pk).update(created_at=timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds + 1))
+    LogRow.objects.filter(pk=oldest.pk).update(
+        created_at=timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds + 1)
+    )
     assert len(helpers.rows(feed_id)) == 2
     assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, oldest.seq)
     assert gap_of(feed_id, oldest.seq) is None

@@ -1,4 +1,6 @@
-"""This room's tests once more, on PostgreSQL: the log must keep its promises on both databases (D26)."""
+"""This room's tests once more, on PostgreSQL: the log must keep its promises on both databases
+(D26).
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,40 @@ import pytest
 from tests.servers import Postgres
 
 HERE = Path(__file__).resolve().parent
-SAME_ON_ALL = ("test_agent_drivers.py", "test_admin_agents.py")  # about settings and a page: no statement of the log's
+# about settings and a page: no statement of the log's
+SAME_ON_ALL = ("test_agent_drivers.py", "test_admin_agents.py")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_the_same_tests_pass_on_postgresql(postgres_server: Postgres, tmp_path: Path) -> None:
-    environment = os.environ | {"DATABASE_URL": postgres_server.create_database(), "BRIDGE_DATA_DIR": str(tmp_path)}
-    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST"):
+    environment = os.environ | {
+        "DATABASE_URL": postgres_server.create_database(),
+        "BRIDGE_DATA_DIR": str(tmp_path),
+    }
+    for name in (
+        "PYTEST_XDIST_WORKER",
+        "PYTEST_XDIST_TESTRUNUID",
+        "PYTEST_ADDOPTS",
+        "PYTEST_CURRENT_TEST",
+    ):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--reuse-db", str(HERE)]  # nobody waits for it to be dropped
+    # nobody waits for it to be dropped
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+        "--reuse-db",
+        str(HERE),
+    ]
     command += [f"--ignore={HERE / name}" for name in SAME_ON_ALL]
-    done = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=400
+    )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -1,4 +1,6 @@
-"""What is discarded while it is being delivered is a said gap too, on every way to the device (D29)."""
+"""What is discarded while it is being delivered is a said gap too, on every way to the device
+(D29).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def expire(newest: int) -> None:
     LogRow.objects.filter(seq__lte=newest).update(created_at=timezone.now() - timedelta(days=9))
 
 
-def test_rows_pruned_between_choosing_and_reading_are_a_gap_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_pruned_between_choosing_and_reading_are_a_gap_and_not_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "PAGE_BYTES", 1)  # a row a page
     feed_id = helpers.post(count=4).feed_id
     first = helpers.rows(feed_id)[0].seq
@@ -53,20 +57,27 @@ def test_two_feeds_of_which_one_was_pruned_lose_nothing_of_the_other() -> None:
     assert len([row for one in pages for row in one.rows]) == 5
 
 
-async def test_a_live_socket_that_fell_behind_is_told(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_live_socket_that_fell_behind_is_told(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed = await say("one")
     client = await phone(tail)
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["one"])
-    monkeypatch.setattr(tail, "committed", lambda rows: None)  # the bell is lost, so the log is read
+    # the bell is lost, so the log is read
+    monkeypatch.setattr(tail, "committed", lambda rows: None)
     await say("lost", "kept")
     newest = await sync_to_async(log_reader.head_seq)()
     await sync_to_async(expire)(newest - 1)
     await sync_to_async(log_reader.prune)()
     tail.heard(newest)
     await client.until(lambda: client.prompts == ["one", "kept"])
-    notices = [message["payload"] for message in client.messages if message["type"] == "notification"]
-    assert [(notice["notification_type"], notice["session_id"]) for notice in notices] == [("error", "s1")]
+    notices = [
+        message["payload"] for message in client.messages if message["type"] == "notification"
+    ]
+    assert [(notice["notification_type"], notice["session_id"]) for notice in notices] == [
+        ("error", "s1")
+    ]
     assert client.messages[-2]["type"] == "notification"  # before what came later
 
 
@@ -80,7 +91,9 @@ async def test_a_forgotten_session_does_not_stop_the_receipts_of_others(tail: Ta
     assert (await sync_to_async(cursors.positions)(device))[feed] == client.delivery.sent[feed]
 
 
-async def test_acknowledgements_wait_for_a_database_that_is_away(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acknowledgements_wait_for_a_database_that_is_away(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from django.db import OperationalError
 
     feed = await say("one")
@@ -108,8 +121,12 @@ def test_ids_that_no_database_would_take_are_unknown_ids() -> None:
     assert cursors.positions(device) == {}
 
 
-def test_a_gap_further_along_a_feed_is_said_after_what_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page never marks a feed as sent beyond rows that it still holds: a heartbeat between the two would prove them (D27)."""
+def test_a_gap_further_along_a_feed_is_said_after_what_comes_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page never marks a feed as sent beyond rows that it still holds: a heartbeat between the
+    two would prove them (D27).
+    """
     monkeypatch.setattr(limits, "PAGE_ROWS", 2)  # two rows are looked up at once
     feed_id = helpers.post(count=6).feed_id
     seqs = [row.seq for row in helpers.rows(feed_id)]
@@ -128,4 +145,6 @@ def test_a_gap_further_along_a_feed_is_said_after_what_comes_before_it(monkeypat
     for page in iter(reader.page, None):
         told += [gap.through for gap in page.gaps]
         told += [row.seq for row in page.rows]
-    assert told == [seqs[1], seqs[3], seqs[4], seqs[5]], "those that were known are gone, too; then what lies behind them"
+    assert told == [seqs[1], seqs[3], seqs[4], seqs[5]], (
+        "those that were known are gone, too; then what lies behind them"
+    )

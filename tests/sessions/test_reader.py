@@ -1,4 +1,6 @@
-"""The reader beside a model that anyone can check: whatever the feeds, positions and page sizes, each row once and in order, or said to be gone."""
+"""The reader beside a model that anyone can check: whatever the feeds, positions and page sizes,
+each row once and in order, or said to be gone.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ generously = settings(max_examples=60, suppress_health_check=[HealthCheck.functi
 
 @dataclass
 class Case:
-    """``posts``: whose event comes next; ``read``: how many rows each session's position is into the log; ``expired``: how many of its oldest are too old."""
+    """``posts``: whose event comes next; ``read``: how many rows each session's position is into
+    the log; ``expired``: how many of its oldest are too old.
+    """
 
     posts: list[int]
     read: list[int]
@@ -54,7 +58,9 @@ cases = st.builds(
 
 
 class World:
-    """The log that a case describes: feed → its rows, in order, and those that the bounds still keep."""
+    """The log that a case describes: feed → its rows, in order, and those that the bounds still
+    keep.
+    """
 
     def __init__(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         for model in (LogRow, Session, Feed):
@@ -65,7 +71,9 @@ class World:
         monkeypatch.setattr(retention, "FEW_FEEDS", case.few_feeds)
         monkeypatch.setattr(log_reader, "AHEAD_FEEDS", case.ahead_feeds)
         before = log_reader.head_seq()
-        helpers.store(*[helpers.event(f"s{number}", prompt="x" * (number * 50)) for number in case.posts])
+        helpers.store(
+            *[helpers.event(f"s{number}", prompt="x" * (number * 50)) for number in case.posts]
+        )
         self.rows: dict[int, list[int]] = {}
         for seq, feed_id in LogRow.objects.order_by("seq").values_list("seq", "feed_id"):
             self.rows.setdefault(feed_id, []).append(seq)
@@ -81,14 +89,20 @@ class World:
     def expire(self, feed_id: int, count: int) -> None:
         """The oldest rows of a feed become too old."""
         self.expired[feed_id] = max(count, self.expired.get(feed_id, 0))
-        LogRow.objects.filter(seq__in=self.rows[feed_id][:count]).update(created_at=timezone.now() - timedelta(days=9))
+        LogRow.objects.filter(seq__in=self.rows[feed_id][:count]).update(
+            created_at=timezone.now() - timedelta(days=9)
+        )
 
     def wanted(self, feed_id: int) -> list[int]:
         return [seq for seq in self.rows[feed_id] if self.positions[feed_id] < seq <= self.upto]
 
     def kept(self, feed_id: int) -> list[int]:
         there = self.rows[feed_id][self.expired[feed_id] :]
-        return [seq for seq in there if seq in self.rows[feed_id][-self.most :] and seq in self.wanted(feed_id)]
+        return [
+            seq
+            for seq in there
+            if seq in self.rows[feed_id][-self.most :] and seq in self.wanted(feed_id)
+        ]
 
     def lost(self, feed_id: int) -> list[int]:
         return sorted(set(self.wanted(feed_id)) - set(self.kept(feed_id)))
@@ -105,7 +119,9 @@ def told(pages: Iterator[log_reader.Page]) -> list[tuple[int, int, bool]]:
 
 @given(case=cases, pruned=st.booleans())
 @generously
-def test_each_row_once_in_order_and_a_gap_before_what_follows_it(monkeypatch: pytest.MonkeyPatch, case: Case, pruned: bool) -> None:
+def test_each_row_once_in_order_and_a_gap_before_what_follows_it(
+    monkeypatch: pytest.MonkeyPatch, case: Case, pruned: bool
+) -> None:
     """D26 to D30; whether or not pruning has run makes no difference to the device."""
     world = World(case, monkeypatch)
     if pruned:
@@ -117,13 +133,23 @@ def test_each_row_once_in_order_and_a_gap_before_what_follows_it(monkeypatch: py
         of_feed = [(seq, gap) for said_of, seq, gap in said if said_of == feed_id]
         gone = world.lost(feed_id)
         if not pruned or not gone or world.kept(feed_id):
-            assert of_feed == [*([(gone[-1], True)] if gone else []), *((seq, False) for seq in world.kept(feed_id))]
+            assert of_feed == [
+                *([(gone[-1], True)] if gone else []),
+                *((seq, False) for seq in world.kept(feed_id)),
+            ]
 
 
-@given(case=cases, meanwhile=st.lists(st.tuples(st.integers(0, SESSIONS), st.integers(1, 12)), max_size=6))
+@given(
+    case=cases,
+    meanwhile=st.lists(st.tuples(st.integers(0, SESSIONS), st.integers(1, 12)), max_size=6),
+)
 @generously
-def test_what_is_pruned_between_two_pages_is_sent_or_said(monkeypatch: pytest.MonkeyPatch, case: Case, meanwhile: list[tuple[int, int]]) -> None:
-    """D29: never left out in silence, and never said of a row that has been sent or is still to come."""
+def test_what_is_pruned_between_two_pages_is_sent_or_said(
+    monkeypatch: pytest.MonkeyPatch, case: Case, meanwhile: list[tuple[int, int]]
+) -> None:
+    """D29: never left out in silence, and never said of a row that has been sent or is still to
+    come.
+    """
     world = World(case, monkeypatch)
     feeds = sorted(world.rows)
 
@@ -136,11 +162,21 @@ def test_what_is_pruned_between_two_pages_is_sent_or_said(monkeypatch: pytest.Mo
                 log_reader.prune()
 
     said = told(pages())
-    assert [seq for _, seq, gap in said if not gap] == sorted({seq for _, seq, gap in said if not gap})
+    assert [seq for _, seq, gap in said if not gap] == sorted(
+        {seq for _, seq, gap in said if not gap}
+    )
     for feed_id in feeds:
         of_feed: list[Any] = [(seq, gap) for said_of, seq, gap in said if said_of == feed_id]
         assert [seq for seq, _ in of_feed] == sorted(seq for seq, _ in of_feed)
-        sent, said_gone = {seq for seq, gap in of_feed if not gap}, [seq for seq, gap in of_feed if gap]
-        unsaid = [seq for seq in world.wanted(feed_id) if seq not in sent and seq > max(said_gone, default=0)]
-        beyond = Feed.objects.get(pk=feed_id).dropped_seq > world.upto  # then the next reader says it
+        sent, said_gone = (
+            {seq for seq, gap in of_feed if not gap},
+            [seq for seq, gap in of_feed if gap],
+        )
+        unsaid = [
+            seq
+            for seq in world.wanted(feed_id)
+            if seq not in sent and seq > max(said_gone, default=0)
+        ]
+        # then the next reader says it
+        beyond = Feed.objects.get(pk=feed_id).dropped_seq > world.upto
         assert not unsaid or beyond

@@ -1,6 +1,8 @@
-"""The log stays as quick as it was: with a million rows, thousands of sessions, and a device that has been away (D26 to D30).
+"""The log stays as quick as it was: with a million rows, thousands of sessions, and a device that
+has been away (D26 to D30).
 
-No clock is asked here: what is counted is statements, steps of the database and bytes of memory. `make bench` measures times.
+No clock is asked here: what is counted is statements, steps of the database and bytes of memory.
+`make bench` measures times.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ from tests.sessions.test_delivery import Phone, connected, tail
 __all__ = ["tail"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
-on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for what is counted here")
-FEW, MANY = 500, 10_000  # rows; what grows with the log is twenty times as much, what goes through an index a little more
+on_sqlite = pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="one database is enough for what is counted here"
+)
+# rows; what grows with the log is twenty times as much, what goes through an index a little more
+FEW, MANY = 500, 10_000
 
 
 def read_page(after: int) -> None:
@@ -81,7 +86,10 @@ def test_acknowledging_costs_the_same_with_many_rows() -> None:
 def test_the_first_page_of_a_long_absence_costs_the_same_as_that_of_a_short_one() -> None:
     fill(1, 2_000)
     newest = log_reader.head_seq()
-    short, long = (steps(lambda after=after: read_page(after)) for after in (newest - limits.PAGE_ROWS, 0))  # type: ignore[misc]
+    short, long = (
+        steps(lambda after=after: read_page(after))  # type: ignore[misc]
+        for after in (newest - limits.PAGE_ROWS, 0)
+    )
     assert long < 2.5 * short  # it looks ahead as far as there is something ahead
 
 
@@ -145,7 +153,8 @@ def test_memory_for_thousands_of_sessions_is_some_hundred_bytes_each() -> None:
 
 
 def _peak_of_reading(positions: dict[int, int]) -> int:
-    log_reader.Reader(dict(list(positions.items())[:3]), log_reader.head_seq()).page()  # what is made only once has been made
+    # what is made only once has been made
+    log_reader.Reader(dict(list(positions.items())[:3]), log_reader.head_seq()).page()
     tracemalloc.start()
     try:
         reader, rows = log_reader.Reader(positions, log_reader.head_seq()), 0
@@ -181,7 +190,9 @@ def test_acknowledging_thousands_of_sessions_takes_few_statements() -> None:
     assert not Cursor.objects.exclude(ahead=[]).exists()
 
 
-def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lists_of_sessions_never_touch_the_log_nor_recent_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """GET /sessions and connection_ack are as quick with a million rows as with none."""
     monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "off"}))
     admin, counts = Api(conf.secret("admin_token")), []

@@ -26,7 +26,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "file", nargs="?", type=Path, help="where to (default: backups/bridge-<time>.tar.gz in the data directory); a directory: a file in it"
+            "file",
+            nargs="?",
+            type=Path,
+            help="where to (default: backups/bridge-<time>.tar.gz in the data directory); a directory: a file in it",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,7 +37,9 @@ class Command(BaseCommand):
             saved = backup.back_up(conf, _target(options["file"]))
         except MaintenanceError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"Saved {saved.files} files ({saved.size / 2**20:.1f} MB) in {saved.path}")
+        self.stdout.write(
+            f"Saved {saved.files} files ({saved.size / 2**20:.1f} MB) in {saved.path}"
+        )
         if not saved.database:
             self.stderr.write(DUMP)
 

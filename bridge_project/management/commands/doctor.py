@@ -22,8 +22,17 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for a machine: {status, checks: [{check, level, text, mend}]}")
-        parser.add_argument("--agent", default="", metavar="NAME", help="also start this agent, in an empty directory and without a prompt, and close it again")
+        parser.add_argument(
+            "--json",
+            action="store_true",
+            help="for a machine: {status, checks: [{check, level, text, mend}]}",
+        )
+        parser.add_argument(
+            "--agent",
+            default="",
+            metavar="NAME",
+            help="also start this agent, in an empty directory and without a prompt, and close it again",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -32,5 +41,6 @@ class Command(BaseCommand):
             os._exit(130)
         print(as_json(found) if options["json"] else "\n".join(as_lines(found)))
         sys.stdout.flush()
-        # Not SystemExit: a check that hangs holds a thread, and the interpreter's end might wait for it.
+        # Not SystemExit: a check that hangs holds a thread, and the interpreter's end might wait
+        # for it.
         os._exit(int(worst(found) is Level.BROKEN))

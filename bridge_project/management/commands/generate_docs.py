@@ -9,7 +9,11 @@ from django.core.management.base import BaseCommand
 from bridge_project.docs import reference
 from bridge_project.kernel.config import PROJECT_DIR
 
-PAGES = {"settings.md": reference.settings_markdown, "errors.md": reference.errors_markdown, "messages.md": reference.messages_markdown}
+PAGES = {
+    "settings.md": reference.settings_markdown,
+    "errors.md": reference.errors_markdown,
+    "messages.md": reference.messages_markdown,
+}
 
 
 class Command(BaseCommand):

@@ -29,20 +29,32 @@ class Command(DatabaseCommand):
     table = get_user_model()._meta.db_table
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--username", help=f"the user's name (default: {DEFAULT_NAME}, or asked for)")
+        parser.add_argument(
+            "--username", help=f"the user's name (default: {DEFAULT_NAME}, or asked for)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         given = os.environ.get(PASSWORD_VARIABLE)
         asks = given is None and sys.stdin.isatty()
-        user = User(username=options["username"] or (_ask_name() if asks else DEFAULT_NAME), is_staff=True, is_superuser=True)
+        user = User(
+            username=options["username"] or (_ask_name() if asks else DEFAULT_NAME),
+            is_staff=True,
+            is_superuser=True,
+        )
         try:
             user.clean_fields(exclude=["password"])
             user.validate_unique()
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from None
-        user.set_password(self._ask_password(user) if asks else _checked(given if given is not None else sys.stdin.readline().rstrip("\r\n"), user))
+        user.set_password(
+            self._ask_password(user)
+            if asks
+            else _checked(given if given is not None else sys.stdin.readline().rstrip("\r\n"), user)
+        )
         user.save()
-        self.stdout.write(f"Made the admin user {user.username}. Log in at {bridge_address().base_url}/admin/")
+        self.stdout.write(
+            f"Made the admin user {user.username}. Log in at {bridge_address().base_url}/admin/"
+        )
 
     def _ask_password(self, user: User) -> str:
         for _ in range(TRIES):

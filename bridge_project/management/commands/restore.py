@@ -46,8 +46,12 @@ class Command(BaseCommand):
 
     def _restore(self, file: Path) -> None:
         restored = backup.restore(conf, file)
-        self.stdout.write(f"Restored {restored.files} files of {restored.created_at} to {restored.directory}")
+        self.stdout.write(
+            f"Restored {restored.files} files of {restored.created_at} to {restored.directory}"
+        )
         if restored.aside is not None:
             self.stdout.write(f"What was there is in {restored.aside}; remove it when all is well.")
         if not restored.database:
-            self.stdout.write("The database is PostgreSQL's: load its dump with pg_restore before the bridge is started.")
+            self.stdout.write(
+                "The database is PostgreSQL's: load its dump with pg_restore before the bridge is started."
+            )

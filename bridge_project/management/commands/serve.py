@@ -48,7 +48,9 @@ class Command(BaseCommand):
 
     def _run(self) -> None:
         from bridge_project.asgi import routes
-        from bridge_project.edge import server  # installs the reactor: only here, after everything that can be refused
+
+        # installs the reactor: only here, after everything that can be refused
+        from bridge_project.edge import server
         from bridge_project.http.transport_middleware import TransportMiddleware
 
         server.run(
@@ -69,11 +71,15 @@ class Command(BaseCommand):
         print("\n".join(lines), flush=True)
 
     def _pairing_code(self) -> str:
-        """A fresh code for the terminal. What earlier starts showed and nobody used is forgotten, or each start would leave a device behind."""
+        """A fresh code for the terminal. What earlier starts showed and nobody used is forgotten,
+        or each start would leave a device behind.
+        """
         from devices_app.models import Device
 
         with transaction.atomic():
-            unused = Device.objects.filter(name=PHONE, paired_at=None).exclude(tokens__use_by__gt=timezone.now())
+            unused = Device.objects.filter(name=PHONE, paired_at=None).exclude(
+                tokens__use_by__gt=timezone.now()
+            )
             unused.delete()
         out = io.StringIO()
         call_command("mint_pairing_qr", name=PHONE, stdout=out)

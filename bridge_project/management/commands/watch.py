@@ -33,14 +33,42 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--raw", action="store_true", help="print the messages as JSON, one a line; everything else goes to standard error")
-        parser.add_argument("--session", action="append", default=[], metavar="ID", help="follow only this session; may be given several times")
-        parser.add_argument("--url", help="a bridge elsewhere: its wss:// address, or a whole pairing link")
+        parser.add_argument(
+            "--raw",
+            action="store_true",
+            help="print the messages as JSON, one a line; everything else goes to standard error",
+        )
+        parser.add_argument(
+            "--session",
+            action="append",
+            default=[],
+            metavar="ID",
+            help="follow only this session; may be given several times",
+        )
+        parser.add_argument(
+            "--url", help="a bridge elsewhere: its wss:// address, or a whole pairing link"
+        )
         parser.add_argument("--token", help="a device token for --url")
-        parser.add_argument("--pin", default="", help="hex SHA-256 of the public key of --url; without it the certificate must be trusted by this system")
-        parser.add_argument("--plain", action="store_true", help="only follow, also in a terminal: no prompt for commands")
-        parser.add_argument("--commands", action="store_true", help="carry out commands from standard input, one a line (`help` lists them), and end with it")
-        parser.add_argument("--yes", action="store_true", help="accept warnings, such as that a connection is public, without asking")
+        parser.add_argument(
+            "--pin",
+            default="",
+            help="hex SHA-256 of the public key of --url; without it the certificate must be trusted by this system",
+        )
+        parser.add_argument(
+            "--plain",
+            action="store_true",
+            help="only follow, also in a terminal: no prompt for commands",
+        )
+        parser.add_argument(
+            "--commands",
+            action="store_true",
+            help="carry out commands from standard input, one a line (`help` lists them), and end with it",
+        )
+        parser.add_argument(
+            "--yes",
+            action="store_true",
+            help="accept warnings, such as that a connection is public, without asking",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         with contextlib.ExitStack() as stack:
@@ -83,7 +111,9 @@ def _given(url: str, token: str | None, pin: str) -> Target:
         try:
             return Target.from_link(url)
         except ValueError:
-            raise CommandError("--url: a wss:// address or a whole pairing link (https://…/pair#…) is needed.") from None
+            raise CommandError(
+                "--url: a wss:// address or a whole pairing link (https://…/pair#…) is needed."
+            ) from None
     if not token:
         raise CommandError("--url needs --token, or a whole pairing link.")
     return Target(url=url, token=token, pin=pin.lower().replace(":", ""))
@@ -114,14 +144,22 @@ def _asker(*, yes: bool) -> Asker | None:
 
 
 def _input(options: dict[str, Any]) -> Input | None:
-    """Where commands come from: a pipe that was asked for, a prompt where there can be one, or nowhere."""
+    """Where commands come from: a pipe that was asked for, a prompt where there can be one, or
+    nowhere.
+    """
     if options["commands"]:
         return screen.pipe
-    return screen.prompt if not options["plain"] and not options["raw"] and screen.available() else None
+    return (
+        screen.prompt
+        if not options["plain"] and not options["raw"] and screen.available()
+        else None
+    )
 
 
 async def _until_stopped(watcher: Watcher, commands: Input | None) -> None:
-    """Run until SIGINT or SIGTERM, or until there are no more commands; then close the connection in order."""
+    """Run until SIGINT or SIGTERM, or until there are no more commands; then close the connection
+    in order.
+    """
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)

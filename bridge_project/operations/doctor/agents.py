@@ -1,4 +1,6 @@
-"""Which agents can start here, as which version, and why one cannot; demo is really started, another only when asked for (D41, D43)."""
+"""Which agents can start here, as which version, and why one cannot; demo is really started,
+another only when asked for (D41, D43).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ def agents(seen: Look) -> list[Finding]:
     bridges = _known(told, until, {})
     real = [kind for kind in kinds if kind.real]
     found = [_of(seen.conf, kind, versions[kind.name], bridges) for kind in real]
-    unasked = [line for kind in real if kind.why_not() is None for line in _unasked(seen.conf, kind, _asks(kind, bridges))]
+    unasked = [
+        line
+        for kind in real
+        if kind.why_not() is None
+        for line in _unasked(seen.conf, kind, _asks(kind, bridges))
+    ]
     return [*demo, *found, *unasked, *_default(seen.conf)]
 
 
@@ -73,11 +80,15 @@ def _known(future: Future[T], until: float, unknown: T) -> T:
 
 
 def _bridges_word(seen: Look) -> Bridges:
-    """Agent → what the running bridge says of it, which may have another PATH than this terminal; nothing when it does not say."""
+    """Agent → what the running bridge says of it, which may have another PATH than this terminal;
+    nothing when it does not say.
+    """
     if seen.health is None or seen.recorded is None:
         return {}
     try:
-        body = fetch(seen.local_url, INFO, token=read_secret(seen.conf, "admin_token"), pin=seen.recorded.pin).body
+        body = fetch(
+            seen.local_url, INFO, token=read_secret(seen.conf, "admin_token"), pin=seen.recorded.pin
+        ).body
     except OSError:
         return {}  # the check of the bridge says it
     return {one["name"]: one for one in body.get("agents", [])}
@@ -91,7 +102,11 @@ def _of(conf: Conf, kind: Kind, version: str, bridges: Bridges) -> Finding:
     if bridges and not bridges.get(kind.name, {}).get("can_start"):
         why = bridges.get(kind.name, {}).get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
-        return warning(NAME, text, f"{run(conf)}   # from here, after the running one was stopped; a service needs the same PATH")
+        return warning(
+            NAME,
+            text,
+            f"{run(conf)}   # from here, after the running one was stopped; a service needs the same PATH",
+        )
     return ok(NAME, f"{name} is there. It was not started; {_trial(conf, kind)} does that.")
 
 
@@ -104,19 +119,39 @@ def _asks(kind: Kind, bridges: Bridges) -> bool | None:
 def _unasked(conf: Conf, kind: Kind, asks: bool | None) -> list[Finding]:
     """A line for an agent that may act without asking (D59)."""
     if asks is None:
-        return [warning(NAME, f"{kind.name} may act without asking: nobody knows whether it asks.", f"{_trial(conf, kind)}   # finds out what its modes say")]
+        return [
+            warning(
+                NAME,
+                f"{kind.name} may act without asking: nobody knows whether it asks.",
+                f"{_trial(conf, kind)}   # finds out what its modes say",
+            )
+        ]
     if asks is False:
         if kind.name not in conf.bridge_acp_unasked:
-            return [warning(NAME, f"{kind.name} does not ask before it acts, so the bridge starts no session of it.")]
-        text = f"{kind.name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run all the same."
+            return [
+                warning(
+                    NAME,
+                    f"{kind.name} does not ask before it acts, so the bridge starts no session of it.",
+                )
+            ]
+        text = (
+            f"{kind.name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run all the same."
+        )
         return [warning(NAME, text, f"BRIDGE_ACP_UNASKED= {run(conf)}   # to do without it")]
     return []
 
 
 def _missing(conf: Conf, kind: Kind, text: str) -> Finding:
-    """It is broken when new sessions depend on it, and nothing to speak of when nobody asked for it."""
+    """It is broken when new sessions depend on it, and nothing to speak of when nobody asked for
+    it.
+    """
     if conf.bridge_default_agent == kind.name:
-        return broken(NAME, f"{text} BRIDGE_DEFAULT_AGENT names it.", *_mend(conf, kind), f"BRIDGE_DEFAULT_AGENT= {run(conf)}   # to do without it")
+        return broken(
+            NAME,
+            f"{text} BRIDGE_DEFAULT_AGENT names it.",
+            *_mend(conf, kind),
+            f"BRIDGE_DEFAULT_AGENT= {run(conf)}   # to do without it",
+        )
     if kind.name in conf.acp_agents:
         return warning(NAME, text, *_mend(conf, kind))
     return ok(NAME, text)
@@ -126,7 +161,9 @@ def _mend(conf: Conf, kind: Kind) -> tuple[str, ...]:
     if command := kind.mend():
         return (command,)
     if kind.name in conf.acp_agents:
-        return (f"BRIDGE_ACP_AGENTS='{kind.name}=…' {run(conf)}   # with the path of its program, or after that was installed",)
+        return (
+            f"BRIDGE_ACP_AGENTS='{kind.name}=…' {run(conf)}   # with the path of its program, or after that was installed",
+        )
     return ()
 
 
@@ -135,7 +172,13 @@ def _default(conf: Conf) -> list[Finding]:
     name = conf.bridge_default_agent
     if not name or name in {kind.name for kind in agent_registry.kinds()}:
         return []
-    return [broken(NAME, f"BRIDGE_DEFAULT_AGENT: {registry.unavailable(name).message}", f"BRIDGE_DEFAULT_AGENT= {run(conf)}")]
+    return [
+        broken(
+            NAME,
+            f"BRIDGE_DEFAULT_AGENT: {registry.unavailable(name).message}",
+            f"BRIDGE_DEFAULT_AGENT= {run(conf)}",
+        )
+    ]
 
 
 def _named(kind: Kind, version: str) -> str:
@@ -146,7 +189,7 @@ def _trial(conf: Conf, kind: Kind) -> str:
     return make_command(conf, f'doctor ARGS="--agent {kind.name}"')
 
 
-# -- starting one --------------------------------------------------------------------------------------------------------------------
+# -- starting one ----------------------------------------------------------------------------------
 
 
 def trial(conf: Conf, name: str) -> Finding:
@@ -158,7 +201,11 @@ def trial(conf: Conf, name: str) -> Finding:
     kind = next((kind for kind in agent_registry.kinds() if kind.name == name), None)
     if kind is None:
         known = ", ".join(kind.name for kind in agent_registry.kinds())
-        return broken(NAME, f"There is no agent {name}; known are: {known}.", f"BRIDGE_ACP_AGENTS='name=command line' {run(conf)}")
+        return broken(
+            NAME,
+            f"There is no agent {name}; known are: {known}.",
+            f"BRIDGE_ACP_AGENTS='name=command line' {run(conf)}",
+        )
     if not kind.real:
         return _tried(conf, kind, DEMO_SECONDS, PROMPT)
     mark = f"doctor-{os.getpid()}"
@@ -179,18 +226,27 @@ def _tried(conf: Conf, kind: Kind, seconds: float, prompt: str = "") -> Finding:
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:
             asyncio.run(_live(driver, Path(directory), seconds, prompt))
     except TimeoutError:
-        return broken(NAME, f"{kind.name} did not {'start and answer' if prompt else 'start'} within {seconds:g} s.", *again)
+        return broken(
+            NAME,
+            f"{kind.name} did not {'start and answer' if prompt else 'start'} within {seconds:g} s.",
+            *again,
+        )
     except CannotStart as error:
         return broken(NAME, str(error), *_mend(conf, kind), again[0])
     except Mute as error:
         return broken(NAME, f"{kind.name} started, but {error}.", *again)
-    done = "started, answered a prompt and was closed" if prompt else "started and was closed, without a prompt, in an empty directory: it"
+    done = (
+        "started, answered a prompt and was closed"
+        if prompt
+        else "started and was closed, without a prompt, in an empty directory: it"
+    )
     took = f"{time.monotonic() - began:.1f} s"
     text = f"{_named(kind, kind.version())} {done} {'in' if prompt else 'took'} {took}."
     if driver.asks is True:
         return ok(NAME, text)
     return warning(
-        NAME, f"{text} {'It does not ask before it acts.' if driver.asks is False else 'It has no modes: nobody knows whether it asks before it acts.'}"
+        NAME,
+        f"{text} {'It does not ask before it acts.' if driver.asks is False else 'It has no modes: nobody knows whether it asks before it acts.'}",
     )
 
 
@@ -215,7 +271,11 @@ async def _answered(driver: Driver, prompt: str) -> None:
             case Chunk():
                 said += event.content
             case Ended() if event.error or prompt not in said:
-                raise Mute(f"its turn failed: {event.error}" if event.error else "its answer was another than expected")
+                raise Mute(
+                    f"its turn failed: {event.error}"
+                    if event.error
+                    else "its answer was another than expected"
+                )
             case Ended():
                 return
             case Died():

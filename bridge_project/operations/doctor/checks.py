@@ -1,4 +1,6 @@
-"""Every check in the order in which it is told, run at once, each with its time: one that hangs is itself a finding (D43)."""
+"""Every check in the order in which it is told, run at once, each with its time: one that hangs is
+itself a finding (D43).
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,11 @@ class Late(Exception):
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Everything, in at most ALL_SECONDS. The event is sent last, so that nothing of it is found in the spool.
+    """Everything, in at most ALL_SECONDS. The event is sent last, so that nothing of it is found in
+    the spool.
 
-    ``agent``: then start this one too, which has a time of its own. It is started on the thread that calls, which must be the main one.
+    ``agent``: then start this one too, which has a time of its own. It is started on the thread
+    that calls, which must be the main one.
     """
     return cleaned(conf, _examine(conf, agent))
 
@@ -69,17 +73,34 @@ def _examine(conf: Conf, agent: str) -> Iterator[Finding]:
         yield from _result(agents.NAME, lambda _: [agents.trial(conf, agent)], until, conf)
 
 
-def _result(name: str, result: Callable[[float], list[Finding]], until: float, conf: Conf) -> list[Finding]:
+def _result(
+    name: str, result: Callable[[float], list[Finding]], until: float, conf: Conf
+) -> list[Finding]:
     try:
         return result(max(0.1, until - time.monotonic()))
     except Late:
-        return [broken(name, "This could not be found out in time.", bridge.log_tail(conf), f"{bridge.run(conf)}   # after the running one was stopped")]
+        return [
+            broken(
+                name,
+                "This could not be found out in time.",
+                bridge.log_tail(conf),
+                f"{bridge.run(conf)}   # after the running one was stopped",
+            )
+        ]
     except Exception as error:  # noqa: BLE001 - whatever a check ran into is what it found, and the others are told as well
-        return [broken(name, f"This could not be found out: {error.__class__.__name__}: {error}", bridge.log_tail(conf))]
+        return [
+            broken(
+                name,
+                f"This could not be found out: {error.__class__.__name__}: {error}",
+                bridge.log_tail(conf),
+            )
+        ]
 
 
 def _start(work: Callable[[], T]) -> Callable[[float], T]:
-    """Run it in a thread that the end of the process does not wait for; what is returned waits for its result, or raises its error, or Late."""
+    """Run it in a thread that the end of the process does not wait for; what is returned waits for
+    its result, or raises its error, or Late.
+    """
     done: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
 
     def body() -> None:

@@ -1,4 +1,6 @@
-"""What a check found: a mark, a sentence and the commands that mend it; as lines for a person, as JSON for a machine, never with a secret."""
+"""What a check found: a mark, a sentence and the commands that mend it; as lines for a person, as
+JSON for a machine, never with a secret.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MARKS: Final = {Level.OK: "✓", Level.WARNING: "!", Level.BROKEN: "✗"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``check``: the part that was looked at, one word; ``mend``: shell commands, in order; what a ``#`` begins is for the reader."""
+    """``check``: the part that was looked at, one word; ``mend``: shell commands, in order; what a
+    ``#`` begins is for the reader.
+    """
 
     check: str
     level: Level
@@ -52,7 +56,9 @@ def broken(check: str, text: str, *mend: str) -> Finding:
 
 
 def read_secret(conf: Conf, name: str) -> str:
-    """A secret from the settings or its file; empty when there is none. Unlike ``conf.secret`` it makes nothing."""
+    """A secret from the settings or its file; empty when there is none. Unlike ``conf.secret`` it
+    makes nothing.
+    """
     given: str = getattr(conf, f"bridge_{name}", "")
     try:
         return given or conf.secret_path(name).read_text().strip()
@@ -61,10 +67,14 @@ def read_secret(conf: Conf, name: str) -> str:
 
 
 def cleaned(conf: Conf, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings with every secret of this bridge taken out, each text one line that cannot move a terminal's cursor."""
+    """The findings with every secret of this bridge taken out, each text one line that cannot move
+    a terminal's cursor.
+    """
     urls = [urlsplit(url).password or "" for url in (conf.database_url, conf.redis_url) if url]
     values = {*(read_secret(conf, name) for name in SECRETS), *urls, *map(unquote, urls)}
-    secrets = sorted((value for value in values if len(value) >= SECRET_MIN_CHARS), key=len, reverse=True)
+    secrets = sorted(
+        (value for value in values if len(value) >= SECRET_MIN_CHARS), key=len, reverse=True
+    )
 
     def hide(text: str) -> str:
         for secret in secrets:
@@ -74,7 +84,12 @@ def cleaned(conf: Conf, findings: Iterable[Finding]) -> list[Finding]:
     def command(text: str) -> str:  # its spaces may be a path's
         return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in hide(text))
 
-    return [Finding(one.check, one.level, plain(hide(one.text), TEXT_CHARS), tuple(map(command, one.mend))) for one in findings]
+    return [
+        Finding(
+            one.check, one.level, plain(hide(one.text), TEXT_CHARS), tuple(map(command, one.mend))
+        )
+        for one in findings
+    ]
 
 
 def worst(findings: Sequence[Finding]) -> Level:
@@ -83,17 +98,27 @@ def worst(findings: Sequence[Finding]) -> Level:
 
 
 def as_lines(findings: Sequence[Finding]) -> list[str]:
-    """A line for each finding, its commands indented below it, and one line in the end that sums up."""
+    """A line for each finding, its commands indented below it, and one line in the end that sums
+    up.
+    """
     width = max((len(one.check) for one in findings), default=0)
     lines = []
     for one in findings:
         lines.append(f"{MARKS[one.level]} {one.check:<{width}}  {one.text}")
         lines += [f"  {'':<{width}}    {command}" for command in one.mend]
     count = {level: sum(one.level is level for one in findings) for level in Level}
-    said = "Everything works." if worst(findings) is Level.OK else f"{count[Level.BROKEN]} broken, {count[Level.WARNING]} to look at."
+    said = (
+        "Everything works."
+        if worst(findings) is Level.OK
+        else f"{count[Level.BROKEN]} broken, {count[Level.WARNING]} to look at."
+    )
     return [*lines, "", said]
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     """``{status, checks: [{check, level, text, mend}]}``."""
-    return json.dumps({"status": worst(findings), "checks": [asdict(one) for one in findings]}, ensure_ascii=False, indent=2)
+    return json.dumps(
+        {"status": worst(findings), "checks": [asdict(one) for one in findings]},
+        ensure_ascii=False,
+        indent=2,
+    )

@@ -1,4 +1,6 @@
-"""An event sent the whole way: the hook command, the spool, the bridge's forwarder, TLS, the log, and a socket of our own (D43)."""
+"""An event sent the whole way: the hook command, the spool, the bridge's forwarder, TLS, the log,
+and a socket of our own (D43).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ EVENT_SECONDS: Final = 5.0  # an event needs some hundredths of one
 HOOK_SECONDS: Final = 2.0
 GONE_SECONDS: Final = 1.0  # for the bridge to see that our socket was closed
 LOCK_SECONDS: Final = 2
-USED_WITHIN: Final = timedelta(minutes=2)  # a doctor that is killed leaves nothing that works for longer
+# a doctor that is killed leaves nothing that works for longer
+USED_WITHIN: Final = timedelta(minutes=2)
 ALL_TAKEN: Final = "RATE_LIMITED"
 
 
@@ -46,7 +49,9 @@ class Stopped(Exception):
 
 
 def event(seen: Look) -> list[Finding]:
-    """Send a session of two events, its start and its end, and see both arrive. Leaves neither a device nor an open session behind."""
+    """Send a session of two events, its start and its end, and see both arrive. Leaves neither a
+    device nor an open session behind.
+    """
     if seen.health is None or seen.recorded is None:
         return [warning("event", "No event was sent: the bridge does not answer.", run(seen.conf))]
     _wait_briefly()
@@ -55,9 +60,20 @@ def event(seen: Look) -> list[Finding]:
         device, _, token = pairing.mint(NAME, ttl=USED_WITHIN, lifetime=USED_WITHIN)
     except (DatabaseError, sqlite3.Error) as error:
         connection.close()
-        return [broken("event", f"No event was sent: no device could be paired ({' '.join(str(error).split())}).", log_tail(seen.conf))]
+        return [
+            broken(
+                "event",
+                f"No event was sent: no device could be paired ({' '.join(str(error).split())}).",
+                log_tail(seen.conf),
+            )
+        ]
     try:
-        target = Target(seen.recorded.local_ws_url or seen.recorded.ws_url, token, seen.recorded.pin, f"{NAME}-{uuid.uuid4()}")
+        target = Target(
+            seen.recorded.local_ws_url or seen.recorded.ws_url,
+            token,
+            seen.recorded.pin,
+            f"{NAME}-{uuid.uuid4()}",
+        )
         return [asyncio.run(_Way(seen.conf, target).go())]
     except Stopped as stopped:
         return [broken("event", str(stopped), *stopped.mend)]
@@ -67,22 +83,36 @@ def event(seen: Look) -> list[Finding]:
 
 
 def _wait_briefly() -> None:
-    """The database's patience is made for a server; here a locked or absent one is something to report."""
+    """The database's patience is made for a server; here a locked or absent one is something to
+    report.
+    """
     options = connections["default"].settings_dict["OPTIONS"]
     if connection.vendor == "sqlite":
-        options |= {"timeout": LOCK_SECONDS, "init_command": f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}"}
+        options |= {
+            "timeout": LOCK_SECONDS,
+            "init_command": f"PRAGMA busy_timeout={LOCK_SECONDS * 1000}",
+        }
     else:
-        options |= {"connect_timeout": LOCK_SECONDS, "options": f"{options.get('options', '')} -c statement_timeout={LOCK_SECONDS * 1000}".strip()}
+        options |= {
+            "connect_timeout": LOCK_SECONDS,
+            "options": f"{options.get('options', '')} -c statement_timeout={LOCK_SECONDS * 1000}".strip(),
+        }
     connection.close()
 
 
 def _forget_older() -> None:
     """Devices of a doctor that was killed: known by the id that only it uses."""
-    Device.objects.filter(name=NAME, tokens__client_device_id__startswith=f"{NAME}-", tokens__expires_at__lt=timezone.now()).delete()
+    Device.objects.filter(
+        name=NAME,
+        tokens__client_device_id__startswith=f"{NAME}-",
+        tokens__expires_at__lt=timezone.now(),
+    ).delete()
 
 
 def _remove(device: Device) -> None:
-    """Revoke the device, and delete it once the bridge has let go of its connection. A database that fails now has been reported already."""
+    """Revoke the device, and delete it once the bridge has let go of its connection. A database
+    that fails now has been reported already.
+    """
     try:
         until = time.monotonic() + GONE_SECONDS
         while Connection.objects.filter(device=device).exists() and time.monotonic() < until:
@@ -112,7 +142,10 @@ class _Way:
         except (Lost, Refused, TimeoutError) as error:
             if str(error).startswith(ALL_TAKEN):
                 return await self._unwatched(str(error))
-            raise Stopped(f"A device cannot stay connected: {str(error) or f'no answer within {EVENT_SECONDS:g} s'}.", log_tail(self.conf)) from None
+            raise Stopped(
+                f"A device cannot stay connected: {str(error) or f'no answer within {EVENT_SECONDS:g} s'}.",
+                log_tail(self.conf),
+            ) from None
         finally:
             await self._tidy()
         return ok(
@@ -128,7 +161,9 @@ class _Way:
                 await client.acknowledge_warning(code)
 
     async def _both(self, client: Client) -> tuple[float, float]:
-        """The start and the end of the session; milliseconds of the first: its hook command, and until it was here."""
+        """The start and the end of the session; milliseconds of the first: its hook command, and
+        until it was here.
+        """
         inbox = client.__aiter__()
         began = time.perf_counter()
         await self._hook({"hook_event_name": "SessionStart", "source": "startup"})
@@ -138,7 +173,8 @@ class _Way:
         answer = await client.join(self.session, known=True)
         if answer["type"] != "session_ready":
             raise Stopped(
-                f"The session of the event could not be joined: {answer['payload'].get('code')} {answer['payload'].get('message')}.", log_tail(self.conf)
+                f"The session of the event could not be joined: {answer['payload'].get('code')} {answer['payload'].get('message')}.",
+                log_tail(self.conf),
             )
         await self._until(client, inbox, _is_event("SessionStart"))
         arrived_ms = (time.perf_counter() - began) * 1000
@@ -148,7 +184,9 @@ class _Way:
         return hook_ms, arrived_ms
 
     async def _until(self, client: Client, inbox: Any, wanted: Callable[[Message], bool]) -> None:
-        """Read and acknowledge until that message of our session is here. Raises Stopped, which says where it hangs."""
+        """Read and acknowledge until that message of our session is here. Raises Stopped, which
+        says where it hangs.
+        """
         try:
             async with asyncio.timeout(EVENT_SECONDS):
                 async for message in inbox:
@@ -160,8 +198,12 @@ class _Way:
             raise await asyncio.to_thread(self._where) from None
 
     async def _hook(self, fields: dict[str, str]) -> None:
-        """Run the very command that the agent runs. Raises Stopped when it does not do what it must: end at once, with 0, in silence."""
-        said = json.dumps({"session_id": self.session, "cwd": NAME, "source": NAME} | fields).encode()
+        """Run the very command that the agent runs. Raises Stopped when it does not do what it
+        must: end at once, with 0, in silence.
+        """
+        said = json.dumps(
+            {"session_id": self.session, "cwd": NAME, "source": NAME} | fields
+        ).encode()
         process = await asyncio.create_subprocess_exec(
             *[SHELL, "-c", hook_command(str(self.spool))],
             stdin=asyncio.subprocess.PIPE,
@@ -175,38 +217,60 @@ class _Way:
         except TimeoutError:
             process.kill()
             await process.wait()
-            raise Stopped(f"The hook command did not end within {HOOK_SECONDS:g} s.", f"ls -ld '{self.spool}'") from None
+            raise Stopped(
+                f"The hook command did not end within {HOOK_SECONDS:g} s.", f"ls -ld '{self.spool}'"
+            ) from None
         if process.returncode != 0 or output:
             raise Stopped(
                 f"The hook command ended with {process.returncode} and printed {len(output)} bytes; it must end with 0 and print nothing.",
                 f"ls -ld '{self.spool}'",
             )
 
-    # -- when it does not arrive ---------------------------------------------------------------------------------------------
+    # -- when it does not arrive -------------------------------------------------------------------
 
     def _where(self) -> Stopped:
         """How far it came, told by what it left behind."""
-        why = next((path for path in (self.spool / "rejected").glob("*.why") if self._mine(path.with_suffix(""))), None)
+        why = next(
+            (
+                path
+                for path in (self.spool / "rejected").glob("*.why")
+                if self._mine(path.with_suffix(""))
+            ),
+            None,
+        )
         if why is not None:
             reason = json.loads(why.read_text()).get("reason")
             return Stopped(f"The bridge refused the event: {reason}.", log_tail(self.conf))
         if self._waiting():
-            return Stopped(f"The event still waits in the spool after {EVENT_SECONDS:g} s: the forwarder does not send it.", log_tail(self.conf))
+            return Stopped(
+                f"The event still waits in the spool after {EVENT_SECONDS:g} s: the forwarder does not send it.",
+                log_tail(self.conf),
+            )
         if (self.spool / "full").exists():
             return Stopped("The hook command wrote nothing: the spool is full.", run(self.conf))
         if not self.spool.is_dir():
-            return Stopped(f"The hook command wrote nothing: {self.spool} is not there.", run(self.conf))
+            return Stopped(
+                f"The hook command wrote nothing: {self.spool} is not there.", run(self.conf)
+            )
         try:
             stored = Session.objects.filter(session_id=self.session).exists()
         except DatabaseError:
             stored = False
-        how = "The event is stored, but was not delivered" if stored else "The event left the spool, but is not in the log of this database"
+        how = (
+            "The event is stored, but was not delivered"
+            if stored
+            else "The event left the spool, but is not in the log of this database"
+        )
         return Stopped(f"{how} within {EVENT_SECONDS:g} s.", log_tail(self.conf))
 
     def _waiting(self) -> list[Path]:
         """Our own files that are still in the spool."""
         try:
-            return [path for path in self.spool.iterdir() if path.name not in RESERVED and not path.name.startswith(".") and self._mine(path)]
+            return [
+                path
+                for path in self.spool.iterdir()
+                if path.name not in RESERVED and not path.name.startswith(".") and self._mine(path)
+            ]
         except OSError:
             return []
 
@@ -218,7 +282,9 @@ class _Way:
             return False
 
     async def _tidy(self) -> None:
-        """Take back what was not sent; a session that did start is ended, whenever the bridge hears of it."""
+        """Take back what was not sent; a session that did start is ended, whenever the bridge hears
+        of it.
+        """
         waiting = self._waiting() if self.started else []
         if not self.ended and self.started and not waiting:
             await self._hook({"hook_event_name": "SessionEnd", "reason": "other"})
@@ -226,7 +292,9 @@ class _Way:
             path.unlink(missing_ok=True)
 
     async def _unwatched(self, why: str) -> Finding:
-        """All sockets are taken, which is no fault: whether the session comes and goes is read in the database."""
+        """All sockets are taken, which is no fault: whether the session comes and goes is read in
+        the database.
+        """
         for fields, status in (
             ({"hook_event_name": "SessionStart", "source": "startup"}, Session.Status.ACTIVE),
             ({"hook_event_name": "SessionEnd"}, Session.Status.CLOSED),
@@ -235,8 +303,10 @@ class _Way:
             self.started, self.ended = True, status is Session.Status.CLOSED
             try:
                 async with asyncio.timeout(EVENT_SECONDS):
-                    # The database tells nobody; this happens only when no socket is to be had.
-                    while not await asyncio.to_thread(Session.objects.filter(session_id=self.session, status=status).exists):  # noqa: ASYNC110
+                    # This happens only when no socket is to be had.
+                    while not await asyncio.to_thread(  # noqa: ASYNC110 - the database tells nobody
+                        Session.objects.filter(session_id=self.session, status=status).exists
+                    ):
                         await asyncio.sleep(0.05)
             except TimeoutError:
                 raise await asyncio.to_thread(self._where) from None
@@ -245,4 +315,6 @@ class _Way:
 
 
 def _is_event(name: str) -> Callable[[Message], bool]:
-    return lambda message: message["type"] == "agent_event" and message["payload"].get("event") == name
+    return lambda message: (
+        message["type"] == "agent_event" and message["payload"].get("event") == name
+    )

@@ -1,4 +1,6 @@
-"""The first look at the bridge: where it says that it is, who holds its data directory, and what answers there."""
+"""The first look at the bridge: where it says that it is, who holds its data directory, and what
+answers there.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,15 @@ from bridge_project.terminal.client import pin_of, pinned_context
 FETCH_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so
 HEALTH: Final = "/api/v1/health"
-PAGE: Final = "/pair"  # answers without a token; a request to /health without one would count as a failed authentication (D16)
+# Answers without a token; /health without one would count as a failed authentication (D16).
+PAGE: Final = "/pair"
 BODY_MAX_BYTES: Final = 2**20
 
 
 class Reached(NamedTuple):
-    """An HTTP answer. ``certificate``: DER, empty without TLS; ``ahead``: seconds by which its clock is ahead of ours, None when it tells no time."""
+    """An HTTP answer. ``certificate``: DER, empty without TLS; ``ahead``: seconds by which its
+    clock is ahead of ours, None when it tells no time.
+    """
 
     status: int
     body: dict[str, Any]
@@ -47,9 +52,10 @@ class WrongKey(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``local_url``: https address as this machine reaches it, empty when the bridge never ran; ``holder``: process id of who serves from
-    the data directory, empty when nobody does; ``health``: its answer to the hook token; ``trouble``: why there is none;
-    ``served``: the certificate that it showed, DER; ``statuses``: what each token is answered.
+    """``local_url``: https address as this machine reaches it, empty when the bridge never ran;
+    ``holder``: process id of who serves from the data directory, empty when nobody does;
+    ``health``: its answer to the hook token; ``trouble``: why there is none; ``served``: the
+    certificate that it showed, DER; ``statuses``: what each token is answered.
     """
 
     conf: Conf
@@ -63,7 +69,9 @@ class Look:
 
 
 def look(conf: Conf) -> Look:
-    """Reads files and asks /health once with each token; the tokens go nowhere but to the recorded key. Raises nothing."""
+    """Reads files and asks /health once with each token; the tokens go nowhere but to the recorded
+    key. Raises nothing.
+    """
     try:
         recorded = server_address.recorded(conf)
     except OSError:
@@ -74,19 +82,37 @@ def look(conf: Conf) -> Look:
     parts = urlsplit(recorded.local_ws_url or recorded.ws_url)
     url = f"https://{parts.netloc}"
     try:
-        health = fetch(url, HEALTH, token=read_secret(conf, "hook_token"), pin=recorded.pin, seconds=HEALTH_SECONDS)
+        health = fetch(
+            url,
+            HEALTH,
+            token=read_secret(conf, "hook_token"),
+            pin=recorded.pin,
+            seconds=HEALTH_SECONDS,
+        )
     except WrongKey as wrong:
         return Look(conf, recorded, url, holder, trouble=str(wrong), served=wrong.certificate)
     except OSError as error:
         return Look(conf, recorded, url, holder, trouble=words(error))
     statuses = {"hook_token": health.status}
-    with contextlib.suppress(OSError):  # one that is too slow for a second request has said enough with the first
-        statuses["admin_token"] = fetch(url, HEALTH, token=read_secret(conf, "admin_token"), pin=recorded.pin).status
+    # one that is too slow for a second request has said enough with the first
+    with contextlib.suppress(OSError):
+        statuses["admin_token"] = fetch(
+            url, HEALTH, token=read_secret(conf, "admin_token"), pin=recorded.pin
+        ).status
     return Look(conf, recorded, url, holder, health, served=health.certificate, statuses=statuses)
 
 
-def fetch(url: str, path: str, *, token: str = "", pin: str = "", headers: Mapping[str, str] | None = None, seconds: float = FETCH_SECONDS) -> Reached:
-    """GET. With a pin the server's key is compared before anything is sent; without one no certificate is checked, so give no token then.
+def fetch(
+    url: str,
+    path: str,
+    *,
+    token: str = "",
+    pin: str = "",
+    headers: Mapping[str, str] | None = None,
+    seconds: float = FETCH_SECONDS,
+) -> Reached:
+    """GET. With a pin the server's key is compared before anything is sent; without one no
+    certificate is checked, so give no token then.
 
     Raises OSError, WrongKey among them.
     """
@@ -95,7 +121,11 @@ def fetch(url: str, path: str, *, token: str = "", pin: str = "", headers: Mappi
     connection = _connection(parts.scheme, parts.hostname or "", parts.port, seconds)
     try:
         connection.connect()
-        certificate = connection.sock.getpeercert(binary_form=True) or b"" if isinstance(connection.sock, ssl.SSLSocket) else b""
+        certificate = (
+            connection.sock.getpeercert(binary_form=True) or b""
+            if isinstance(connection.sock, ssl.SSLSocket)
+            else b""
+        )
         if pin and (not certificate or pin_of(certificate) != pin):
             raise WrongKey(certificate)
         began = time.time()
@@ -103,7 +133,12 @@ def fetch(url: str, path: str, *, token: str = "", pin: str = "", headers: Mappi
         response = connection.getresponse()
         body = _object(response.read(BODY_MAX_BYTES))
         server = _time(body, response.getheader("Date"))
-        return Reached(response.status, body, certificate, None if server is None else _ahead(server, began, time.time()))
+        return Reached(
+            response.status,
+            body,
+            certificate,
+            None if server is None else _ahead(server, began, time.time()),
+        )
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"what answers there is no bridge ({error.__class__.__name__})") from error
     finally:
@@ -124,7 +159,9 @@ def words(error: OSError) -> str:
     return " ".join((error.strerror or str(error)).split()) or error.__class__.__name__
 
 
-def _connection(scheme: str, host: str, port: int | None, seconds: float) -> http.client.HTTPConnection:
+def _connection(
+    scheme: str, host: str, port: int | None, seconds: float
+) -> http.client.HTTPConnection:
     if scheme != "https":
         return http.client.HTTPConnection(host, port, timeout=seconds)
     # The pin is checked when there is an answer: one to a request without a token is no secret.
@@ -152,7 +189,9 @@ def _time(body: dict[str, Any], date: str | None) -> float | None:
 
 
 def _holder(conf: Conf) -> str:
-    """Who holds ``serve.lock``. The system lets go of it when the process dies, so a number in the file alone proves nothing."""
+    """Who holds ``serve.lock``. The system lets go of it when the process dies, so a number in the
+    file alone proves nothing.
+    """
     try:
         with (conf.bridge_data_dir / "serve.lock").open(encoding="ascii", errors="replace") as file:
             try:

@@ -1,4 +1,6 @@
-"""Database and Redis: reachable, whole, writable, and of the version that this code knows. No Django connection is used, so nothing waits long."""
+"""Database and Redis: reachable, whole, writable, and of the version that this code knows. No
+Django connection is used, so nothing waits long.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ Migration = tuple[str, str]
 def database(seen: Look) -> list[Finding]:
     """One finding, or more when several things are wrong with it."""
     settings = databases(seen.conf)["default"]
-    return _sqlite(seen, str(settings["NAME"])) if settings["ENGINE"].endswith("sqlite3") else _postgresql(seen.conf, settings)
+    return (
+        _sqlite(seen, str(settings["NAME"]))
+        if settings["ENGINE"].endswith("sqlite3")
+        else _postgresql(seen.conf, settings)
+    )
 
 
 def _sqlite(seen: Look, path: str) -> list[Finding]:
@@ -49,10 +55,19 @@ def _sqlite(seen: Look, path: str) -> list[Finding]:
             )
         ]
     try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=WAIT_SECONDS)) as opened:
+        with closing(
+            sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=WAIT_SECONDS)
+        ) as opened:
             whole = _quick_check(opened)
-            applied = {(str(app), str(name)) for app, name in opened.execute("SELECT app, name FROM django_migrations")}
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, timeout=WAIT_SECONDS, isolation_level=None)) as opened:
+            applied = {
+                (str(app), str(name))
+                for app, name in opened.execute("SELECT app, name FROM django_migrations")
+            }
+        with closing(
+            sqlite3.connect(
+                f"file:{quote(path)}?mode=rw", uri=True, timeout=WAIT_SECONDS, isolation_level=None
+            )
+        ) as opened:
             opened.execute("BEGIN IMMEDIATE")
             opened.execute("ROLLBACK")
     except sqlite3.Error as error:
@@ -68,7 +83,9 @@ def _sqlite_error(conf: Conf, path: str, error: sqlite3.Error) -> Finding:
     text, quoted = " ".join(str(error).split()), shlex.quote(path)
     if "locked" in text or "busy" in text:
         return broken(
-            "database", f"{path} is locked: another program has held it for {WAIT_SECONDS:g} s or longer.", f"fuser -v {quoted}   # then end that program"
+            "database",
+            f"{path} is locked: another program has held it for {WAIT_SECONDS:g} s or longer.",
+            f"fuser -v {quoted}   # then end that program",
         )
     if "no such table" in text:
         return broken("database", f"{path} has no tables yet.", run(conf))
@@ -103,20 +120,47 @@ def _postgresql(conf: Conf, settings: dict[str, Any]) -> list[Finding]:
 
     where = f"{settings['HOST'] or 'localhost'}:{settings['PORT'] or 5432}"
     own = settings["OPTIONS"]
-    names = {"host": settings["HOST"], "port": settings["PORT"], "user": settings["USER"], "password": settings["PASSWORD"], "dbname": settings["NAME"]}
+    names = {
+        "host": settings["HOST"],
+        "port": settings["PORT"],
+        "user": settings["USER"],
+        "password": settings["PASSWORD"],
+        "dbname": settings["NAME"],
+    }
     given = own | {name: value for name, value in names.items() if value} | {"connect_timeout": 2}
     try:
         with psycopg.connect(**given, autocommit=True) as opened:
             opened.execute("SET statement_timeout = '2s'")
-            applied = {(str(app), str(name)) for app, name in opened.execute("SELECT app, name FROM django_migrations")}
+            applied = {
+                (str(app), str(name))
+                for app, name in opened.execute("SELECT app, name FROM django_migrations")
+            }
             row = opened.execute("SELECT current_setting('transaction_read_only')").fetchone()
     except psycopg.errors.UndefinedTable:
-        return [broken("database", f"PostgreSQL at {where}: {settings['NAME']} has no tables yet.", run(conf))]
+        return [
+            broken(
+                "database",
+                f"PostgreSQL at {where}: {settings['NAME']} has no tables yet.",
+                run(conf),
+            )
+        ]
     except psycopg.Error as error:
         text = str(error).strip().partition("\n")[0]
-        return [broken("database", f"PostgreSQL at {where} does not answer as it should: {text}.", f"pg_isready -h {where.replace(':', ' -p ')}")]
+        return [
+            broken(
+                "database",
+                f"PostgreSQL at {where} does not answer as it should: {text}.",
+                f"pg_isready -h {where.replace(':', ' -p ')}",
+            )
+        ]
     if row is not None and row[0] == "on":
-        return [broken("database", f"PostgreSQL at {where} takes no writes: it is a standby.", "DATABASE_URL must name the primary.")]
+        return [
+            broken(
+                "database",
+                f"PostgreSQL at {where} takes no writes: it is a standby.",
+                "DATABASE_URL must name the primary.",
+            )
+        ]
     return _versions(conf, applied) or [ok("database", f"PostgreSQL at {where}, up to date.")]
 
 
@@ -125,11 +169,23 @@ def _versions(conf: Conf, applied: set[Migration]) -> list[Finding]:
     loader = MigrationLoader(None)
     newer = database_copies.unknown_migrations((f"{app}.{name}" for app, name in applied), loader)
     if newer:
-        text = f"It was used by a newer version of the bridge ({', '.join(newer[:3])}) than this code."
+        text = (
+            f"It was used by a newer version of the bridge ({', '.join(newer[:3])}) than this code."
+        )
         return [broken("database", text, f"git pull && {run(conf)}")]
-    missing = set(loader.disk_migrations) - applied - {key for key, migration in loader.disk_migrations.items() if migration.replaces}
+    missing = (
+        set(loader.disk_migrations)
+        - applied
+        - {key for key, migration in loader.disk_migrations.items() if migration.replaces}
+    )
     if missing:
-        return [broken("database", f"{len(missing)} changes of its tables are still to be made: a start makes them.", run(conf))]
+        return [
+            broken(
+                "database",
+                f"{len(missing)} changes of its tables are still to be made: a start makes them.",
+                run(conf),
+            )
+        ]
     return []
 
 
@@ -139,9 +195,15 @@ def redis_server(seen: Look) -> list[Finding]:
     if not url:
         return []
     parts = urlsplit(url)
-    where = parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    where = (
+        parts.path
+        if parts.scheme == "unix"
+        else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    )
     try:
-        with redis.Redis.from_url(url, socket_connect_timeout=WAIT_SECONDS, socket_timeout=WAIT_SECONDS) as client:
+        with redis.Redis.from_url(
+            url, socket_connect_timeout=WAIT_SECONDS, socket_timeout=WAIT_SECONDS
+        ) as client:
             client.ping()
             version = client.info("server").get("redis_version")
     except (redis.RedisError, OSError, ValueError) as error:
@@ -151,5 +213,12 @@ def redis_server(seen: Look) -> list[Finding]:
             if parts.hostname in ("localhost", "127.0.0.1", "::1", None)
             else f"redis-cli -h {parts.hostname} -p {parts.port or 6379} ping"
         )
-        return [broken("redis", text, start, f"unset REDIS_URL; {run(seen.conf)}   # one process needs no Redis")]
+        return [
+            broken(
+                "redis",
+                text,
+                start,
+                f"unset REDIS_URL; {run(seen.conf)}   # one process needs no Redis",
+            )
+        ]
     return [ok("redis", f"Redis {version} at {where} answers.")]

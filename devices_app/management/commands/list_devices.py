@@ -20,12 +20,16 @@ class Command(DeviceCommand):
     help = "List the devices. STATE: waiting (its code was not used yet), paired, void (its code was not used in time), expired, revoked."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="print a JSON array instead of a table")
+        parser.add_argument(
+            "--json", action="store_true", help="print a JSON array instead of a table"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         devices = list(Device.objects.prefetch_related("tokens"))
         if options["json"]:
-            self.stdout.write(json.dumps([_as_json(device) for device in devices], ensure_ascii=False, indent=2))
+            self.stdout.write(
+                json.dumps([_as_json(device) for device in devices], ensure_ascii=False, indent=2)
+            )
         elif not devices:
             self.stdout.write("No devices yet. `python manage.py mint_pairing_qr` pairs one.")
         else:
@@ -53,15 +57,31 @@ def _text(moment: datetime | None) -> str | None:
 
 def _row(device: Device) -> tuple[str, ...]:
     seen = "" if device.last_seen_at is None else f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}"
-    cells = (str(device.pk), device.name, pairing.state(device), device.platform, device.client_version, seen, device.last_address)
+    cells = (
+        str(device.pk),
+        device.name,
+        pairing.state(device),
+        device.platform,
+        device.client_version,
+        seen,
+        device.last_address,
+    )
     return tuple(printable(cell) or "-" for cell in cells)
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(
+            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )
 
 
 def _width(text: str) -> int:
     """Columns in a terminal: East Asian characters take two, combining ones none."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )

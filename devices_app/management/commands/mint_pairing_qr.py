@@ -1,4 +1,6 @@
-"""``mint_pairing_qr``: a pairing token for a new device, or a new token for a known one, as a QR code or what a program reads (D43)."""
+"""``mint_pairing_qr``: a pairing token for a new device, or a new token for a known one, as a QR
+code or what a program reads (D43).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from bridge_project.kernel.config import write_private_file
 from bridge_project.network import transport
 from bridge_project.protocol.types import now_text
 from devices_app import pairing, qr
-from devices_app.management.base import DeviceCommand, bridge_address, device_name, duration, find_device
+from devices_app.management.base import (
+    DeviceCommand,
+    bridge_address,
+    device_name,
+    duration,
+    find_device,
+)
 
 FORMATS = ("terminal", *qr.RENDERERS)
 
@@ -28,7 +36,11 @@ class Command(DeviceCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         whose = parser.add_mutually_exclusive_group()
-        whose.add_argument("--name", type=device_name, help="name of the new device (default: Device and its number)")
+        whose.add_argument(
+            "--name",
+            type=device_name,
+            help="name of the new device (default: Device and its number)",
+        )
         whose.add_argument(
             "--device",
             metavar="ID_OR_NAME",
@@ -40,14 +52,24 @@ class Command(DeviceCommand):
             default=timedelta(seconds=limits.PAIRING_TTL_SECONDS),
             help="how long the code can be used for pairing: 90s, 10m, 2h, 7d (default: 10m)",
         )
-        parser.add_argument("--lifetime", type=duration, default=None, help="how long the token itself is valid, from now (default: until it is revoked)")
+        parser.add_argument(
+            "--lifetime",
+            type=duration,
+            default=None,
+            help="how long the token itself is valid, from now (default: until it is revoked)",
+        )
         parser.add_argument(
             "--format",
             choices=FORMATS,
             default="terminal",
             help="terminal: a QR code and the link (default); png, svg: a picture; url: the link; json: for programs",
         )
-        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file, readable by you alone, instead of the terminal")
+        parser.add_argument(
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="write to this file, readable by you alone, instead of the terminal",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         form, output = options["format"], options["output"]
@@ -56,7 +78,11 @@ class Command(DeviceCommand):
         if output is not None and not output.absolute().parent.is_dir():
             raise CommandError(f"There is no directory {output.absolute().parent}.")
         invitation = self._invite(options)
-        content = self._for_the_eye(invitation, colour=output is None and sys.stdout.isatty()) if form == "terminal" else qr.RENDERERS[form](invitation)
+        content = (
+            self._for_the_eye(invitation, colour=output is None and sys.stdout.isatty())
+            if form == "terminal"
+            else qr.RENDERERS[form](invitation)
+        )
         if output is None:
             self._print(content)
             return
@@ -69,10 +95,17 @@ class Command(DeviceCommand):
     def _invite(self, options: dict[str, Any]) -> qr.Invitation:
         here = bridge_address()
         if not here.base_url.startswith("https://"):
-            raise CommandError("BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected. Mend it and start the bridge again.")
+            raise CommandError(
+                "BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected. Mend it and start the bridge again."
+            )
         known = find_device(options["device"]) if options["device"] else None
         try:
-            device, token, plain = pairing.mint(options["name"] or "", ttl=options["ttl"], lifetime=options["lifetime"], device=known)
+            device, token, plain = pairing.mint(
+                options["name"] or "",
+                ttl=options["ttl"],
+                lifetime=options["lifetime"],
+                device=known,
+            )
         except ValueError as error:
             raise CommandError(str(error)) from None
         return qr.Invitation(
@@ -102,7 +135,8 @@ class Command(DeviceCommand):
         return "\n".join(lines).encode()
 
     def _print(self, content: bytes) -> None:
-        buffer = getattr(self.stdout._out, "buffer", None)  # a picture is bytes, which Django's wrapper does not take
+        # a picture is bytes, which Django's wrapper does not take
+        buffer = getattr(self.stdout._out, "buffer", None)
         if buffer is None:
             self.stdout.write(content.decode("utf-8", "surrogateescape"), ending="")
             return

@@ -11,14 +11,20 @@ from devices_app.management.base import DeviceCommand, find_device
 
 
 class Command(DeviceCommand):
-    help = (
-        "Revoke a device: its tokens are refused at once, and its live connections are closed within two seconds. It can be paired again only as a new device."
-    )
+    help = "Revoke a device: its tokens are refused at once, and its live connections are closed within two seconds. It can be paired again only as a new device."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("device", metavar="NAME_OR_ID", help="the device's id (see list_devices), or its name when only one has it")
+        parser.add_argument(
+            "device",
+            metavar="NAME_OR_ID",
+            help="the device's id (see list_devices), or its name when only one has it",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         device = find_device(options["device"])
         done = pairing.revoke(device, who=getpass.getuser())
-        self.stdout.write(f"{device} is revoked." if done else f"{device} was revoked already, at {device.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")
+        self.stdout.write(
+            f"{device} is revoked."
+            if done
+            else f"{device} was revoked already, at {device.revoked_at:%Y-%m-%d %H:%M:%S} UTC."
+        )

@@ -1,4 +1,6 @@
-"""What git said, as a person may read it: without machine noise, and without a path outside the roots."""
+"""What git said, as a person may read it: without machine noise, and without a path outside the
+roots.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,35 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail
 
 # An address is no path; what follows a name or a `~` is the middle of one.
-_PATHS: Final = re.compile(r"""(?P<url>(?!file:)\b[A-Za-z][A-Za-z0-9+.-]*://\S*)|(?<![\w./~-])(?P<path>/[^\s'"`<>|;:,()]*)""")
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", re.DOTALL)
+_PATHS: Final = re.compile(
+    r"""(?P<url>(?!file:)\b[A-Za-z][A-Za-z0-9+.-]*://\S*)|(?<![\w./~-])(?P<path>/[^\s'"`<>|;:,()]*)"""
+)
+_ESCAPES: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", re.DOTALL
+)
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOISE: Final = re.compile(r"(?:hint|remote): ?")
 _PREFIX: Final = re.compile(r"(?:fatal|error|warning): ")
 
 
 def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
-    """The text cleaned: paths in the work tree are said relative to ``top``, others only where they lie inside the roots, those in ``private`` never."""
+    """The text cleaned: paths in the work tree are said relative to ``top``, others only where they
+    lie inside the roots, those in ``private`` never.
+    """
     said = _ESCAPES.sub("", text.decode("utf-8", "replace"))
     if private:  # these two before the others: they may have a space in them
         said = _under(private).sub("…", said)
     said = _under(top).sub(lambda found: found[1] or "the work tree", said)
-    lines = [_CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in said.split("\n")]
-    kept = [_PREFIX.sub("", line, count=1) for line in lines if line.strip() and not _NOISE.match(line)]
-    return _cut(_PATHS.sub(lambda found: found["url"] or _place(found["path"], jail), "\n".join(kept)))
+    lines = [
+        _CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
+        for line in said.split("\n")
+    ]
+    kept = [
+        _PREFIX.sub("", line, count=1) for line in lines if line.strip() and not _NOISE.match(line)
+    ]
+    return _cut(
+        _PATHS.sub(lambda found: found["url"] or _place(found["path"], jail), "\n".join(kept))
+    )
 
 
 def _under(place: str) -> re.Pattern[str]:

@@ -1,4 +1,6 @@
-"""Look for what git must not meet in a git directory: links out of the roots, and FIFOs, which it would wait for."""
+"""Look for what git must not meet in a git directory: links out of the roots, and FIFOs, which it
+would wait for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from files_app.git.quoting import unquoted
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> None:
-    """Raise BridgeError FILE_ACCESS_DENIED when a link that lies directly in ``directory``, and is not named in ``but``, leads out of the roots.
+    """Raise BridgeError FILE_ACCESS_DENIED when a link that lies directly in ``directory``, and is
+    not named in ``but``, leads out of the roots.
 
     GIT_ERROR for what is no file, directory or link.
     """
@@ -28,7 +31,9 @@ def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> None:
 
 
 def look_below(directory: str, jail: Jail) -> None:
-    """The same for everything below, also below what links lead to; for a directory of objects, and for those that it names as alternates."""
+    """The same for everything below, also below what links lead to; for a directory of objects, and
+    for those that it names as alternates.
+    """
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting, seen = [directory], {directory}
     while waiting:
@@ -36,11 +41,16 @@ def look_below(directory: str, jail: Jail) -> None:
         seen |= others
         waiting += others
         if time.monotonic() > deadline:
-            raise BridgeError("GIT_ERROR", "The repository has more loose objects than the bridge can look through; run git gc.")
+            raise BridgeError(
+                "GIT_ERROR",
+                "The repository has more loose objects than the bridge can look through; run git gc.",
+            )
 
 
 def _inside(directory: str, jail: Jail) -> list[str]:
-    """The directories in a directory, and those that it leads to; none when it has vanished, as they do while git packs objects."""
+    """The directories in a directory, and those that it leads to; none when it has vanished, as
+    they do while git packs objects.
+    """
     found, links = _alternates(directory, jail), []
     try:
         with answering(), os.scandir(directory) as entries:
@@ -54,24 +64,36 @@ def _inside(directory: str, jail: Jail) -> list[str]:
     except BridgeError as error:
         if error.code != "FILE_NOT_FOUND":
             raise
-    return found + [real for real in (_target(link, jail) for link in links) if real and os.path.isdir(real)]
+    return found + [
+        real for real in (_target(link, jail) for link in links) if real and os.path.isdir(real)
+    ]
 
 
 def _check_kind(entry: os.DirEntry[str]) -> None:
-    known = entry.is_symlink() or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+    known = (
+        entry.is_symlink()
+        or entry.is_file(follow_symlinks=False)
+        or entry.is_dir(follow_symlinks=False)
+    )
     if not known and os.path.lexists(entry.path):  # it has not just vanished
-        raise BridgeError("GIT_ERROR", f"The git directory holds {shown(entry.name)}, which is no file.")
+        raise BridgeError(
+            "GIT_ERROR", f"The git directory holds {shown(entry.name)}, which is no file."
+        )
 
 
 def _alternates(directory: str, jail: Jail) -> list[str]:
-    """The places of more objects that a directory of objects names; a directory that is none names none."""
+    """The places of more objects that a directory of objects names; a directory that is none names
+    none.
+    """
     path = f"{directory}/info/alternates"
     if not os.path.lexists(path):
         return []
     with jail.open_file(path) as opened:
         data = os.read(opened.fd, limits.GIT_CONFIG_MAX_BYTES + 1)
     if len(data) > limits.GIT_CONFIG_MAX_BYTES:
-        raise BridgeError("GIT_ERROR", "The repository has more alternates than any that git writes.")
+        raise BridgeError(
+            "GIT_ERROR", "The repository has more alternates than any that git writes."
+        )
     found = []
     for line in data.split(b"\n"):
         if line and not line.startswith(b"#"):
@@ -80,7 +102,10 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
                     found.append(opened.path)
             except BridgeError as error:
                 if error.code != "FILE_NOT_FOUND":
-                    raise BridgeError("FILE_ACCESS_DENIED", "The repository takes objects from a place outside what may be seen.") from None
+                    raise BridgeError(
+                        "FILE_ACCESS_DENIED",
+                        "The repository takes objects from a place outside what may be seen.",
+                    ) from None
     return found
 
 
@@ -91,4 +116,6 @@ def _target(link: str, jail: Jail) -> str:
     except BridgeError as error:
         if error.code == "FILE_NOT_FOUND":
             return ""
-        raise BridgeError("FILE_ACCESS_DENIED", "A link in the git directory leads outside what may be seen.") from None
+        raise BridgeError(
+            "FILE_ACCESS_DENIED", "A link in the git directory leads outside what may be seen."
+        ) from None

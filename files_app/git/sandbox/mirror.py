@@ -1,9 +1,12 @@
-"""A git directory of the bridge's own, made for one request, that shows git a repository and hides what the repository would have it run (D10).
+"""A git directory of the bridge's own, made for one request, that shows git a repository and hides
+what the repository would have it run (D10).
 
-Git believes what stands in the git directory: programs to run as filters, monitors, drivers and hooks, more files to read, other places to look
-for objects. So it is given another one, in the bridge's data directory: a configuration of harmless keys, copies of HEAD and of the index, and
-links to the repository's objects and references, which have been looked at first. When git reads, that is all it is told, and the only place
-where it could write. For a commit HEAD is the repository's own, and the mirror is what else git believes in (``hooks``).
+Git believes what stands in the git directory: programs to run as filters, monitors, drivers and
+hooks, more files to read, other places to look for objects. So it is given another one, in the
+bridge's data directory: a configuration of harmless keys, copies of HEAD and of the index, and
+links to the repository's objects and references, which have been looked at first. When git reads,
+that is all it is told, and the only place where it could write. For a commit HEAD is the
+repository's own, and the mirror is what else git believes in (``hooks``).
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from files_app.git.sandbox.links import look_at, look_below
 from sessions_app.working_directory import Place
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
-_LOGS: Final = ("logs", "lfs")  # where a commit is noted, and where git-lfs keeps what it takes out of one
+# where a commit is noted, and where git-lfs keeps what it takes out of one
+_LOGS: Final = ("logs", "lfs")
 _NOT_WRITTEN: Final = frozenset({"hooks", "modules", "worktrees", "annex"})
 _OURS: Final = (
     ("core.bare", "false"),
@@ -64,7 +68,10 @@ def committing(place: Place, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
         mirror.configure([], filters=True)
         mirror.copy_index()
         try:
-            yield Git(place, jail, directory, git.committing_environment(directory, place.git_dir)), mirror
+            yield (
+                Git(place, jail, directory, git.committing_environment(directory, place.git_dir)),
+                mirror,
+            )
         finally:
             with contextlib.suppress(OSError):  # it is only removed when nothing was committed
                 os.rmdir(f"{place.common_dir}/logs")
@@ -85,7 +92,9 @@ def _directory() -> Iterator[str]:
 
 
 class Mirror:
-    """The directory that is made; ``settings`` and ``user_settings`` are what the repository's and the user's configuration say in full."""
+    """The directory that is made; ``settings`` and ``user_settings`` are what the repository's and
+    the user's configuration say in full.
+    """
 
     def __init__(self, place: Place, jail: Jail, directory: str) -> None:
         self.place = place
@@ -96,9 +105,13 @@ class Mirror:
 
     def link_references(self) -> None:
         """Where objects and references are."""
-        objects, references = (self._link(name, f"{self.place.common_dir}/{name}") for name in ("objects", "refs"))
+        objects, references = (
+            self._link(name, f"{self.place.common_dir}/{name}") for name in ("objects", "refs")
+        )
         if not objects or not references:
-            raise BridgeError("GIT_ERROR", "Not a git repository: it has no objects or no references.")
+            raise BridgeError(
+                "GIT_ERROR", "Not a git repository: it has no objects or no references."
+            )
         look_below(objects, self.jail)
         look_below(references, self.jail)
         os.mkdir(f"{self.directory}/info")
@@ -110,18 +123,23 @@ class Mirror:
         self._write("HEAD", self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES))
 
     def link_logs(self) -> None:
-        """Where a commit leaves its traces; nothing that git writes may be a link out of the roots."""
+        """Where a commit leaves its traces; nothing that git writes may be a link out of the
+        roots.
+        """
         for directory in {self.place.git_dir, self.place.common_dir}:
             look_at(directory, self.jail, but=_NOT_WRITTEN)
             if os.path.isdir(f"{directory}/logs"):
                 look_below(f"{directory}/logs", self.jail)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(f"{self.place.common_dir}/logs")  # git makes it with the first commit, but not through a link
+            # git makes it with the first commit, but not through a link
+            os.mkdir(f"{self.place.common_dir}/logs")
         for name in _LOGS:
             self._link(name, f"{self.place.common_dir}/{name}")
 
     def configure(self, more: list[Setting], *, filters: bool = False) -> None:
-        """Tell git what of the configurations it may know; ``filters``: the user's own filters too."""
+        """Tell git what of the configurations it may know; ``filters``: the user's own filters
+        too.
+        """
         self.settings = self._settings()
         harmless = config.of_repository(self.settings)
         self._write("config", config.text([*harmless, *_OURS]))
@@ -130,9 +148,13 @@ class Mirror:
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
-        """The index, and the shared ones that it may refer to. Its time says which files git must look at again, so it is kept."""
+        """The index, and the shared ones that it may refer to. Its time says which files git must
+        look at again, so it is kept.
+        """
         with answering():
-            shared = [name for name in os.listdir(self.place.git_dir) if name.startswith("sharedindex.")]
+            shared = [
+                name for name in os.listdir(self.place.git_dir) if name.startswith("sharedindex.")
+            ]
         for name in ("index", *shared):
             try:
                 copy_file(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
@@ -158,9 +180,13 @@ class Mirror:
         return found
 
     def _listed(self, path: str) -> list[Setting]:
-        """What a file of settings says, read by git from its bytes: no place that it names is looked at."""
+        """What a file of settings says, read by git from its bytes: no place that it names is
+        looked at.
+        """
         data = self._read(path, limits.GIT_CONFIG_MAX_BYTES)
-        environment = git.reading_environment(self.directory) | {"GIT_DIR": f"{self.directory}/none"}
+        environment = git.reading_environment(self.directory) | {
+            "GIT_DIR": f"{self.directory}/none"
+        }
         arguments = ["config", "--file", "-", "--no-includes", "--list", "-z"]
         done = process.run(
             arguments,
@@ -171,17 +197,34 @@ class Mirror:
             max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES + 1,
         )
         if done.code or done.cut:
-            raise BridgeError("GIT_ERROR", f"git cannot read the repository's configuration ({os.path.basename(path)}).")
+            raise BridgeError(
+                "GIT_ERROR",
+                f"git cannot read the repository's configuration ({os.path.basename(path)}).",
+            )
         return config.parse_list(done.out)
 
     def _user_settings(self) -> list[Setting]:
-        """The user's settings as they apply here: they may include others for certain repositories."""
+        """The user's settings as they apply here: they may include others for certain
+        repositories.
+        """
         user = git.user_environment()
-        environment = user | {"GIT_DIR": self.place.git_dir, "GIT_COMMON_DIR": self.directory, "GIT_WORK_TREE": self.place.top}
+        environment = user | {
+            "GIT_DIR": self.place.git_dir,
+            "GIT_COMMON_DIR": self.directory,
+            "GIT_WORK_TREE": self.place.top,
+        }
         arguments = ["config", "--list", "-z", "--show-scope", "--includes"]
-        done = process.run(arguments, cwd=self.directory, environment=environment, seconds=limits.GIT_READ_SECONDS, max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES)
+        done = process.run(
+            arguments,
+            cwd=self.directory,
+            environment=environment,
+            seconds=limits.GIT_READ_SECONDS,
+            max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES,
+        )
         if done.code or done.cut:
-            raise BridgeError("GIT_ERROR", "git cannot read the configuration of the bridge's user.")
+            raise BridgeError(
+                "GIT_ERROR", "git cannot read the configuration of the bridge's user."
+            )
         return config.parse_scoped(done.out)
 
     def _read(self, path: str, most: int) -> bytes:
@@ -193,7 +236,10 @@ class Mirror:
                 return b""
             raise
         if len(data) > most:
-            raise BridgeError("GIT_ERROR", f"The repository's {os.path.basename(path)} is larger than any that git writes.")
+            raise BridgeError(
+                "GIT_ERROR",
+                f"The repository's {os.path.basename(path)} is larger than any that git writes.",
+            )
         return data
 
     def _write(self, name: str, data: bytes) -> None:
@@ -204,7 +250,10 @@ def copy_file(jail: Jail, path: str, to: str) -> None:
     """Copy a file of a repository with its time."""
     with jail.open_file(path) as opened:
         if opened.stat.st_size > limits.GIT_INDEX_MAX_BYTES:
-            raise BridgeError("GIT_ERROR", f"The repository's {os.path.basename(path)} is larger than the bridge copies.")
+            raise BridgeError(
+                "GIT_ERROR",
+                f"The repository's {os.path.basename(path)} is larger than the bridge copies.",
+            )
         with open(opened.fd, "rb", closefd=False) as source, open(to, "wb") as copy:
             shutil.copyfileobj(source, copy, limits.MB)
         os.utime(to, ns=(opened.stat.st_atime_ns, opened.stat.st_mtime_ns))
@@ -213,5 +262,8 @@ def copy_file(jail: Jail, path: str, to: str) -> None:
 def _user_files() -> list[Setting]:
     """Where git looks for the user's own files when he names no others."""
     base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
-    files = (("core.excludesFile", f"{base}/git/ignore"), ("core.attributesFile", f"{base}/git/attributes"))
+    files = (
+        ("core.excludesFile", f"{base}/git/ignore"),
+        ("core.attributesFile", f"{base}/git/attributes"),
+    )
     return [(key, path) for key, path in files if path.startswith("/") and os.path.isfile(path)]

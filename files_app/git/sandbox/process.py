@@ -1,4 +1,6 @@
-"""One git process: its own group, a time limit, output bounded while it is read, and nothing left of it or its children afterwards."""
+"""One git process: its own group, a time limit, output bounded while it is read, and nothing left
+of it or its children afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 
 _CHUNK: Final = 64 * 1024
-_LOOK_SECONDS: Final = 0.05  # how soon it is noticed that git has ended while a child of it holds its output open
-_LAST_WORDS_SECONDS: Final = 0.5  # for what git has said when it has ended; a child of it may go on for ever
+# how soon it is noticed that git has ended while a child of it holds its output open
+_LOOK_SECONDS: Final = 0.05
+# for what git has said when it has ended; a child of it may go on for ever
+_LAST_WORDS_SECONDS: Final = 0.5
 _UMASK: Final = 0o022  # the bridge's own is 077, for its data; what git writes is the repository's
 _ERR_MAX_BYTES: Final = 64 * 1024
 
@@ -50,9 +54,10 @@ def run(
 ) -> Done:
     """Run ``git ARGUMENTS`` and wait for it.
 
-    Of its output at most ``max_bytes`` are read; then it is ended, and the answer is ``cut``. After ``seconds`` it is ended, and that is a GIT_ERROR,
-    as is a machine without git. Whatever git started in its own group is ended with it, also when git has ended well.
-    ``check`` is called when git has run for GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends git.
+    Of its output at most ``max_bytes`` are read; then it is ended, and the answer is ``cut``. After
+    ``seconds`` it is ended, and that is a GIT_ERROR, as is a machine without git. Whatever git
+    started in its own group is ended with it, also when git has ended well. ``check`` is called
+    when git has run for GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends git.
     """
     process = _start([executable(), *arguments], cwd, environment)
     exchange = _Exchange(process, stdin, max_bytes, check)
@@ -76,7 +81,9 @@ def executable() -> str:
 
 
 def search_path() -> str:
-    return os.pathsep.join(part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part))
+    return os.pathsep.join(
+        part for part in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part)
+    )
 
 
 def end_all() -> None:
@@ -94,7 +101,17 @@ def end_all() -> None:
 def _start(command: list[str], cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(command, cwd=cwd, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, umask=_UMASK, bufsize=0)
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+            umask=_UMASK,
+            bufsize=0,
+        )
     except (FileNotFoundError, NotADirectoryError):  # git is there, so it is the directory
         raise BridgeError("FILE_NOT_FOUND") from None
     except PermissionError:
@@ -118,7 +135,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS says so of a group of zombies
+    # PermissionError: macOS says so of a group of zombies
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
@@ -145,8 +163,16 @@ def _exited(process: subprocess.Popen[bytes]) -> bool:
 class _Exchange:
     """What goes in and out of a process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, max_bytes: int, check: Callable[[], None] | None) -> None:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        max_bytes: int,
+        check: Callable[[], None] | None,
+    ) -> None:
+        assert (
+            process.stdin is not None and process.stdout is not None and process.stderr is not None
+        )
         self.process = process
         self.left = memoryview(stdin)
         self.max_bytes = max_bytes

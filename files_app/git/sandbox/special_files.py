@@ -1,4 +1,6 @@
-"""Find what git waits for in a work tree: it opens .gitignore and its like whatever they are, and a FIFO for ever."""
+"""Find what git waits for in a work tree: it opens .gitignore and its like whatever they are, and a
+FIFO for ever.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", 
 def check(top: str) -> None:
     """Raise BridgeError GIT_ERROR when a file below ``top`` that git reads as settings is none.
 
-    Called when git takes long, and not before: to look through a work tree takes as long as git needs.
+    Called when git takes long, and not before: to look through a work tree takes as long as git
+    needs.
     """
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting = deque([top])
@@ -28,7 +31,9 @@ def check(top: str) -> None:
                 for entry in entries:
                     if entry.name in _READ_BY_GIT and _is_special(entry.path):
                         name = shown(os.path.relpath(entry.path, top))
-                        raise BridgeError("GIT_ERROR", f"{name} is no file, and git would wait for it.")
+                        raise BridgeError(
+                            "GIT_ERROR", f"{name} is no file, and git would wait for it."
+                        )
                     if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:  # vanished, or not to be read: nor by git
@@ -36,9 +41,13 @@ def check(top: str) -> None:
 
 
 def _is_special(path: str) -> bool:
-    """Whether it is, or leads to, what is neither a file nor a directory; /dev/null is as good as an empty file."""
+    """Whether it is, or leads to, what is neither a file nor a directory; /dev/null is as good as
+    an empty file.
+    """
     try:
         stat = os.stat(path)
     except OSError:
         return False
-    return not (st.S_ISREG(stat.st_mode) or st.S_ISDIR(stat.st_mode)) and not os.path.samestat(stat, os.stat(os.devnull))
+    return not (st.S_ISREG(stat.st_mode) or st.S_ISDIR(stat.st_mode)) and not os.path.samestat(
+        stat, os.stat(os.devnull)
+    )

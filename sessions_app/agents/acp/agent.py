@@ -1,4 +1,6 @@
-"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41). The driver is ``acp_driver``."""
+"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41).
+The driver is ``acp_driver``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ from sessions_app.agents.registry import Kind
 
 
 def kinds() -> list[Kind]:
-    """Those of the settings. Whether one can start is whether its program is there: nothing is started to find out."""
+    """Those of the settings. Whether one can start is whether its program is there: nothing is
+    started to find out.
+    """
     if conf.acp_agents:
         from sessions_app.agents.acp import driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
-    commands = {name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()}
+    commands = {
+        name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()
+    }
     return [
         Kind(
             name,
@@ -32,14 +38,17 @@ def kinds() -> list[Kind]:
 
 
 def _program(name: str) -> str:
-    """A path is meant from where the bridge was started: in a session's directory a repository could put a program of its own there."""
+    """A path is meant from where the bridge was started: in a session's directory a repository
+    could put a program of its own there.
+    """
     return os.path.abspath(os.path.expanduser(name)) if os.sep in name else name
 
 
 def _why_not(name: str, program: str) -> str | None:
     if shutil.which(program, path=groups.search_path()):
         return None
-    missing = os.path.basename(program)  # devices are told this: where it was looked for is the machine's own business
+    # devices are told this: where it was looked for is the machine's own business
+    missing = os.path.basename(program)
     return f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
 
 

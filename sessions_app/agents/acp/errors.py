@@ -1,4 +1,6 @@
-"""How the bridge failed at what an ACP agent had it do, by the spec's codes and its retry table (SPEC Tool retry policy, D50), and in words."""
+"""How the bridge failed at what an ACP agent had it do, by the spec's codes and its retry table
+(SPEC Tool retry policy, D50), and in words.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,31 @@ class Fault(NamedTuple):
     retries: int = 0
 
 
-UNKNOWN = Fault()  # the bridge did nothing, or did it well: why a call failed is known to the agent alone
+# the bridge did nothing, or did it well: why a call failed is known to the agent alone
+UNKNOWN = Fault()
 
 
 def of_error(error: Exception) -> Fault:
-    """The bridge's own limit is a TimeoutError without a number; what the system calls a time-out has one, and a place in the retry table."""
+    """The bridge's own limit is a TimeoutError without a number; what the system calls a time-out
+    has one, and a place in the retry table.
+    """
     if _took_too_long(error):
         return Fault("TOOL_TIMEOUT")
     return Fault(retries=shell.retries_of_error(error))
 
 
 def of_terminal(terminal: Terminal) -> Fault:
-    """What the table says of a command that has ended; nothing of one that ended well, or when it was told to."""
+    """What the table says of a command that has ended; nothing of one that ended well, or when it
+    was told to.
+    """
     if terminal.timed_out:
         return Fault("TOOL_TIMEOUT")
     code = terminal.group.returncode
-    return Fault(retries=shell.retries_of(code, terminal.output.text)) if code and not terminal.unwanted else UNKNOWN
+    return (
+        Fault(retries=shell.retries_of(code, terminal.output.text))
+        if code and not terminal.unwanted
+        else UNKNOWN
+    )
 
 
 def failed(call: Call, error: Exception) -> Failed:

@@ -1,4 +1,6 @@
-"""Files that an ACP agent has the bridge read and write: inside the allowed roots, through the jail, in the spec's time (D12, D45, SPEC Limits)."""
+"""Files that an ACP agent has the bridge read and write: inside the allowed roots, through the
+jail, in the spec's time (D12, D45, SPEC Limits).
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,28 @@ _NEW_DIRECTORY = 0o755
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-async def read(path: str, directory: Path, line: int | None = None, limit: int | None = None) -> str:
+async def read(
+    path: str, directory: Path, line: int | None = None, limit: int | None = None
+) -> str:
     """A file's text from line ``line`` (the first is 1), at most ``limit`` lines of it.
 
     Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
     """
-    return await _in_time(lambda: _read(path, str(directory), line, limit), limits.TOOL_TIMEOUT_READ_SECONDS)
+    return await _in_time(
+        lambda: _read(path, str(directory), line, limit), limits.TOOL_TIMEOUT_READ_SECONDS
+    )
 
 
 async def write(path: str, directory: Path, content: str) -> str | None:
-    """Write a file whole, with the directories that it lacks; returns what it held before, None if it is new or was no text.
+    """Write a file whole, with the directories that it lacks; returns what it held before, None if
+    it is new or was no text.
 
-    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError after the spec's time for editing.
+    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
+    after the spec's time for editing.
     """
-    return await _in_time(lambda: _write(path, str(directory), content), limits.TOOL_TIMEOUT_EDIT_SECONDS)
+    return await _in_time(
+        lambda: _write(path, str(directory), content), limits.TOOL_TIMEOUT_EDIT_SECONDS
+    )
 
 
 async def _in_time(work: Callable[[], _T], seconds: float) -> _T:
@@ -51,7 +61,11 @@ def _read(path: str, directory: str, line: int | None, limit: int | None) -> str
     if line is None and limit is None:
         return text
     first = max(0, (line or 1) - 1)
-    return "".join(islice(text.splitlines(keepends=True), first, None if limit is None else first + max(0, limit)))
+    return "".join(
+        islice(
+            text.splitlines(keepends=True), first, None if limit is None else first + max(0, limit)
+        )
+    )
 
 
 def _content(opened: Opened) -> bytes:
@@ -82,7 +96,8 @@ def _write(path: str, directory: str, content: str) -> str | None:
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
     with _directory(jail, os.path.dirname(target)) as parent, answering():
-        # A link that leads to where nothing is would be replaced by the file, not followed: that is inside in any case.
+        # A link that leads to where nothing is would be replaced by the file, not followed: that is
+        # inside in any case.
         if jail.hides((*parent.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
         _replace(parent.fd, name, data, mode)
@@ -97,7 +112,9 @@ def _text(data: bytes) -> str | None:
 
 
 def _directory(jail: Jail, path: str) -> Opened:
-    """An open directory, made with those above it that are missing, each from the descriptor of the one before."""
+    """An open directory, made with those above it that are missing, each from the descriptor of the
+    one before.
+    """
     try:
         return jail.open_dir(path)
     except BridgeError as error:
@@ -109,7 +126,9 @@ def _directory(jail: Jail, path: str) -> Opened:
     with _directory(jail, os.path.dirname(path)) as above, answering():
         try:
             os.mkdir(name, _NEW_DIRECTORY, dir_fd=above.fd)
-            made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above.fd)
+            made = os.open(
+                name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above.fd
+            )
             os.fchmod(made, _NEW_DIRECTORY)
             os.close(made)
         except FileExistsError:

@@ -27,7 +27,14 @@ class Offer:
             ids = tuple(mode.id for mode in session.modes.available_modes)
             return cls(ids, session.modes.current_mode_id)
         options = session.config_options or []
-        return next((cls(tuple(_values(each)), str(each.current_value), each.id) for each in options if each.category == "mode"), None)
+        return next(
+            (
+                cls(tuple(_values(each)), str(each.current_value), each.id)
+                for each in options
+                if each.category == "mode"
+            ),
+            None,
+        )
 
 
 def mode_in(update: Any) -> str | None:
@@ -35,7 +42,14 @@ def mode_in(update: Any) -> str | None:
     if isinstance(update, schema.CurrentModeUpdate):
         return update.current_mode_id
     if isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
-        return next((str(option.current_value) for option in update.config_options if option.category == "mode"), None)
+        return next(
+            (
+                str(option.current_value)
+                for option in update.config_options
+                if option.category == "mode"
+            ),
+            None,
+        )
     return None
 
 
@@ -62,13 +76,21 @@ def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Asking:
     if recipe is not None and recipe.configured:
         if offer is None or offer.current in recipe.modes:
             return Asking(True, fine=recipe.modes)
-        raise WillNotAsk(f"{name} cannot be made to ask before it acts: it is in its mode {offer.current} in spite of the options that the bridge gave it.")
+        raise WillNotAsk(
+            f"{name} cannot be made to ask before it acts: it is in its mode {offer.current} in spite of the options that the bridge gave it."
+        )
     if offer is None and recipe is None:
         return Asking(None, fine=ASKING_MODES)
     there = offer.ids if offer is not None else ()
-    wanted = next((mode for mode in (recipe.modes if recipe else ASKING_MODES) if mode in there), None)
+    wanted = next(
+        (mode for mode in (recipe.modes if recipe else ASKING_MODES) if mode in there), None
+    )
     if offer is None or wanted is None:
-        has = f"of its modes ({', '.join(there)}) none is known to do that" if there else "it offers no modes"
+        has = (
+            f"of its modes ({', '.join(there)}) none is known to do that"
+            if there
+            else "it offers no modes"
+        )
         raise WillNotAsk(f"{name} cannot be made to ask before it acts: {has}.")
     return Asking(True, wanted, option=offer.option)
 

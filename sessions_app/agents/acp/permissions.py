@@ -1,4 +1,6 @@
-"""What waits for a person: an agent's call, and the parameters that one wanted changed: ACP has no "modified"."""
+"""What waits for a person: an agent's call, and the parameters that one wanted changed: ACP has no
+"modified".
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Asking:
         self._say = say
         self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
         self._changed: deque[str] = deque()
-        self.stopping = False  # the turn was interrupted: nothing is asked any more until the next one
+        # the turn was interrupted: nothing is asked any more until the next one
+        self.stopping = False
 
     async def ask(self, call: Call) -> Verdict | None:
         """A person's decision; None when it is not waited for any more."""

@@ -28,11 +28,11 @@ _FILES = "{files}"  # for a directory of the session's own, which has the files 
 class Recipe:
     """How one agent is made to ask.
 
-    ``programs``: names of its program and packages; ``names``: what it calls itself; ``modes``: those
-    in which it asks, of which the first that it offers is set, unless it is ``configured``: then its
-    options and environment decide, and no mode is set. ``options`` follow all others in its command
-    line, ``environment`` wins over the line's, ``defaults`` does not; ``files`` are what variables
-    point to; ``meta`` is sent when a session begins.
+    ``programs``: names of its program and packages; ``names``: what it calls itself; ``modes``:
+    those in which it asks, of which the first that it offers is set, unless it is ``configured``:
+    then its options and environment decide, and no mode is set. ``options`` follow all others in
+    its command line, ``environment`` wins over the line's, ``defaults`` does not; ``files`` are
+    what variables point to; ``meta`` is sent when a session begins.
     """
 
     programs: frozenset[str]
@@ -84,7 +84,9 @@ RECIPES = (
             "QWEN_CODE_TRUSTED_FOLDERS_PATH": f"{_FILES}/folders.json",
         },
         files={
-            "settings.json": json.dumps({"$version": 4, "security": {"folderTrust": {"enabled": True}}}),
+            "settings.json": json.dumps(
+                {"$version": 4, "security": {"folderTrust": {"enabled": True}}}
+            ),
             "folders.json": f'{{{_DIRECTORY}: "DO_NOT_TRUST"}}',
         },
     ),
@@ -94,8 +96,20 @@ RECIPES = (
         modes=("default",),
     ),
     Recipe(
-        programs=frozenset({"claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "@zed-industries/claude-agent-acp"}),
-        names=frozenset({"claude-agent-acp", "@agentclientprotocol/claude-agent-acp", "@zed-industries/claude-agent-acp"}),
+        programs=frozenset(
+            {
+                "claude-agent-acp",
+                "@agentclientprotocol/claude-agent-acp",
+                "@zed-industries/claude-agent-acp",
+            }
+        ),
+        names=frozenset(
+            {
+                "claude-agent-acp",
+                "@agentclientprotocol/claude-agent-acp",
+                "@zed-industries/claude-agent-acp",
+            }
+        ),
         modes=("default",),
         meta=_CLAUDE_META,
     ),
@@ -118,10 +132,15 @@ RECIPES = (
         defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_INSTRUCTIONS}]}}'},
     ),
     Recipe(
-        programs=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
-        names=frozenset({"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}),
+        programs=frozenset(
+            {"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}
+        ),
+        names=frozenset(
+            {"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}
+        ),
         # To set its mode `read-only` would undo the options: it runs every command in a sandbox
-        # without asking. With them it reports that mode where the user distrusts the directory, else none.
+        # without asking. With them it reports that mode where the user distrusts the directory,
+        # else none.
         modes=("read-only",),
         options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
         configured=True,
@@ -144,7 +163,9 @@ def of_line(command: Sequence[str]) -> Recipe | None:
     return _found(command)[0]
 
 
-def launch(command: Sequence[str], directory: Path, files: Path) -> tuple[list[str], dict[str, str]]:
+def launch(
+    command: Sequence[str], directory: Path, files: Path
+) -> tuple[list[str], dict[str, str]]:
     """Return the command line and environment with which the agent asks, those of its recipe last.
 
     The files of the recipe are written to ``files``. An unknown program is returned as it is.
@@ -156,30 +177,51 @@ def launch(command: Sequence[str], directory: Path, files: Path) -> tuple[list[s
     def filled(text: str) -> str:
         there = json.dumps(str(directory), ensure_ascii=False)
         instructions = json.dumps(str(directory / "AGENTS.md"), ensure_ascii=False)
-        return text.replace(_DIRECTORY, there).replace(_INSTRUCTIONS, instructions).replace(_FILES, str(files))
+        return (
+            text.replace(_DIRECTORY, there)
+            .replace(_INSTRUCTIONS, instructions)
+            .replace(_FILES, str(files))
+        )
 
     for name, text in recipe.files.items():
         (files / name).write_text(filled(text))
     line = [*command, *map(filled, recipe.options)]
     ours = {name: filled(value) for name, value in recipe.environment.items()}
-    more = {name: filled(value) for name, value in recipe.defaults.items() if name not in os.environ} | ours
+    more = {
+        name: filled(value) for name, value in recipe.defaults.items() if name not in os.environ
+    } | ours
     if after_env and ours:  # `env` of the line would set its variables after ours
         line[after_env:after_env] = ["env", *(f"{name}={value}" for name, value in ours.items())]
     return line, more
 
 
-# -- the program in a command line -------------------------------------------------------------------
+# -- the program in a command line -----------------------------------------------------------------
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-# Options that take the next word. With an option that is in neither table the line is not understood.
+# Options that take the next word. With an option that is in neither table the line is not
+# understood.
 _ENV_TAKES, _ENV_FLAGS = {"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}
-_NPX_TAKES, _NPX_FLAGS = {"-p", "--package"}, {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"}
-_NODE_TAKES = {"-r", "--require", "--import", "-C", "--conditions", "--loader", "--experimental-loader", "--env-file"}
+_NPX_TAKES, _NPX_FLAGS = (
+    {"-p", "--package"},
+    {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
+)
+_NODE_TAKES = {
+    "-r",
+    "--require",
+    "--import",
+    "-C",
+    "--conditions",
+    "--loader",
+    "--experimental-loader",
+    "--env-file",
+}
 _NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
 
 
 def _found(command: Sequence[str]) -> tuple[Recipe | None, int]:
-    """Return the recipe of the program past env, npx and node, and where the last env's words end."""
+    """Return the recipe of the program past env, npx and node, and where the last env's words
+    end.
+    """
     at: int | None = 0
     after_env = 0
     while at is not None and at < len(command):
@@ -207,7 +249,9 @@ def _past_options(command: Sequence[str], at: int, takes: set[str], flags: set[s
             return at + 1
         if word in takes:
             at += 2
-        elif word in flags or (word.startswith("--") and "=" in word and word.partition("=")[0] in takes):
+        elif word in flags or (
+            word.startswith("--") and "=" in word and word.partition("=")[0] in takes
+        ):
             at += 1
         else:
             return None

@@ -1,4 +1,6 @@
-"""Commands that an ACP agent has the bridge run, with the spec's time limit and bounded output (SPEC Limits)."""
+"""Commands that an ACP agent has the bridge run, with the spec's time limit and bounded output
+(SPEC Limits).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _SHELL = "/bin/sh"
 
 
 class NoTerminal(LookupError):
-    """The agent names a terminal that there is not, or wants one too many; the text is for the agent."""
+    """The agent names a terminal that there is not, or wants one too many; the text is for the
+    agent.
+    """
 
 
 @dataclass(slots=True)
@@ -49,12 +53,19 @@ class Terminal:
         if code is None:
             return None
         if code < 0:
-            return schema.TerminalExitStatus(signal=signal.Signals(-code).name if -code in list(signal.Signals) else str(-code))
+            return schema.TerminalExitStatus(
+                signal=signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
+            )
         return schema.TerminalExitStatus(exit_code=code)
 
     async def run(self) -> None:
         """Until the command has ended, or is ended with all it started for it took too long."""
-        in_time = await finished(self.group, self.seconds, self.output.read(self.group.stdout), self.output.read(self.group.stderr))
+        in_time = await finished(
+            self.group,
+            self.seconds,
+            self.output.read(self.group.stdout),
+            self.output.read(self.group.stderr),
+        )
         self.timed_out = not in_time
         self.took_ms = round((time.monotonic() - self.began) * 1000)
 
@@ -62,24 +73,53 @@ class Terminal:
 class Terminals:
     """The terminals of one session."""
 
-    def __init__(self, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS) -> None:
+    def __init__(
+        self, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS
+    ) -> None:
         self._directory = directory
         self._seconds = seconds
         self._terminals: dict[str, Terminal] = {}
-        self._groups = groups.Groups()  # those of released terminals too, whose commands may have left something running
+        # those of released terminals too, whose commands may have left something running
+        self._groups = groups.Groups()
 
-    async def create(self, command: str, arguments: Sequence[str], cwd: str | None, more: Mapping[str, str], limit: int | None) -> str:
-        """Start a command and return its terminal's id. One without arguments may be a line for the shell.
+    async def create(
+        self,
+        command: str,
+        arguments: Sequence[str],
+        cwd: str | None,
+        more: Mapping[str, str],
+        limit: int | None,
+    ) -> str:
+        """Start a command and return its terminal's id. One without arguments may be a line for the
+        shell.
 
-        Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be started, NoTerminal when there are too many.
+        Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be
+        started, NoTerminal when there are too many.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise NoTerminal(f"{limits.ACP_TERMINALS} terminals are open; release one first")
-        with default_jail().open_dir(cwd or str(self._directory), base=str(self._directory)) as opened:
+        with default_jail().open_dir(
+            cwd or str(self._directory), base=str(self._directory)
+        ) as opened:
             directory = Path(opened.path)
-        line = [command, *arguments] if arguments or (os.sep in command and os.access(command, os.X_OK)) else [_SHELL, "-c", command]
-        group = await groups.start(line, directory, more={name: value for name, value in more.items() if name and "=" not in name and "\0" not in name + value})
-        output = Output(min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES), tail=True)
+        line = (
+            [command, *arguments]
+            if arguments or (os.sep in command and os.access(command, os.X_OK))
+            else [_SHELL, "-c", command]
+        )
+        group = await groups.start(
+            line,
+            directory,
+            more={
+                name: value
+                for name, value in more.items()
+                if name and "=" not in name and "\0" not in name + value
+            },
+        )
+        output = Output(
+            min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES),
+            tail=True,
+        )
         terminal = Terminal(group, output, self._seconds)
         self._groups.add(group)
         terminal.work = asyncio.create_task(terminal.run())
@@ -115,7 +155,9 @@ class Terminals:
         await groups.end_group(terminal.group)
 
     async def release(self, terminal_id: str) -> None:
-        """Forget a terminal; a command that still runs is ended, what one has left running goes on."""
+        """Forget a terminal; a command that still runs is ended, what one has left running goes
+        on.
+        """
         terminal = self.get(terminal_id)
         if not terminal.group.exited.is_set():
             await self._end(terminal)
@@ -124,7 +166,9 @@ class Terminals:
         self._terminals.pop(terminal_id, None)
 
     async def end_background(self) -> None:
-        """End every command, and what commands have left running; their terminals can still be asked."""
+        """End every command, and what commands have left running; their terminals can still be
+        asked.
+        """
         for terminal in self._terminals.values():
             terminal.unwanted = terminal.unwanted or terminal.group.returncode is None
         await self._groups.end()

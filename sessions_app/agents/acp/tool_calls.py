@@ -1,7 +1,10 @@
-"""The tool calls of an ACP agent: pieces that come in any order, or not at all, put together into neutral events.
+"""The tool calls of an ACP agent: pieces that come in any order, or not at all, put together into
+neutral events.
 
-Agents differ. Some announce a call, ask, and report; some announce it in several updates; gemini and qwen ask without announcing and say nothing after a
-refusal. So a record is opened by whatever comes first, its parts are merged by ``toolCallId``, and at the turn's end it is closed for those who forgot.
+Agents differ. Some announce a call, ask, and report; some announce it in several updates; gemini
+and qwen ask without announcing and say nothing after a refusal. So a record is opened by whatever
+comes first, its parts are merged by ``toolCallId``, and at the turn's end it is closed for those
+who forgot.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from sessions_app.approvals.tool_call import Call, describe, usable_id
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
-# ACP has kinds where other agents have names of tools; these are the names that the risk rules and the phones know.
+# ACP has kinds where other agents have names of tools; these are the names that the risk rules and
+# the phones know.
 TOOL_OF_KIND = {
     "read": "Read",
     "edit": "Edit",
@@ -39,20 +43,24 @@ TOOL_OF_KIND = {
     "fetch": "WebFetch",
     "switch_mode": "SwitchMode",
 }
-_CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})  # that a person allowed one is no leave to write a file
+# that a person allowed one is no leave to write a file
+_CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 _AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _NAME_MAX_CHARS = 64
 _DIFF_MAX_CHARS = 100_000
-_DIFF_MAX_PAIRS = 100_000  # of equal lines, by which comparing takes time: about 0.3 s, while everybody waits
+# of equal lines, by which comparing takes time: about 0.3 s, while everybody waits
+_DIFF_MAX_PAIRS = 100_000
 _REASONING_MAX_CHARS = 2000
 
 
 @dataclass(slots=True)
 class Record:
-    """What is known of one call. ``said``: as what the bridge knows it; ``granted``: a person approved it; ``over``: it has its result.
+    """What is known of one call. ``said``: as what the bridge knows it; ``granted``: a person
+    approved it; ``over``: it has its result.
 
-    ``shown``: the paths that the person saw who was asked; what the agent says of the call later widens no approval. ``fault``: how the bridge failed at what
-    it did for this call, which says more than the agent's own ``failed``.
+    ``shown``: the paths that the person saw who was asked; what the agent says of the call later
+    widens no approval. ``fault``: how the bridge failed at what it did for this call, which says
+    more than the agent's own ``failed``.
     """
 
     key: str
@@ -78,16 +86,22 @@ class Record:
         self.kind = update.kind or self.kind
         self.name = _name_of(update.field_meta) or self.name
         self.status = update.status or self.status
-        self.raw_input = update.raw_input if update.raw_input not in (None, {}, "") else self.raw_input
+        self.raw_input = (
+            update.raw_input if update.raw_input not in (None, {}, "") else self.raw_input
+        )
         self.raw_output = update.raw_output if update.raw_output is not None else self.raw_output
         content = update.content or []
-        self.diffs = [part for part in content if isinstance(part, schema.FileEditToolCallContent)] or self.diffs
+        self.diffs = [
+            part for part in content if isinstance(part, schema.FileEditToolCallContent)
+        ] or self.diffs
         self.content = content or self.content
         self.paths = [location.path for location in update.locations or []] or self.paths
 
     @property
     def tool(self) -> str:
-        title = self.title if len(self.title) <= _NAME_MAX_CHARS and self.title.isprintable() else ""
+        title = (
+            self.title if len(self.title) <= _NAME_MAX_CHARS and self.title.isprintable() else ""
+        )
         return TOOL_OF_KIND.get(self.kind) or self.name or title or "Tool"
 
     @property
@@ -98,11 +112,19 @@ class Record:
         if self.raw_input is not None:
             return {"input": self.raw_input}
         if self.diffs:
-            first, *others = [{"file_path": diff.path, "content": diff.new_text} for diff in self.diffs]
+            first, *others = [
+                {"file_path": diff.path, "content": diff.new_text} for diff in self.diffs
+            ]
             return {**first, "more": others} if others else first
         if self.kind == "execute" and self.title:
             return {"command": self.title}
-        return {"file_path": self.paths[0]} if len(self.paths) == 1 else {"paths": self.paths} if self.paths else {}
+        return (
+            {"file_path": self.paths[0]}
+            if len(self.paths) == 1
+            else {"paths": self.paths}
+            if self.paths
+            else {}
+        )
 
     @property
     def call(self) -> Call:
@@ -113,14 +135,23 @@ class Record:
         """As it is known by now."""
         params = self.params
         risk = risk_of(_AS_RISKY_AS.get(self.tool, self.tool), params)
-        return Call(self.key, self.tool, params, describe(self.tool, params, self.title), risk, self.reasoning or None)
+        return Call(
+            self.key,
+            self.tool,
+            params,
+            describe(self.tool, params, self.title),
+            risk,
+            self.reasoning or None,
+        )
 
     def named_paths(self) -> Iterator[str]:
         """Every path that it names."""
         yield from self.paths
         yield from (diff.path for diff in self.diffs)
         if isinstance(self.raw_input, dict):
-            yield from (value for value in self.raw_input.values() if isinstance(value, str) and value)
+            yield from (
+                value for value in self.raw_input.values() if isinstance(value, str) and value
+            )
 
 
 class Calls:
@@ -145,27 +176,43 @@ class Calls:
         if record.status in ("completed", "failed"):
             return self._close(record)
         # An announcement without parameters is mostly followed by them.
-        return self._announce(record) if record.raw_input is not None or record.status == "in_progress" else []
+        return (
+            self._announce(record)
+            if record.raw_input is not None or record.status == "in_progress"
+            else []
+        )
 
     def asked(self, update: Update) -> Record:
-        """A permission is asked: the call is known from here on, whether it had been announced or not."""
+        """A permission is asked: the call is known from here on, whether it had been announced or
+        not.
+        """
         record = self._record(update)
         if record.over:  # the agent asks again for the same call
             record = self._records[update.tool_call_id] = self._new(update.tool_call_id)
         record.merge(update)
         record.content = []  # what was shown to the person who decides is no result of the call
-        record.said = record.described()  # what a person is asked is what it is now, whatever was announced
-        record.shown, record.granted = () if record.kind in _CHANGES_NOTHING else tuple(record.named_paths()), False
+        # what a person is asked is what it is now, whatever was announced
+        record.said = record.described()
+        record.shown, record.granted = (
+            () if record.kind in _CHANGES_NOTHING else tuple(record.named_paths()),
+            False,
+        )
         return record
 
     def refused(self, record: Record, why: str) -> Done:
-        """The record of a call that will not be run; what the agent still says of it is passed over."""
+        """The record of a call that will not be run; what the agent still says of it is passed
+        over.
+        """
         record.over = True
         return Done(record.call, ToolOutcome(success=False, content="", error=why))
 
     def end_turn(self, *, interrupted: bool) -> list[Event]:
         """Close what the agent left open."""
-        why = "The call was interrupted." if interrupted else "The agent reported no result of this call."
+        why = (
+            "The call was interrupted."
+            if interrupted
+            else "The agent reported no result of this call."
+        )
         events: list[Event] = []
         for record in self._records.values():
             if not record.over:
@@ -175,30 +222,56 @@ class Calls:
         self._thoughts = ""
         return events
 
-    # -- what an approval covers -------------------------------------------------------------------------------------------
+    # -- what an approval covers -------------------------------------------------------------------
 
     def grants_path(self, path: str) -> Record | None:
         """The call that names this path, was approved and still runs."""
         wanted = self._real(path)
-        return next((record for record in self._granted() if any(wanted == self._real(named) for named in record.shown)), None)
+        return next(
+            (
+                record
+                for record in self._granted()
+                if any(wanted == self._real(named) for named in record.shown)
+            ),
+            None,
+        )
 
     def reads_path(self, path: str) -> Record | None:
         """The call that names this path and is not over; nobody need have approved it."""
-        wanted, running = self._real(path), (record for record in self._records.values() if not record.over)
-        return next((record for record in running if any(wanted == self._real(named) for named in record.named_paths())), None)
+        wanted, running = (
+            self._real(path),
+            (record for record in self._records.values() if not record.over),
+        )
+        return next(
+            (
+                record
+                for record in running
+                if any(wanted == self._real(named) for named in record.named_paths())
+            ),
+            None,
+        )
 
     def grants_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
-        """The call by which exactly this command was approved, by itself or as what a shell is given, and for there; one approval is good for one run."""
+        """The call by which exactly this command was approved, by itself or as what a shell is
+        given, and for there; one approval is good for one run.
+        """
         for record in self._granted():
             params = record.call.params
-            if params.get("command") in (shown, inner) and (cwd is None or self._is_told(cwd, params)):
+            if params.get("command") in (shown, inner) and (
+                cwd is None or self._is_told(cwd, params)
+            ):
                 record.granted = False
                 return record
         return None
 
     def _is_told(self, cwd: str, params: Mapping[str, Any]) -> bool:
-        """Whether a person knew that this is where it runs: it is the session's directory, or among the parameters."""
-        known = {self._real("."), *(self._real(value) for value in params.values() if isinstance(value, str))}
+        """Whether a person knew that this is where it runs: it is the session's directory, or among
+        the parameters.
+        """
+        known = {
+            self._real("."),
+            *(self._real(value) for value in params.values() if isinstance(value, str)),
+        }
         return self._real(cwd) in known
 
     def _granted(self) -> Iterator[Record]:
@@ -207,7 +280,7 @@ class Calls:
     def _real(self, path: str) -> str:
         return os.path.realpath(self._directory / path) if "\0" not in path else path
 
-    # -- records and events ------------------------------------------------------------------------------------------------
+    # -- records and events ------------------------------------------------------------------------
 
     def _record(self, update: Update) -> Record:
         record = self._records.get(update.tool_call_id)
@@ -230,9 +303,21 @@ class Calls:
         record.over = True
         text = self._text(record)
         if record.status == "failed":
-            events.append(Failed(record.call, text or "The tool failed.", record.fault.code, _details(record.raw_output), record.fault.retries))
+            events.append(
+                Failed(
+                    record.call,
+                    text or "The tool failed.",
+                    record.fault.code,
+                    _details(record.raw_output),
+                    record.fault.retries,
+                )
+            )
         else:
-            events.append(Done(record.call, ToolOutcome(success=True, content=text, diff=diff_of(record.diffs))))
+            events.append(
+                Done(
+                    record.call, ToolOutcome(success=True, content=text, diff=diff_of(record.diffs))
+                )
+            )
         return events
 
     def _text(self, record: Record) -> str:
@@ -242,8 +327,14 @@ class Calls:
                 parts.append(text_of(part.content))
             elif isinstance(part, schema.TerminalToolCallContent):
                 parts.append(self._terminal(part.terminal_id))
-        text = "\n".join(part for part in parts if part) or ("" if record.diffs else _readable(record.raw_output))
-        return text if len(text) <= limits.TOOL_OUTPUT_BYTES else f"{text[: limits.TOOL_OUTPUT_BYTES]}\n[cut: {len(text)} characters in all]"
+        text = "\n".join(part for part in parts if part) or (
+            "" if record.diffs else _readable(record.raw_output)
+        )
+        return (
+            text
+            if len(text) <= limits.TOOL_OUTPUT_BYTES
+            else f"{text[: limits.TOOL_OUTPUT_BYTES]}\n[cut: {len(text)} characters in all]"
+        )
 
 
 def text_of(block: Any) -> str:
@@ -267,12 +358,20 @@ def diff_of(diffs: list[schema.FileEditToolCallContent]) -> str | None:
             continue
         header = f"--- {diff.path}\n+++ {diff.path}\n" if len(diffs) > 1 else ""
         lines = list(difflib.unified_diff(before, after))[2:]
-        parts.append(header + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines))
+        parts.append(
+            header
+            + "".join(
+                line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+                for line in lines
+            )
+        )
     return "".join(parts) or None
 
 
 def _pairs(before: list[str], after: list[str]) -> int:
-    """How many pairs of equal lines difflib looks at; it passes over a line that is more than a hundredth of a long text."""
+    """How many pairs of equal lines difflib looks at; it passes over a line that is more than a
+    hundredth of a long text.
+    """
     counts, most = Counter(after), len(after) // 100 + 1 if len(after) >= 200 else len(after)
     return sum(count for line in before if (count := counts[line]) <= most)
 
@@ -298,6 +397,8 @@ def _readable(output: Any) -> str:
 
 def _details(output: Any) -> ToolErrorDetails:
     said = output if isinstance(output, dict) else {}
-    code = next((said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)), None)
+    code = next(
+        (said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)), None
+    )
     texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
     return ToolErrorDetails(exit_code=code, **texts)

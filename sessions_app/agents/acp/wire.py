@@ -1,4 +1,6 @@
-"""The pipe to an ACP agent: JSON-RPC messages, one a line, from a process that may say anything, and that is not read faster than it is listened to."""
+"""The pipe to an ACP agent: JSON-RPC messages, one a line, from a process that may say anything,
+and that is not read faster than it is listened to.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,18 @@ _UPDATES = frozenset(
     for kind in get_args(model.model_fields["session_update"].annotation)
 )
 INTERNAL_ERROR = -32603  # JSON-RPC's own
-_LAST_WORDS_SECONDS = 0.5  # for standard error, once the process has ended; what it started may hold it open for ever
+# for standard error, once the process has ended; what it started may hold it open for ever
+_LAST_WORDS_SECONDS = 0.5
 
 
 class Wire:
-    """The message transport of one agent's process, as the ACP library wants it (``acp.connection.Connection``).
+    """The message transport of one agent's process, as the ACP library wants it
+    (``acp.connection.Connection``).
 
-    Lines that are no message are passed over: npm's wrappers and debuggers print where they like. After ``limits.AGENT_NOISE_LINES`` of them in a row,
-    or a message over ``limits.AGENT_MESSAGE_BYTES``, the agent counts as gone and ``fault`` says why. ``ended`` is set when nothing more comes.
+    Lines that are no message are passed over: npm's wrappers and debuggers print where they like.
+    After ``limits.AGENT_NOISE_LINES`` of them in a row, or a message over
+    ``limits.AGENT_MESSAGE_BYTES``, the agent counts as gone and ``fault`` says why. ``ended`` is
+    set when nothing more comes.
     """
 
     def __init__(self, group: Group, room: Callable[[], Awaitable[None]]) -> None:
@@ -38,7 +44,8 @@ class Wire:
         self.ended = asyncio.Event()
         self._room = room
         self._noise = 0
-        self._writing = asyncio.Lock()  # first come, first sent: a cancel never overtakes its prompt
+        # first come, first sent: a cancel never overtakes its prompt
+        self._writing = asyncio.Lock()
         self._stderr = Output(4 * limits.AGENT_STDERR_CHARS, tail=True)
         self._reading = asyncio.create_task(self._stderr.read(group.stderr))
 
@@ -76,7 +83,11 @@ class Wire:
         if self.group.exited.is_set():
             await asyncio.wait({self._reading}, timeout=_LAST_WORDS_SECONDS)
         said = _TERMINAL_CODES.sub("", self._stderr.text).strip()[-limits.AGENT_STDERR_CHARS :]
-        how = self.fault or (f"it {ending(self.group.returncode)}" if self.group.exited.is_set() else "it closed its output")
+        how = self.fault or (
+            f"it {ending(self.group.returncode)}"
+            if self.group.exited.is_set()
+            else "it closed its output"
+        )
         return f"{how}: {said}" if said else how
 
     def stop(self) -> None:
@@ -107,12 +118,18 @@ def _message(line: bytes) -> dict[str, Any] | None:
         found = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return _sane(found) if isinstance(found, dict) and ("method" in found or "id" in found) else None
+    return (
+        _sane(found) if isinstance(found, dict) and ("method" in found or "id" in found) else None
+    )
 
 
 def _sane(message: dict[str, Any]) -> dict[str, Any] | None:
-    """A message whose frame the library can read, which else would listen no more; an error that is none of the protocol's is said in its words."""
-    if not isinstance(message.get("id"), str | int | None) or not isinstance(message.get("method", ""), str):
+    """A message whose frame the library can read, which else would listen no more; an error that is
+    none of the protocol's is said in its words.
+    """
+    if not isinstance(message.get("id"), str | int | None) or not isinstance(
+        message.get("method", ""), str
+    ):
         return None
     if message.get("error") is not None and not isinstance(message["error"], dict):
         message["error"] = {"code": INTERNAL_ERROR, "message": str(message["error"])}
@@ -120,7 +137,9 @@ def _sane(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_news(message: dict[str, Any]) -> bool:
-    """An update of a kind that the protocol got later than the library: not for us, and the library would log a fault for each."""
+    """An update of a kind that the protocol got later than the library: not for us, and the library
+    would log a fault for each.
+    """
     if message.get("method") != CLIENT_METHODS["session_update"]:
         return False
     params = message.get("params")

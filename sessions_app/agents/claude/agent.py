@@ -1,6 +1,7 @@
 """The agent ``claude-code``: whether it can start here, as which version, and a driver of it (D41).
 
-It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a session of it starts.
+It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a
+session of it starts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def kinds() -> Iterable[Kind]:
 
 
 def why_not() -> str | None:
-    """Why no session could start, in words for a person, with the command that mends it; None when one could."""
+    """Why no session could start, in words for a person, with the command that mends it; None when
+    one could.
+    """
     if _package() is None:
         return f"{PACKAGE} is not installed. Install it with: {mend()}"
     if program() is None:
@@ -56,7 +59,9 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """The SDK's version and the program's, empty when one of them is not there. Runs the program, which takes a moment."""
+    """The SDK's version and the program's, empty when one of them is not there. Runs the program,
+    which takes a moment.
+    """
     found = program()
     if found is None:
         return ""
@@ -78,7 +83,9 @@ def _package() -> Path | None:
 
 @cache
 def _said_version(found: Path, changed: int) -> str:
-    """What ``claude --version`` prints, such as ``2.1.330 (Claude Code)``; asked once for each file that was there."""
+    """What ``claude --version`` prints, such as ``2.1.330 (Claude Code)``; asked once for each file
+    that was there.
+    """
     try:
         done = subprocess.run(
             [found, "--version"],

@@ -7,16 +7,22 @@ from typing import Any
 
 
 def unified_diff(result: object) -> str | None:
-    """Of the structured result of a tool: None when it changed no text file, or does not say how."""
+    """Of the structured result of a tool: None when it changed no text file, or does not say
+    how.
+    """
     if not isinstance(result, Mapping) or not isinstance(result.get("filePath"), str):
         return None
     path, content = result["filePath"], result.get("content")
     if result.get("type") == "create" and isinstance(content, str):
-        return "\n".join(["--- /dev/null", f"+++ {path}", *_created(content), ""]) if content else None
+        return (
+            "\n".join(["--- /dev/null", f"+++ {path}", *_created(content), ""]) if content else None
+        )
     hunks = result.get("structuredPatch")
     if not isinstance(hunks, list) or not hunks or not all(map(_is_hunk, hunks)):
         return None
-    return "\n".join([f"--- {path}", f"+++ {path}", *(line for hunk in hunks for line in _lines(hunk)), ""])
+    return "\n".join(
+        [f"--- {path}", f"+++ {path}", *(line for hunk in hunks for line in _lines(hunk)), ""]
+    )
 
 
 def _is_hunk(hunk: object) -> bool:
@@ -24,7 +30,9 @@ def _is_hunk(hunk: object) -> bool:
 
 
 def _lines(hunk: Mapping[str, Any]) -> Iterator[str]:
-    old, old_count, new, new_count = (hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines"))
+    old, old_count, new, new_count = (
+        hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines")
+    )
     yield f"@@ -{old},{old_count} +{new},{new_count} @@"
     yield from map(str, hunk["lines"])
 

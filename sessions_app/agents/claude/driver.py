@@ -31,7 +31,17 @@ from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, process
 from sessions_app.agents.claude import events as claude_events
 from sessions_app.agents.claude.events import Translation
-from sessions_app.agents.driver import CannotResume, CannotStart, Died, Driver, Event, Events, Start, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    CannotResume,
+    CannotStart,
+    Died,
+    Driver,
+    Event,
+    Events,
+    Start,
+    Verdict,
+    Withdrawn,
+)
 from sessions_app.agents.sanitize import clean
 
 log = structlog.get_logger("bridge.agent")
@@ -65,16 +75,22 @@ class Claude(Driver):
             raise CannotStart(agent.why_not() or "The agent's program is not there.")
         self._talk = Translation(start.resume_id)
         self._cli = process.Cli(process.command(program, start.resume_id), start.directory)
-        options = ClaudeAgentOptions(can_use_tool=self._permit, hooks={"PreToolUse": [HookMatcher(hooks=[_have_it_ask])]})
+        options = ClaudeAgentOptions(
+            can_use_tool=self._permit, hooks={"PreToolUse": [HookMatcher(hooks=[_have_it_ask])]}
+        )
         self._client = ClaudeSDKClient(options, self._cli)
         try:
             await self._client.connect()
         except ResultError as error:
             if start.resume_id:
-                raise CannotResume(f"The agent cannot continue this session: {_reason(error)}") from error
+                raise CannotResume(
+                    f"The agent cannot continue this session: {_reason(error)}"
+                ) from error
             raise CannotStart(f"The agent did not start: {_reason(error)}") from error
         except Exception as error:  # an answer that is an error comes from the SDK as a plain one
-            raise CannotStart(f"The agent did not start: {_reason(error, self._cli.last_words)}") from error
+            raise CannotStart(
+                f"The agent did not start: {_reason(error, self._cli.last_words)}"
+            ) from error
         self._reader = asyncio.create_task(self._read(self._client))
 
     def events(self) -> AsyncIterator[Event]:
@@ -99,7 +115,9 @@ class Claude(Driver):
         try:
             async with asyncio.timeout(limits.INTERRUPT_SECONDS):
                 await self._told().interrupt()
-        except Exception as error:  # as above; an agent that goes on is closed by the runtime, one that has ended says so itself
+        except Exception as error:
+            # as above; an agent that goes on is closed by the runtime, one that has ended says so
+            # itself
             log.warning("interrupt_failed", agent=agent.NAME, exc_info=error)
 
     async def end_background(self) -> None:
@@ -117,14 +135,20 @@ class Claude(Driver):
             await asyncio.wait([self._reader])
         self._events.close()
 
-    # -- what it says ------------------------------------------------------------------------------------------------------
+    # -- what it says ------------------------------------------------------------------------------
 
     async def _read(self, client: ClaudeSDKClient) -> None:
-        """For as long as it lives: it also speaks between turns, when something in the background is done."""
+        """For as long as it lives: it also speaks between turns, when something in the background
+        is done.
+        """
         try:
             async for message in client.receive_messages():
                 for event in self._talk.read(message):
-                    if isinstance(event, Withdrawn) and (waiting := self._waiting.get(event.call_id)) and not waiting.done():
+                    if (
+                        isinstance(event, Withdrawn)
+                        and (waiting := self._waiting.get(event.call_id))
+                        and not waiting.done()
+                    ):
                         waiting.set_result(_TOO_LATE)  # should the agent wait for it all the same
                     await self._events.put(event)
                 async with self._news:
@@ -138,10 +162,14 @@ class Claude(Driver):
                 await self._cli.close()
             self._events.close()
 
-    # -- approvals ---------------------------------------------------------------------------------------------------------
+    # -- approvals ---------------------------------------------------------------------------------
 
-    async def _permit(self, tool: str, params: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
-        """The SDK waits for the answer as long as it takes; it cancels this when the agent no longer waits."""
+    async def _permit(
+        self, tool: str, params: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResult:
+        """The SDK waits for the answer as long as it takes; it cancels this when the agent no
+        longer waits.
+        """
         call_id = context.tool_use_id or str(uuid.uuid4())
         await self._known(call_id)
         waiting = self._waiting[call_id] = asyncio.get_running_loop().create_future()
@@ -168,7 +196,9 @@ class Claude(Driver):
         return self._client
 
 
-async def _have_it_ask(event: HookInput, call_id: str | None, context: HookContext) -> HookJSONOutput:
+async def _have_it_ask(
+    event: HookInput, call_id: str | None, context: HookContext
+) -> HookJSONOutput:
     """Without it the agent would not ask about commands that it thinks only read."""
     if event["hook_event_name"] != "PreToolUse" or not claude_events.asks(event["tool_name"]):
         return {}
@@ -184,11 +214,18 @@ def _answer(verdict: Verdict) -> PermissionResult:
 
 async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]]:
     """A prompt with an id of its own, which the result of its turn names."""
-    yield {"type": "user", "uuid": prompt_id, "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+    yield {
+        "type": "user",
+        "uuid": prompt_id,
+        "message": {"role": "user", "content": content},
+        "parent_tool_use_id": None,
+    }
 
 
 def _reason(error: Exception, last_words: str = "") -> str:
-    """What went wrong, for a person; ``last_words``: what the program wrote itself, said if the error does not have it."""
+    """What went wrong, for a person; ``last_words``: what the program wrote itself, said if the
+    error does not have it.
+    """
     if isinstance(error, ResultError):
         text = "; ".join(error.errors) or error.result or str(error)
     elif isinstance(error, ProcessError) and (error.exit_code or 0) < 0:

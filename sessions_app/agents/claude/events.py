@@ -1,4 +1,5 @@
-"""Translates what claude-agent-sdk says into the neutral events of ``base``. Pure: it waits for nothing and writes nothing.
+"""Translates what claude-agent-sdk says into the neutral events of ``base``. Pure: it waits for
+nothing and writes nothing.
 
 Which calls ask, and what becomes of each message of the SDK, is said in docs/agents.md.
 """
@@ -11,17 +12,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from claude_agent_sdk import AssistantMessage, ResultMessage, StreamEvent, SystemMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from claude_agent_sdk import (
+    AssistantMessage,
+    ResultMessage,
+    StreamEvent,
+    SystemMessage,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
 
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.claude.diff import unified_diff
-from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Event, Failed, Identified, Used, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    Chunk,
+    Done,
+    Ended,
+    Event,
+    Failed,
+    Identified,
+    Used,
+    Verdict,
+    Withdrawn,
+)
 from sessions_app.agents.risk import risk_of
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call, describe
 
-# What only looks, plans or hands on to an agent whose own calls ask. Whatever is not here asks: also a tool that nobody knew when this was written.
+# What only looks, plans or hands on to an agent whose own calls ask. Whatever is not here asks:
+# also a tool that nobody knew when this was written.
 UNASKED = frozenset({
     *("Read", "NotebookRead", "Glob", "Grep", "LS"),
     *("TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ReportFindings"),
@@ -31,7 +53,13 @@ UNASKED = frozenset({
 REJECTED = "The user rejected this call."
 INTERRUPTED = "The call was interrupted."
 IN_BACKGROUND = "It works in the background; what comes of it will be said."
-_FINISHED: Mapping[str | None, FinishReason] = {None: "stop", "end_turn": "stop", "stop_sequence": "stop", "tool_use": "stop", "max_tokens": "length"}
+_FINISHED: Mapping[str | None, FinishReason] = {
+    None: "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "stop",
+    "max_tokens": "length",
+}
 _LENGTH = "max_output_tokens"
 _WRAPPED = re.compile(r"^<tool_use_error>(.*)</tool_use_error>$", re.DOTALL)
 _EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)\n?")
@@ -45,13 +73,17 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def asks(tool: str) -> bool:
-    """Whether a person is asked about each call of this tool, by our own rule; the agent's rules may make it ask about others too."""
+    """Whether a person is asked about each call of this tool, by our own rule; the agent's rules
+    may make it ask about others too.
+    """
     return tool not in UNASKED
 
 
 @dataclass(slots=True)
 class _Open:
-    """A call without a result yet. ``told``: the runtime knows of it; ``waiting``: a person decides; ``refused``: why it does not run."""
+    """A call without a result yet. ``told``: the runtime knows of it; ``waiting``: a person
+    decides; ``refused``: why it does not run.
+    """
 
     call: Call
     begun: float
@@ -63,7 +95,9 @@ class _Open:
 class Translation:
     """Of one session. Every method returns the events that follow, in order."""
 
-    def __init__(self, resume_id: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, resume_id: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._resume_id = resume_id
         self._prompt: str | None = None  # the id of the message whose turn runs
@@ -80,7 +114,7 @@ class Translation:
             ResultMessage: self._result,
         }
 
-    # -- what we do --------------------------------------------------------------------------------------------------------
+    # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
         """A prompt is given to the agent, under this id."""
@@ -93,7 +127,9 @@ class Translation:
     def knows(self, call_id: str) -> bool:
         return call_id in self._open
 
-    def ask(self, call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> list[Event]:
+    def ask(
+        self, call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None
+    ) -> list[Event]:
         """The agent waits for a decision; ``reason``: why it asks, in its words."""
         found = self._open.setdefault(call_id, _Open(_call(call_id, tool, params), self._clock()))
         found.call = _call(call_id, tool, params, reason)
@@ -114,13 +150,15 @@ class Translation:
         found.waiting, found.refused = False, INTERRUPTED
         return [Withdrawn(call_id)]
 
-    # -- what the agent says -----------------------------------------------------------------------------------------------
+    # -- what the agent says -----------------------------------------------------------------------
 
     def read(self, message: object) -> list[Event]:
         """What a message of the SDK means; of one that says nothing to us, nothing."""
         reader = self._readers.get(type(message))
         events = list(reader(message)) if reader is not None else []
-        self._said = self._said or any(isinstance(event, Chunk | Used | Asked | Done | Failed) for event in events)
+        self._said = self._said or any(
+            isinstance(event, Chunk | Used | Asked | Done | Failed) for event in events
+        )
         if any(isinstance(event, Ended) for event in events):
             self._said = False
         return events
@@ -128,7 +166,11 @@ class Translation:
     def _system(self, message: SystemMessage) -> Iterable[Event]:
         """``init`` begins each turn, and carries the id of the session, which /clear changes."""
         session_id = message.data.get("session_id")
-        if message.subtype == "init" and isinstance(session_id, str) and session_id != self._resume_id:
+        if (
+            message.subtype == "init"
+            and isinstance(session_id, str)
+            and session_id != self._resume_id
+        ):
             self._resume_id = session_id
             yield Identified(session_id)
 
@@ -152,11 +194,18 @@ class Translation:
         for block in message.content:
             if isinstance(block, ToolUseBlock):
                 yield from self._tool_use(block)
-            elif isinstance(block, TextBlock) and message.parent_tool_use_id is None and message.message_id != self._streamed and block.text:
+            elif (
+                isinstance(block, TextBlock)
+                and message.parent_tool_use_id is None
+                and message.message_id != self._streamed
+                and block.text
+            ):
                 yield Chunk(clean(block.text))  # what no model said: the answer to a /command
 
     def _tool_use(self, block: ToolUseBlock) -> Iterable[Event]:
-        found = self._open.setdefault(block.id, _Open(_call(block.id, block.name, block.input), self._clock()))
+        found = self._open.setdefault(
+            block.id, _Open(_call(block.id, block.name, block.input), self._clock())
+        )
         if not asks(block.name) and not found.told:
             found.told = True
             yield Used(found.call)
@@ -173,22 +222,40 @@ class Translation:
             return
         if not found.told:  # refused by the agent itself before anybody was asked
             yield Used(found.call)
-        took, text = max(0, round((self._clock() - found.begun) * 1000)), clean(_text(block.content))
+        took, text = (
+            max(0, round((self._clock() - found.begun) * 1000)),
+            clean(_text(block.content)),
+        )
         if block.is_error and (found.refused or self._interrupted):
             yield _stopped(found, took)
         elif block.is_error:
             yield _failed(found.call, text, took)
         else:
             diff = unified_diff(result)
-            text = IN_BACKGROUND if isinstance(result, Mapping) and result.get("isAsync") is True else text  # theirs is meant for the model alone
-            yield Done(found.call, ToolOutcome(success=True, content=text, diff=None if diff is None else clean(diff), duration_ms=took))
+            # theirs is meant for the model alone
+            text = (
+                IN_BACKGROUND
+                if isinstance(result, Mapping) and result.get("isAsync") is True
+                else text
+            )
+            yield Done(
+                found.call,
+                ToolOutcome(
+                    success=True,
+                    content=text,
+                    diff=None if diff is None else clean(diff),
+                    duration_ms=took,
+                ),
+            )
 
-    # -- the turn ------------------------------------------------------------------------------------------------------------
+    # -- the turn ----------------------------------------------------------------------------------
 
     def _result(self, message: ResultMessage) -> Iterable[Event]:
-        """A turn of the agent's is over: that of the prompt, or one that it began itself when a background job was done.
+        """A turn of the agent's is over: that of the prompt, or one that it began itself when a
+        background job was done.
 
-        The second kind ends what it has said, and never the turn of a prompt that waits behind it. No approval outlives a turn.
+        The second kind ends what it has said, and never the turn of a prompt that waits behind it.
+        No approval outlives a turn.
         """
         ours = self._prompt is not None and (self._interrupted or self._answers(message))
         if not ours and (self._prompt is not None or not self._said):
@@ -201,10 +268,13 @@ class Translation:
         self._prompt, self._error = None, None
 
     def _answers(self, message: ResultMessage) -> bool:
-        answered = message.user_message_uuids or ([message.user_message_uuid] if message.user_message_uuid else None)
+        answered = message.user_message_uuids or (
+            [message.user_message_uuid] if message.user_message_uuid else None
+        )
         if answered:
             return self._prompt in answered
-        return message.origin is None or message.origin.get("kind") == "human"  # a result that does not say
+        # a result that does not say
+        return message.origin is None or message.origin.get("kind") == "human"
 
     def _ended(self, message: ResultMessage) -> Ended:
         usage = _usage(message)
@@ -214,31 +284,64 @@ class Translation:
             return Ended("length", usage)
         if message.is_error or message.subtype != "success":
             errors = "; ".join(message.errors or ())
-            return Ended("error", usage, clean(message.result or errors or _WHY.get(message.subtype, f"The agent failed: {message.subtype}.")))
+            return Ended(
+                "error",
+                usage,
+                clean(
+                    message.result
+                    or errors
+                    or _WHY.get(message.subtype, f"The agent failed: {message.subtype}.")
+                ),
+            )
         reason = _FINISHED.get(message.stop_reason, "error")
-        return Ended(reason, usage, f"The model stopped: {message.stop_reason}." if reason == "error" else "")
+        return Ended(
+            reason, usage, f"The model stopped: {message.stop_reason}." if reason == "error" else ""
+        )
 
 
 def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> Call:
-    """What a call is to a person: what it does in our words, never only in the agent's; those are the ``reasoning``."""
+    """What a call is to a person: what it does in our words, never only in the agent's; those are
+    the ``reasoning``.
+    """
     said = params.get("description") if tool not in ("Agent", "Task") else None
     reasons = [text for text in (said, reason) if isinstance(text, str) and text.strip()]
-    return Call(call_id, tool, params, describe(tool, params), risk_of(tool, params), clean(". ".join(reasons)) or None)
+    return Call(
+        call_id,
+        tool,
+        params,
+        describe(tool, params),
+        risk_of(tool, params),
+        clean(". ".join(reasons)) or None,
+    )
 
 
 def _stopped(found: _Open, took: int | None) -> Done:
-    return Done(found.call, ToolOutcome(success=False, content="", error=clean(found.refused) or INTERRUPTED, duration_ms=took))
+    return Done(
+        found.call,
+        ToolOutcome(
+            success=False, content="", error=clean(found.refused) or INTERRUPTED, duration_ms=took
+        ),
+    )
 
 
 def _failed(call: Call, text: str, took: int) -> Failed:
-    """The agent tells the model of a failure in one text; a command's has its exit code, and both of its outputs as one."""
+    """The agent tells the model of a failure in one text; a command's has its exit code, and both
+    of its outputs as one.
+    """
     wrapped = _WRAPPED.match(text)
     text = wrapped[1] if wrapped else text
     code = _EXIT.match(text)
     details = ToolErrorDetails(execution_time_ms=took)
     if code is not None:
-        details = ToolErrorDetails(exit_code=int(code[1]), stderr=text[code.end() :], execution_time_ms=took)
-    return Failed(call, text or "The tool failed.", "TOOL_TIMEOUT" if _TIMED_OUT.search(text) else "TOOL_EXECUTION_FAILED", details)
+        details = ToolErrorDetails(
+            exit_code=int(code[1]), stderr=text[code.end() :], execution_time_ms=took
+        )
+    return Failed(
+        call,
+        text or "The tool failed.",
+        "TOOL_TIMEOUT" if _TIMED_OUT.search(text) else "TOOL_EXECUTION_FAILED",
+        details,
+    )
 
 
 def _text(content: str | Sequence[Any] | None) -> str:
@@ -246,11 +349,22 @@ def _text(content: str | Sequence[Any] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     parts = [part if isinstance(part, Mapping) else {} for part in content]
-    return "\n".join(str(part["text"]) if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]" for part in parts)
+    return "\n".join(
+        str(part["text"])
+        if isinstance(part.get("text"), str)
+        else f"[{part.get('type', 'unknown')}]"
+        for part in parts
+    )
 
 
 def _usage(message: ResultMessage) -> dict[str, Any]:
-    """Of this turn, but for ``total_cost_usd``: of the session since it was started, resumed or cleared."""
-    used = {name: message.usage[name] for name in _USAGE if isinstance(message.usage.get(name), int)} if message.usage else {}
+    """Of this turn, but for ``total_cost_usd``: of the session since it was started, resumed or
+    cleared.
+    """
+    used = (
+        {name: message.usage[name] for name in _USAGE if isinstance(message.usage.get(name), int)}
+        if message.usage
+        else {}
+    )
     cost = {} if message.total_cost_usd is None else {"total_cost_usd": message.total_cost_usd}
     return used | cost | {"duration_ms": message.duration_ms, "num_turns": message.num_turns}

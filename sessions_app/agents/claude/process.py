@@ -1,6 +1,8 @@
-"""The program of claude-code as a process of ours: its command line, and its messages as lines of JSON, by the SDK's own interface for it.
+"""The program of claude-code as a process of ours: its command line, and its messages as lines of
+JSON, by the SDK's own interface for it.
 
-The SDK's transport would hand the bridge's whole environment on and leave the program in our process group.
+The SDK's transport would hand the bridge's whole environment on and leave the program in our
+process group.
 """
 
 from __future__ import annotations
@@ -19,21 +21,34 @@ from bridge_project.kernel import limits
 from sessions_app.agents.process import groups
 
 ENVIRONMENT = {
-    "CLAUDE_CODE_ENTRYPOINT": "sdk-py",  # this one and the next as the SDK's own transport sets them
+    # this one and the next as the SDK's own transport sets them
+    "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     "CLAUDE_AGENT_SDK_VERSION": claude_agent_sdk.__version__,
-    # Else a turn would end while its subagents go on: their approvals with it, and nobody would wait for them before the session is paused or closed.
+    # Else a turn would end while its subagents go on: their approvals with it, and nobody would
+    # wait for them before the session is paused or closed.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "CLAUDE_CODE_DISABLE_CRON": "1",
 }
 _ALWAYS = (
-    *("--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--include-partial-messages"),
-    *("--permission-prompt-tool", "stdio", "--permission-mode", "default"),  # whatever asks, asks us
-    *("--setting-sources=", "--strict-mcp-config"),  # nothing that a user or a repository has configured is started, allowed or told by hooks
+    *(
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--input-format",
+        "stream-json",
+        "--include-partial-messages",
+    ),
+    # whatever asks, asks us
+    *("--permission-prompt-tool", "stdio", "--permission-mode", "default"),
+    # nothing that a user or a repository has configured is started, allowed or told by hooks
+    *("--setting-sources=", "--strict-mcp-config"),
 )
 
 
 def command(program: Path, resume_id: str | None) -> list[str]:
-    """``resume_id``: the session to continue, else a new one. One argument with its value, which so can never be an option itself."""
+    """``resume_id``: the session to continue, else a new one. One argument with its value, which so
+    can never be an option itself.
+    """
     return [str(program), *_ALWAYS, *([f"--resume={resume_id}"] if resume_id else [])]
 
 
@@ -60,7 +75,13 @@ class Cli(Transport):
 
     async def connect(self) -> None:
         try:
-            self._group = await groups.start(self._arguments, self._directory, more=ENVIRONMENT, stdin=True, line_bytes=limits.AGENT_MESSAGE_BYTES)
+            self._group = await groups.start(
+                self._arguments,
+                self._directory,
+                more=ENVIRONMENT,
+                stdin=True,
+                line_bytes=limits.AGENT_MESSAGE_BYTES,
+            )
         except FileNotFoundError as error:
             raise CLINotFoundError(str(error)) from error
         except OSError as error:
@@ -70,7 +91,9 @@ class Cli(Transport):
 
     async def _listen(self, stream: asyncio.StreamReader) -> None:
         while data := await stream.read(limits.AGENT_STDERR_CHARS):
-            self._last_words = (self._last_words + data.decode("utf-8", "replace"))[-limits.AGENT_STDERR_CHARS :]
+            self._last_words = (self._last_words + data.decode("utf-8", "replace"))[
+                -limits.AGENT_STDERR_CHARS :
+            ]
 
     def is_ready(self) -> bool:
         return self._open
@@ -98,7 +121,9 @@ class Cli(Transport):
             self._group.process.stdin.close()
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Every message, until the program ends. Raises ProcessError when it does so unasked, or says what cannot be understood."""
+        """Every message, until the program ends. Raises ProcessError when it does so unasked, or
+        says what cannot be understood.
+        """
         assert self._group is not None
         noise = 0
         while line := await self._line(self._group.stdout):
@@ -110,18 +135,25 @@ class Cli(Transport):
                 raise ProcessError("It wrote many lines that are no messages.")
         await self._group.exited.wait()
         if self._errors is not None:
-            await asyncio.wait([self._errors], timeout=limits.AGENT_END_SECONDS)  # longer only if something that it started has it open
+            # longer only if something that it started has it open
+            await asyncio.wait([self._errors], timeout=limits.AGENT_END_SECONDS)
         if not self._closing:
-            raise ProcessError("It ended by itself.", self._group.returncode, self.last_words or None)
+            raise ProcessError(
+                "It ended by itself.", self._group.returncode, self.last_words or None
+            )
 
     async def _line(self, stream: asyncio.StreamReader) -> bytes:
         try:
             return await stream.readline()
         except ValueError:
-            raise ProcessError(f"It wrote a message of more than {limits.AGENT_MESSAGE_BYTES} bytes.") from None
+            raise ProcessError(
+                f"It wrote a message of more than {limits.AGENT_MESSAGE_BYTES} bytes."
+            ) from None
 
     async def close(self) -> None:
-        """Bounded, and may be called twice: it is told by the end of its input, so that it can save its session, then made to end."""
+        """Bounded, and may be called twice: it is told by the end of its input, so that it can save
+        its session, then made to end.
+        """
         self._closing = True
         await self.end_input()
         group = self._group
@@ -141,13 +173,16 @@ class Cli(Transport):
 
 async def _drain(stream: asyncio.StreamReader) -> None:
     """Read what nobody wants any more: a pipe that is not read to its end is never closed."""
-    with contextlib.suppress(RuntimeError):  # the reader of messages is still at it, and reads to the end itself
+    # the reader of messages is still at it, and reads to the end itself
+    with contextlib.suppress(RuntimeError):
         while await stream.read(limits.AGENT_LINE_BYTES):
             pass
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """A line as a message; None for what some versions write beside them. Raises ProcessError for what is meant as one and is none."""
+    """A line as a message; None for what some versions write beside them. Raises ProcessError for
+    what is meant as one and is none.
+    """
     if not line.lstrip().startswith(b"{"):
         return None
     try:

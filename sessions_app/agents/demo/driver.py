@@ -1,4 +1,6 @@
-"""The demo agent: scripted, offline and honest about it; it shows everything that a session can do (D41)."""
+"""The demo agent: scripted, offline and honest about it; it shows everything that a session can do
+(D41).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,21 @@ from bridge_project import __version__
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
-from sessions_app.agents.driver import Asked, CannotResume, Chunk, Done, Driver, Ended, Event, Events, Failed, Identified, Start, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    CannotResume,
+    Chunk,
+    Done,
+    Driver,
+    Ended,
+    Event,
+    Events,
+    Failed,
+    Identified,
+    Start,
+    Verdict,
+    Withdrawn,
+)
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.registry import Kind
 from sessions_app.agents.risk import risk_of
@@ -28,7 +44,9 @@ INTERRUPTED = "The call was interrupted."
 
 
 class Demo(Driver):
-    """Repeats the prompt. ``/tool NAME {json}`` asks for approval and reports; ``/fail`` fails; ``/sleep N`` streams for N seconds."""
+    """Repeats the prompt. ``/tool NAME {json}`` asks for approval and reports; ``/fail`` fails;
+    ``/sleep N`` streams for N seconds.
+    """
 
     def __init__(self) -> None:
         self._events = Events()
@@ -60,7 +78,8 @@ class Demo(Driver):
         return True
 
     async def interrupt(self) -> None:
-        if self._turn is not None and not self._stopping:  # a second one would hit the turn while it says that it has stopped
+        # a second one would hit the turn while it says that it has stopped
+        if self._turn is not None and not self._stopping:
             self._stopping = True
             self._turn.cancel()
 
@@ -68,13 +87,14 @@ class Demo(Driver):
         await self._groups.end()
 
     async def close(self) -> None:
-        self._events.close()  # first: a turn that waits for a reader who is gone could not say its last words
+        # first: a turn that waits for a reader who is gone could not say its last words
+        self._events.close()
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.wait({self._turn})
         await self._groups.end()
 
-    # -- a turn ------------------------------------------------------------------------------------------------------------
+    # -- a turn ------------------------------------------------------------------------------------
 
     async def _run(self, content: str) -> None:
         started = time.monotonic()
@@ -85,22 +105,38 @@ class Demo(Driver):
                 await self._events.put(Withdrawn(call_id))
             self._waiting.clear()
             if self._running is not None:
-                await self._events.put(Done(self._running, ToolOutcome(success=False, content="", error=INTERRUPTED)))
+                await self._events.put(
+                    Done(self._running, ToolOutcome(success=False, content="", error=INTERRUPTED))
+                )
             ended = Ended("stop")
         self._running = None
-        await self._events.put(Ended(ended.finish_reason, {"duration_ms": round((time.monotonic() - started) * 1000)}, ended.error))
+        await self._events.put(
+            Ended(
+                ended.finish_reason,
+                {"duration_ms": round((time.monotonic() - started) * 1000)},
+                ended.error,
+            )
+        )
 
     async def _answer(self, content: str) -> Ended:
         command, _, rest = content.partition(" ")
         if command == "/fail":
             await self._events.put(Chunk("This is the demo agent, and it was asked to fail."))
-            return Ended("error", error=rest.strip() or "The demo agent failed, as it was asked to.")
+            return Ended(
+                "error", error=rest.strip() or "The demo agent failed, as it was asked to."
+            )
         if command == "/sleep":
             return await self._sleep(rest)
         if command == "/tool":
             return await self._use(rest)
-        said = content if len(content) <= ECHO_MAX_CHARS else f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
-        await self._stream(f"This is the demo agent; it has no model and repeats what you say: {said}")
+        said = (
+            content
+            if len(content) <= ECHO_MAX_CHARS
+            else f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
+        )
+        await self._stream(
+            f"This is the demo agent; it has no model and repeats what you say: {said}"
+        )
         return Ended("stop")
 
     async def _stream(self, text: str) -> None:
@@ -115,7 +151,9 @@ class Demo(Driver):
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds <= SLEEP_MAX_SECONDS:
-            return await self._explain(f"/sleep takes a number of seconds, at most {SLEEP_MAX_SECONDS:g}.")
+            return await self._explain(
+                f"/sleep takes a number of seconds, at most {SLEEP_MAX_SECONDS:g}."
+            )
         until = time.monotonic() + seconds
         number = 0
         while (left := until - time.monotonic()) > 0:
@@ -129,7 +167,7 @@ class Demo(Driver):
         await self._stream(text)
         return Ended("stop")
 
-    # -- tools -------------------------------------------------------------------------------------------------------------
+    # -- tools -------------------------------------------------------------------------------------
 
     async def _use(self, rest: str) -> Ended:
         tool, _, text = rest.strip().partition(" ")
@@ -139,14 +177,33 @@ class Demo(Driver):
             params = None
         if not tool or not isinstance(params, dict):
             return await self._explain('Say: /tool NAME {"parameter": "value"}')
-        call = Call(f"demo-{uuid.uuid4()}", tool, params, describe(tool, params), risk_of(tool, params), "The demo agent was asked to use this tool.")
+        call = Call(
+            f"demo-{uuid.uuid4()}",
+            tool,
+            params,
+            describe(tool, params),
+            risk_of(tool, params),
+            "The demo agent was asked to use this tool.",
+        )
         verdict = await self._ask(call)
         if verdict.decision == "rejected":
-            await self._events.put(Done(call, ToolOutcome(success=False, content="", error=verdict.reason or "The call was rejected.")))
+            await self._events.put(
+                Done(
+                    call,
+                    ToolOutcome(
+                        success=False, content="", error=verdict.reason or "The call was rejected."
+                    ),
+                )
+            )
             await self._stream(f"{tool} was rejected.")
             return Ended("stop")
         self._running = call
-        await self._act(call, verdict.modifications if verdict.decision == "modified" and verdict.modifications is not None else params)
+        await self._act(
+            call,
+            verdict.modifications
+            if verdict.decision == "modified" and verdict.modifications is not None
+            else params,
+        )
         self._running = None
         await self._stream(f"{tool} is over.")
         return Ended("stop")
@@ -167,13 +224,37 @@ class Demo(Driver):
             ran = await shell.run(command, self._directory, self._groups)
             took = round((time.monotonic() - started) * 1000)
             if ran.failure:
-                details = ToolErrorDetails(exit_code=ran.exit_code, stderr=ran.stderr, stdout=ran.stdout, execution_time_ms=took)
+                details = ToolErrorDetails(
+                    exit_code=ran.exit_code,
+                    stderr=ran.stderr,
+                    stdout=ran.stdout,
+                    execution_time_ms=took,
+                )
                 await self._events.put(Failed(call, ran.failure, ran.code, details, ran.retries))
             else:
-                await self._events.put(Done(call, ToolOutcome(success=True, content=ran.stdout or ran.stderr, metadata={"exit_code": 0}, duration_ms=took)))
+                await self._events.put(
+                    Done(
+                        call,
+                        ToolOutcome(
+                            success=True,
+                            content=ran.stdout or ran.stderr,
+                            metadata={"exit_code": 0},
+                            duration_ms=took,
+                        ),
+                    )
+                )
             return
         said = f"A scripted result of {call.tool}: nothing was run. Parameters: {json.dumps(dict(params), ensure_ascii=False)}"
-        await self._events.put(Done(call, ToolOutcome(success=True, content=said, duration_ms=round((time.monotonic() - started) * 1000))))
+        await self._events.put(
+            Done(
+                call,
+                ToolOutcome(
+                    success=True,
+                    content=said,
+                    duration_ms=round((time.monotonic() - started) * 1000),
+                ),
+            )
+        )
 
 
 def kinds() -> list[Kind]:

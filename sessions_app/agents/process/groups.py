@@ -3,9 +3,9 @@
 Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
 the bridge is gone. Besides, every process carries two marks in its environment, which all that it
 starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data directory's id) and the run
-(``BRIDGE_AGENT_RUN``). By them is found what a launcher did not end: where a launcher was killed, and
-on systems where it can end no more than a group. Only processes of our own user that carry the mark
-are ever ended so, and never this process or one that it descends from: a bridge can have been
+(``BRIDGE_AGENT_RUN``). By them is found what a launcher did not end: where a launcher was killed,
+and on systems where it can end no more than a group. Only processes of our own user that carry the
+mark are ever ended so, and never this process or one that it descends from: a bridge can have been
 started by an agent.
 """
 
@@ -32,7 +32,8 @@ from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 _UMASK = 0o022  # the bridge's own is 077, for its data; what an agent writes is the user's
-_SWEEPS = 20  # what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
+# what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
+_SWEEPS = 20
 _UNSURE_LOOKS = 3  # after one that found nothing, when a process was between two programs
 _BLANK_SECONDS = 0.01
 _GONE_SECONDS = 0.5  # between SIGKILL and the next look
@@ -79,7 +80,9 @@ class Group:
 
 
 class Groups:
-    """The commands of one session that the bridge runs itself, for as long as anything of them does."""
+    """The commands of one session that the bridge runs itself, for as long as anything of them
+    does.
+    """
 
     def __init__(self) -> None:
         self._ending: dict[Group, asyncio.Task[None]] = {}
@@ -179,17 +182,27 @@ class _Protocol(SubprocessStreamProtocol):
 
 
 async def start(
-    command: Sequence[str], directory: Path, *, more: Mapping[str, str] | None = None, stdin: bool = False, line_bytes: int = limits.AGENT_LINE_BYTES
+    command: Sequence[str],
+    directory: Path,
+    *,
+    more: Mapping[str, str] | None = None,
+    stdin: bool = False,
+    line_bytes: int = limits.AGENT_LINE_BYTES,
 ) -> Group:
-    """Start ``command`` in ``directory`` with the scrubbed environment, the marks and ``more``; its output comes by pipes.
+    """Start ``command`` in ``directory`` with the scrubbed environment, the marks and ``more``; its
+    output comes by pipes.
 
-    ``stdin``: it can be written to, else it is empty. ``line_bytes``: how much of a line its streams keep. Raises FileNotFoundError,
-    PermissionError, or another OSError when it cannot be started at all.
+    ``stdin``: it can be written to, else it is empty. ``line_bytes``: how much of a line its
+    streams keep. Raises FileNotFoundError, PermissionError, or another OSError when it cannot be
+    started at all.
     """
     run = uuid.uuid4().hex
     loop = asyncio.get_running_loop()
     environ = child_environment.scrubbed(**(more or {}))
-    words = [os.fsencode(word) + b"\0" for word in (_instance, run, _program(command[0], directory, environ), *command[1:])]
+    words = [
+        os.fsencode(word) + b"\0"
+        for word in (_instance, run, _program(command[0], directory, environ), *command[1:])
+    ]
     if any(b"\0" in word[:-1] for word in words):
         raise ValueError("a command holds no NUL")
     ours, theirs = socket.socketpair()
@@ -218,14 +231,26 @@ async def start(
         control.end()
         transport.close()
         raise
-    return Group(pid, Process(transport, protocol, loop), control, run, protocol.gone, protocol.over, transport)
+    return Group(
+        pid,
+        Process(transport, protocol, loop),
+        control,
+        run,
+        protocol.gone,
+        protocol.over,
+        transport,
+    )
 
 
 def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
-    """Where a program is, by the path that it will have itself; said here, where the error can still be told from others."""
+    """Where a program is, by the path that it will have itself; said here, where the error can
+    still be told from others.
+    """
     if not directory.is_dir():
         raise FileNotFoundError(f"there is no directory {directory}")
-    if found := shutil.which(name if "/" not in name else str(directory / name), path=search_path(environ)):
+    if found := shutil.which(
+        name if "/" not in name else str(directory / name), path=search_path(environ)
+    ):
         return found
     if "/" in name and (directory / name).is_file():
         raise PermissionError(f"{name} is not executable")
@@ -234,33 +259,44 @@ def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
 
 def search_path(environ: Mapping[str, str] = os.environ) -> str:
     """PATH without relative entries, by which a repository could bring a program of its own."""
-    return os.pathsep.join(part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part))
+    return os.pathsep.join(
+        part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part)
+    )
 
 
 async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:
-    """End the command and everything that it started: asked first (SIGTERM), after ``patience`` seconds made to (SIGKILL)."""
+    """End the command and everything that it started: asked first (SIGTERM), after ``patience``
+    seconds made to (SIGKILL).
+    """
     try:
         if patience and not group.exited.is_set():
             group.control.terminate()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(group.exited.wait(), patience)
     finally:
-        group.control.end()  # also when whoever waits for this gives up: there is no other who would do it
+        # also when whoever waits for this gives up: there is no other who would do it
+        group.control.end()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.gather(group.control.closed.wait(), group.gone.wait()), limits.AGENT_END_SECONDS)
+        await asyncio.wait_for(
+            asyncio.gather(group.control.closed.wait(), group.gone.wait()), limits.AGENT_END_SECONDS
+        )
     if not group.control.nothing_left:
         await asyncio.to_thread(end_run, group.run)
     if group.process.stdin is not None:
         group.process.stdin.close()
-    with contextlib.suppress(TimeoutError):  # what it had printed is read by whoever reads; what nobody reads would keep the pipe open for ever
+    # what it had printed is read by whoever reads; what nobody reads would keep the pipe open for
+    # ever
+    with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(group.over.wait(), _GONE_SECONDS)
     group.transport.close()
 
 
 async def end_background(group: Group) -> None:
-    """End what the command has left running: processes whose parent has gone, with all they started.
+    """End what the command has left running: processes whose parent has gone, with all they
+    started.
 
-    The command goes on, and so do its own children: of an agent those are the helpers that it needs.
+    The command goes on, and so do its own children: of an agent those are the helpers that it
+    needs.
     """
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(group.control.clear(), limits.AGENT_END_SECONDS)
@@ -272,9 +308,11 @@ def end_run(run: str) -> int:
 
 
 def reap(instance: str) -> int:
-    """End what an earlier bridge with this data directory left running, and mark from here on what is started as ``instance``'s.
+    """End what an earlier bridge with this data directory left running, and mark from here on what
+    is started as ``instance``'s.
 
-    To be called once, at the start, by the one process that holds the data directory. Returns how many processes were ended.
+    To be called once, at the start, by the one process that holds the data directory. Returns how
+    many processes were ended.
     """
     global _instance
     _instance = instance
@@ -297,7 +335,9 @@ def _sweep(name: str, value: str) -> int:
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """psutil holds a process against its time of birth, so that a number that was given out anew is not taken for it."""
+    """psutil holds a process against its time of birth, so that a number that was given out anew is
+    not taken for it.
+    """
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -305,13 +345,19 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
-    """Our user's processes with this mark, and whether one showed no environment at all: it may just be becoming another program."""
+    """Our user's processes with this mark, and whether one showed no environment at all: it may
+    just be becoming another program.
+    """
     me = psutil.Process()
     spared, uid = {me.pid, *(parent.pid for parent in me.parents())}, os.getuid()
     found, blank = [], False
     for process in psutil.process_iter():
         try:
-            if process.pid in spared or process.uids().real != uid or process.status() == psutil.STATUS_ZOMBIE:
+            if (
+                process.pid in spared
+                or process.uids().real != uid
+                or process.status() == psutil.STATUS_ZOMBIE
+            ):
                 continue
             environ = process.environ()
             blank = blank or not environ

@@ -1,7 +1,7 @@
 """Runs an agent's command and stays until all that the command started has ended.
 
-Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of every
-agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
+Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of
+every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
 
 - It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
   take it for the command: the number of words, a line feed, and the words, a NUL after each. The
@@ -12,13 +12,13 @@ agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
   has left running, but not the command. When the socket closes, as it also does when the bridge is
   killed, everything is ended.
 
-On Linux it is a *child subreaper*: what a process below it leaves behind becomes its child, whatever
-session that moved to and whatever it did to its environment and descriptors. So to end everything
-is to kill the children until there are none. Two such processes stand one behind the other: the
-guard, which talks to the bridge and is the command's parent, and the first one, its parent. When
-the guard is killed, its children become the first one's, which ends them; when the first one is
-killed, the kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which can end no
-more than the command's process group.
+On Linux it is a *child subreaper*: what a process below it leaves behind becomes its child,
+whatever session that moved to and whatever it did to its environment and descriptors. So to end
+everything is to kill the children until there are none. Two such processes stand one behind the
+other: the guard, which talks to the bridge and is the command's parent, and the first one, its
+parent. When the guard is killed, its children become the first one's, which ends them; when the
+first one is killed, the kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which
+can end no more than the command's process group.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def start(command: list[str]) -> int:
     if pid := os.fork():
         return pid
     signal.set_wakeup_fd(-1)
-    for name in ("SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ"):  # what is ignored stays so in what follows
+    # what is ignored stays so in what follows
+    for name in ("SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ"):
         if number := getattr(signal, name, None):
             signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -190,7 +191,11 @@ def children() -> list[int]:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == os.getpid()]
+        return [
+            int(name)
+            for name in os.listdir("/proc")
+            if name.isdigit() and parent(name) == os.getpid()
+        ]
 
 
 def parent(pid: str) -> int:

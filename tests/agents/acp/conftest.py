@@ -1,4 +1,6 @@
-"""Agents that speak ACP, as processes, in a directory that is the one allowed root; they are kept from test to test of a module."""
+"""Agents that speak ACP, as processes, in a directory that is the one allowed root; they are kept
+from test to test of a module.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The one allowed root, empty; what lies beside it is outside. Agents that work in it are kept from test to test."""
+    """The one allowed root, empty; what lies beside it is outside. Agents that work in it are kept
+    from test to test.
+    """
     for path in [*place.iterdir(), *(place / "root").iterdir()]:
         if path != place / "root":
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -62,10 +66,18 @@ async def kept() -> AsyncIterator[dict[tuple[str, str], Drive]]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterator[Open]:
-    """Starts an agent in the root, or takes one that an earlier test has started; a ``fresh`` one is closed after the test."""
+    """Starts an agent in the root, or takes one that an earlier test has started; a ``fresh`` one
+    is closed after the test.
+    """
     own: list[Drive] = []
 
-    async def open_(*answers: Verdict, module: str = STRANGE, mode: str = "", resume_id: str | None = None, fresh: bool = False) -> Drive:
+    async def open_(
+        *answers: Verdict,
+        module: str = STRANGE,
+        mode: str = "",
+        resume_id: str | None = None,
+        fresh: bool = False,
+    ) -> Drive:
         drive = kept.get((module, mode))
         if fresh or resume_id or drive is None or drive.closed or drive.of(Died):
             drive = Drive(driver.Acp("strange", command(module, mode)))
@@ -85,5 +97,7 @@ async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterato
 
 
 def scripted(journal: Path, mode: str = "plain") -> Drive:
-    """The agent of the conformance tests, which starts in no time: it is nothing but the standard library. Its name in processes is its journal's."""
+    """The agent of the conformance tests, which starts in no time: it is nothing but the standard
+    library. Its name in processes is its journal's.
+    """
     return Drive(driver.Acp("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]))

@@ -1,4 +1,6 @@
-"""An ACP agent that means no good, or says it badly: an approval covers what a person saw, and nothing of the agent stays (D38, D40, D45)."""
+"""An ACP agent that means no good, or says it badly: an approval covers what a person saw, and
+nothing of the agent stays (D38, D40, D45).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from tests.agents.drive import APPROVED, REJECTED, Drive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPTIONS = [schema.PermissionOption(kind=kind, name=kind, option_id=kind) for kind in ("allow_once", "reject_once")]
+OPTIONS = [
+    schema.PermissionOption(kind=kind, name=kind, option_id=kind)
+    for kind in ("allow_once", "reject_once")
+]
 STUB = """
 import json, sys
 def send(**message):
@@ -53,7 +58,9 @@ class Play:
     def _hear(self, event: Event) -> None:
         self.said.append(event)
         if isinstance(event, Asked):
-            asyncio.get_running_loop().call_soon(self.host.asking.decide, event.call.id or "", self.verdicts.pop(0))
+            asyncio.get_running_loop().call_soon(
+                self.host.asking.decide, event.call.id or "", self.verdicts.pop(0)
+            )
 
     @property
     def asked(self) -> list[Asked]:
@@ -64,7 +71,9 @@ class Play:
         await self.host.session_update("it", model(session_update=what, tool_call_id="1", **parts))  # type: ignore[arg-type]
 
     async def permit(self, **parts: Any) -> Any:
-        return await self.host.request_permission("it", schema.ToolCallUpdate(tool_call_id="1", **parts), OPTIONS)
+        return await self.host.request_permission(
+            "it", schema.ToolCallUpdate(tool_call_id="1", **parts), OPTIONS
+        )
 
     async def ran(self, command: str, *arguments: str, cwd: str | None = None) -> bool:
         try:
@@ -94,8 +103,12 @@ async def test_a_person_sees_what_is_asked_and_not_what_was_announced(root: Path
         ("true", (), "elsewhere"),
     ],
 )
-async def test_an_approved_command_lets_no_other_run(root: Path, command: str, arguments: tuple[str, ...], cwd: str | None) -> None:
-    """D38: neither one said of the call after the yes, nor what only looks like the approved one, nor elsewhere."""
+async def test_an_approved_command_lets_no_other_run(
+    root: Path, command: str, arguments: tuple[str, ...], cwd: str | None
+) -> None:
+    """D38: neither one said of the call after the yes, nor what only looks like the approved one,
+    nor elsewhere.
+    """
     (root / "elsewhere").mkdir()
     (root / "sh").write_text("#!/bin/sh\ntouch made\n")
     (root / "sh").chmod(0o755)
@@ -107,16 +120,24 @@ async def test_an_approved_command_lets_no_other_run(root: Path, command: str, a
     assert len(play.asked) == 2 and not (root / "made").exists()
 
 
-@pytest.mark.parametrize(("command", "arguments"), [("true", ()), ("sh", ("-c", "true")), ("/bin/bash", ("-lc", "true"))])
-async def test_an_approved_command_runs(root: Path, command: str, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("command", "arguments"), [("true", ()), ("sh", ("-c", "true")), ("/bin/bash", ("-lc", "true"))]
+)
+async def test_an_approved_command_runs(
+    root: Path, command: str, arguments: tuple[str, ...]
+) -> None:
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Nothing", kind="execute", raw_input={"command": "true"})
     assert await play.ran(command, *arguments, cwd=str(root))
     assert not await play.ran("true"), "one approval is good for one run"
 
 
-@pytest.mark.parametrize("later", [{"locations": [schema.ToolCallLocation(path="b")]}, {"raw_input": {"path": "b"}}])
-async def test_an_approved_edit_lets_no_other_file_be_written(root: Path, later: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "later", [{"locations": [schema.ToolCallLocation(path="b")]}, {"raw_input": {"path": "b"}}]
+)
+async def test_an_approved_edit_lets_no_other_file_be_written(
+    root: Path, later: dict[str, Any]
+) -> None:
     """D38: a file that the agent names after the yes was never shown."""
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Edit a", kind="edit", raw_input={"path": "a"})
@@ -138,8 +159,13 @@ async def test_leave_to_read_is_none_to_write(root: Path) -> None:
 
 
 async def test_the_marks_are_ours(root: Path) -> None:
-    """D40: what an agent wants in a command's environment cannot take away by what it is found again; odd names are passed over."""
-    more = [schema.EnvVariable(name=name, value="theirs") for name in ("BRIDGE_AGENT_RUN", "", "A=B", "GOOD")]
+    """D40: what an agent wants in a command's environment cannot take away by what it is found
+    again; odd names are passed over.
+    """
+    more = [
+        schema.EnvVariable(name=name, value="theirs")
+        for name in ("BRIDGE_AGENT_RUN", "", "A=B", "GOOD")
+    ]
     play = Play(root, APPROVED)
     answer = await play.host.create_terminal("it", "env", [], env=more)
     await play.host.wait_for_terminal_exit("it", answer.terminal_id)
@@ -152,11 +178,17 @@ async def test_the_bridge_keeps_its_sockets(root: Path) -> None:
     play = Play(root, APPROVED)
     answer = await play.host.create_terminal("it", "ls /proc/$$/fd", [])
     await play.host.wait_for_terminal_exit("it", answer.terminal_id)
-    assert (await play.host.terminal_output("it", answer.terminal_id)).output.split() == ["0", "1", "2"]
+    assert (await play.host.terminal_output("it", answer.terminal_id)).output.split() == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
 async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path) -> None:
-    """D35: a session that is over leaves nothing, in the time that the runtime has for it, however many commands ignore that they are told."""
+    """D35: a session that is over leaves nothing, in the time that the runtime has for it, however
+    many commands ignore that they are told.
+    """
     agent = await _opened(root)
     drive, driver = agent
     await driver.prompt(
@@ -171,23 +203,39 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
     assert driver._group is not None and driver._group.exited.is_set()
 
 
-@pytest.mark.parametrize("answer", ["'error': 'no'", "'error': ['no']", "'result': 'no'", "'result': None"])
+@pytest.mark.parametrize(
+    "answer", ["'error': 'no'", "'error': ['no']", "'result': 'no'", "'result': None"]
+)
 async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
     """D40: what the library cannot read would leave the turn running for ever."""
     drive, _ = await _opened(root)
-    said = await drive.turn(f"sys.stdout.write(json.dumps({{'id': number, {answer}}}) + chr(10)); sys.stdout.flush()")
+    said = await drive.turn(
+        f"sys.stdout.write(json.dumps({{'id': number, {answer}}}) + chr(10)); sys.stdout.flush()"
+    )
     assert [event.finish_reason for event in said if isinstance(event, Ended)] == ["error"]
-    said = await drive.turn("send(id=[1], method='x'); send(id=1, method=['x']); send(id=number, result={'stopReason': 'end_turn'})")
+    said = await drive.turn(
+        "send(id=[1], method='x'); send(id=1, method=['x']); send(id=number, result={'stopReason': 'end_turn'})"
+    )
     assert [event.finish_reason for event in said if isinstance(event, Ended)] == ["stop"]
     await drive.close()
 
 
-async def test_what_nobody_reads_is_not_read_from_the_agent(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue, limits: an agent that says more than the log takes waits, whether in many pieces or in few large ones."""
+async def test_what_nobody_reads_is_not_read_from_the_agent(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue, limits: an agent that says more than the log takes waits, whether in many pieces or in
+    few large ones.
+    """
     monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 1000)
     driver = Acp("stub", [sys.executable, "-IS", "-c", STUB])
     await driver.start(Start("it", root))
-    piece = {"sessionId": "it", "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x" * 600}}}
+    piece = {
+        "sessionId": "it",
+        "update": {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": "x" * 600},
+        },
+    }
     await driver.prompt(
         f"[send(method='session/update', params={json.dumps(piece)}) for _ in range(100)]; send(id=number, result={{'stopReason': 'end_turn'}})"
     )
@@ -216,11 +264,15 @@ async def _until(true: Any) -> None:
 
 @pytest.mark.parametrize("turned", [True, False])
 async def test_comparing_two_texts_holds_nobody_up(turned: bool) -> None:
-    """D40: a diff is made where every socket waits: of texts that take long to compare there is none."""
+    """D40: a diff is made where every socket waits: of texts that take long to compare there is
+    none.
+    """
     lines = [f"{number % 102}\n" for number in range(12_000)]
     other = lines[::-1] if turned else [*lines[:50], "new\n", *lines[50:120]]
     old, new = "".join(lines if turned else lines[:120]), "".join(other)
     began = time.perf_counter()
-    found = diff_of([schema.FileEditToolCallContent(type="diff", path="table", old_text=old, new_text=new)])
+    found = diff_of(
+        [schema.FileEditToolCallContent(type="diff", path="table", old_text=old, new_text=new)]
+    )
     assert (found is None) is turned
     assert time.perf_counter() - began < 3

@@ -1,4 +1,6 @@
-"""Commands that an ACP agent has the bridge run: who is asked, and the spec's time (SPEC Limits, D38; docs/agents.md)."""
+"""Commands that an ACP agent has the bridge run: who is asked, and the spec's time (SPEC Limits,
+D38; docs/agents.md).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
     drive = await opened(APPROVED, module=DEMO)
     said = await drive.turn("/run pwd; echo oops >&2; exit 3")
-    assert "It ended with 3 and said:" in text(said) and str(root) in text(said) and "oops" in text(said)
-    assert (drive.of(Asked)[0].call.tool, drive.of(Asked)[0].call.params) == ("Bash", {"command": "pwd; echo oops >&2; exit 3"})
+    assert (
+        "It ended with 3 and said:" in text(said)
+        and str(root) in text(said)
+        and "oops" in text(said)
+    )
+    assert (drive.of(Asked)[0].call.tool, drive.of(Asked)[0].call.params) == (
+        "Bash",
+        {"command": "pwd; echo oops >&2; exit 3"},
+    )
     assert drive.of(Failed)[0].details.exit_code == 3
 
 
@@ -30,7 +39,9 @@ async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -
     assert list(root.iterdir()) == []
 
 
-async def test_an_approved_command_is_run_once_without_asking_again(opened: Open, root: Path) -> None:
+async def test_an_approved_command_is_run_once_without_asking_again(
+    opened: Open, root: Path
+) -> None:
     drive = await opened(APPROVED, REJECTED)
     said = text(await drive.turn("/shell echo x >>made"))
     assert "It ended with 0" in said and "does not do it" in said
@@ -38,18 +49,26 @@ async def test_an_approved_command_is_run_once_without_asking_again(opened: Open
     assert len(drive.of(Asked)) == 2
 
 
-async def test_a_command_has_the_specs_time(opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC Limits: bash 300000 ms; after it the command and its children are ended, which is a TOOL_TIMEOUT."""
+async def test_a_command_has_the_specs_time(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPEC Limits: bash 300000 ms; after it the command and its children are ended, which is a
+    TOOL_TIMEOUT.
+    """
     assert acp_terminal.Terminals(root)._seconds == 300
     monkeypatch.setattr(acp_terminal.Terminals.__init__, "__kwdefaults__", {"seconds": 0.5})
     mark = uuid.uuid4().hex
     drive = await opened(APPROVED, module=DEMO, fresh=True)
-    said = await within(20, drive.turn(f"/run echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}"))
+    said = await within(
+        20, drive.turn(f"/run echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}")
+    )
     assert "begun" in text(said) and "longer than 0.5 seconds" in text(said)
     [failed] = drive.of(Failed)
     assert (failed.code, failed.details.exit_code, failed.retries) == ("TOOL_TIMEOUT", None, 0)
     assert failed.details.execution_time_ms and failed.details.execution_time_ms >= 500
-    await eventually(lambda: not [pid for pid in carrying(f": {mark}") if "sleep" in command_of(pid)])
+    await eventually(
+        lambda: not [pid for pid in carrying(f": {mark}") if "sleep" in command_of(pid)]
+    )
 
 
 def command_of(pid: int) -> str:
@@ -63,14 +82,23 @@ async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
     terminals = acp_terminal.Terminals(root)
     first = await terminals.create("seq 1000", [], None, {}, 20)
     terminal = await within(10, terminals.wait(first))
-    assert (terminal.text.splitlines()[-1], len(terminal.text), terminal.output.cut) == ("1000", 20, True)
+    assert (terminal.text.splitlines()[-1], len(terminal.text), terminal.output.cut) == (
+        "1000",
+        20,
+        True,
+    )
     for _ in range(limits.ACP_TERMINALS - 1):
         await terminals.create("sleep", ["1000"], None, {}, None)
     with pytest.raises(acp_terminal.NoTerminal):
         await terminals.create("true", [], None, {}, None)
     await within(20, terminals.close())
     assert terminals.text(first) == ""
-    await within(10, terminals.wait(await terminals.create("sh", ["-c", "kill -9 $$"], str(root), {"A": "b"}, None)))
+    await within(
+        10,
+        terminals.wait(
+            await terminals.create("sh", ["-c", "kill -9 $$"], str(root), {"A": "b"}, None)
+        ),
+    )
     await terminals.close()
 
 

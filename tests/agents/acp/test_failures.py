@@ -1,4 +1,6 @@
-"""ACP agents that cannot start, that die, and that are ended; and those of the settings (D35, D41)."""
+"""ACP agents that cannot start, that die, and that are ended; and those of the settings (D35,
+D41).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ async def test_an_agent_that_exits_in_a_turn_is_dead(root: Path, tmp_path: Path)
     drive = await scripted(tmp_path / "journal").start(root)
     said = await drive.turn("/exit 7")
     assert (kinds(said), text(said)) == (["Chunk", "Died"], "so far ")
-    assert "ended with code 7" in drive.of(Died)[0].reason and "it went wrong" in drive.of(Died)[0].reason
+    assert (
+        "ended with code 7" in drive.of(Died)[0].reason
+        and "it went wrong" in drive.of(Died)[0].reason
+    )
     await drive.close()
 
 
@@ -47,13 +52,21 @@ async def test_an_agent_that_is_killed_between_turns_is_dead(root: Path, tmp_pat
         ("version", "version 99"),
     ],
 )
-async def test_an_agent_that_cannot_start_says_why(root: Path, tmp_path: Path, mode: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_cannot_start_says_why(
+    root: Path, tmp_path: Path, mode: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D35: in words that a person can act on."""
     monkeypatch.setattr(limits, "AGENT_MESSAGE_BYTES", 1_000_000)
-    drive = Drive(driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"])) if mode == "long" else scripted(tmp_path / "journal", mode)
+    drive = (
+        Drive(driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"]))
+        if mode == "long"
+        else scripted(tmp_path / "journal", mode)
+    )
     with pytest.raises(CannotStart, match=words) as refused:
         await drive.start(root)
-    assert str(refused.value).startswith("scripted ") and not isinstance(refused.value, CannotResume)
+    assert str(refused.value).startswith("scripted ") and not isinstance(
+        refused.value, CannotResume
+    )
 
 
 async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
@@ -90,13 +103,23 @@ async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(root: Path, tmp_
 async def test_a_bridge_without_such_agents_does_not_load_the_library() -> None:
     """It takes half a second and some memory."""
     script = "import sys; from sessions_app.agents.acp import agent as acp; print(acp.kinds(), 'acp' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT_DIR, capture_output=True, text=True, env={**os.environ, "BRIDGE_ACP_AGENTS": ""})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PROJECT_DIR,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "BRIDGE_ACP_AGENTS": ""},
+    )
     assert done.stdout == "[] False\n", done.stderr
 
 
 async def test_the_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    """D41: each is listed, with why it cannot start here, and its version once it has been started."""
-    monkeypatch.setitem(conf.__dict__, "acp_agents", {"here": command(DEMO), "there": ["no-such-program", "--acp"]})
+    """D41: each is listed, with why it cannot start here, and its version once it has been
+    started.
+    """
+    monkeypatch.setitem(
+        conf.__dict__, "acp_agents", {"here": command(DEMO), "there": ["no-such-program", "--acp"]}
+    )
     assert agent._program("./x") == f"{os.getcwd()}/x"  # never from a session's directory
     here, there = agent.kinds()
     assert (here.name, here.why_not(), here.version(), here.real) == ("here", None, "", True)

@@ -1,4 +1,6 @@
-"""What devices are told when the bridge fails at what an ACP agent has it do: the code and the retry table (SPEC Tool retry policy, D50)."""
+"""What devices are told when the bridge fails at what an ACP agent has it do: the code and the
+retry table (SPEC Tool retry policy, D50).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ class Told:
         """Read or write a.txt, which the agent is told cannot be done."""
         path = str(self.root / "a.txt")
         with pytest.raises(RequestError):
-            await (self.host.read_text_file("s", path) if way == "read" else self.host.write_text_file("s", path, "text"))
+            await (
+                self.host.read_text_file("s", path)
+                if way == "read"
+                else self.host.write_text_file("s", path, "text")
+            )
 
     async def runs(self, command: str, cwd: str | None = None) -> str:
         """Run a command to its end; the terminal's id."""
@@ -59,7 +65,12 @@ class Told:
 
     async def update(self, status: Any) -> None:
         """What the agent itself says of its call c1."""
-        await self.host.session_update("s", schema.ToolCallProgress(session_update="tool_call_update", tool_call_id="c1", status=status))
+        await self.host.session_update(
+            "s",
+            schema.ToolCallProgress(
+                session_update="tool_call_update", tool_call_id="c1", status=status
+            ),
+        )
 
 
 @pytest.fixture
@@ -75,14 +86,26 @@ def broken(monkeypatch: pytest.MonkeyPatch, way: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["read", "write"])
-@pytest.mark.parametrize(("number", "retries"), ERRORS, ids=[errno.errorcode[number] for number, _ in ERRORS])
-async def test_a_file_that_the_system_fails_at(told: Told, monkeypatch: pytest.MonkeyPatch, way: str, number: int, retries: int) -> None:
-    """A call of the bridge's own: reading, which nobody was asked about, is said when it has failed."""
+@pytest.mark.parametrize(
+    ("number", "retries"), ERRORS, ids=[errno.errorcode[number] for number, _ in ERRORS]
+)
+async def test_a_file_that_the_system_fails_at(
+    told: Told, monkeypatch: pytest.MonkeyPatch, way: str, number: int, retries: int
+) -> None:
+    """A call of the bridge's own: reading, which nobody was asked about, is said when it has
+    failed.
+    """
     broken(monkeypatch, way, number)
     await told.refuses(way)
     assert told.kinds() == (["Used", "Failed"] if way == "read" else ["Asked", "Failed"])
-    assert (told.failed.code, told.failed.retries, told.failed.message) == ("TOOL_EXECUTION_FAILED", retries, os.strerror(number))
-    assert told.failed.call.tool == way.capitalize() and told.failed.call.params["file_path"] == str(told.root / "a.txt")
+    assert (told.failed.code, told.failed.retries, told.failed.message) == (
+        "TOOL_EXECUTION_FAILED",
+        retries,
+        os.strerror(number),
+    )
+    assert told.failed.call.tool == way.capitalize() and told.failed.call.params[
+        "file_path"
+    ] == str(told.root / "a.txt")
 
 
 async def test_what_may_not_be_read_is_said_and_what_is_not_there_is_not(told: Told) -> None:
@@ -91,7 +114,11 @@ async def test_what_may_not_be_read_is_said_and_what_is_not_there_is_not(told: T
     assert told.said == []
     with pytest.raises(RequestError):
         await told.host.read_text_file("s", "/etc/passwd")
-    assert told.kinds() == ["Used", "Failed"] and isinstance(told.said[0], Used) and told.said[0].call == told.failed.call
+    assert (
+        told.kinds() == ["Used", "Failed"]
+        and isinstance(told.said[0], Used)
+        and told.said[0].call == told.failed.call
+    )
     assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 0)
 
 
@@ -105,7 +132,9 @@ async def test_a_command_that_fails(told: Told, command: str, retries: int) -> N
 
 async def test_a_command_that_the_agent_has_ended_ran_out_of_nothing(told: Told) -> None:
     """It is ended by the signal by which the system ends what takes too much memory."""
-    terminal = (await told.host.create_terminal("s", "trap '' TERM; echo ready; while :; do sleep 1; done")).terminal_id
+    terminal = (
+        await told.host.create_terminal("s", "trap '' TERM; echo ready; while :; do sleep 1; done")
+    ).terminal_id
     await eventually(lambda: "ready" in told.host.terminals.text(terminal))
     await told.host.kill_terminal("s", terminal)
     await eventually(lambda: "Failed" in told.kinds())
@@ -113,20 +142,33 @@ async def test_a_command_that_the_agent_has_ended_ran_out_of_nothing(told: Told)
     await told.host.release_terminal("s", terminal)
 
 
-# -- what the agent has the bridge do for a call of its own ------------------------------------------------------------------
+# -- what the agent has the bridge do for a call of its own ----------------------------------------
 
 
 async def permitted(told: Told, **call: Any) -> None:
     """The agent's own call c1, which is allowed."""
-    await told.host.request_permission("s", schema.ToolCallUpdate(tool_call_id="c1", title="x", status="pending", **call), OPTIONS)
+    await told.host.request_permission(
+        "s", schema.ToolCallUpdate(tool_call_id="c1", title="x", status="pending", **call), OPTIONS
+    )
 
 
 @pytest.mark.parametrize("way", ["read", "write"])
-async def test_a_file_of_the_agents_own_call(told: Told, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+async def test_a_file_of_the_agents_own_call(
+    told: Told, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     """It is said once, with that call, when the agent says that it has failed."""
     path = str(told.root / "a.txt")
     if way == "read":
-        await told.host.session_update("s", start_tool_call("c1", "Reading", kind="read", status="in_progress", locations=[schema.ToolCallLocation(path=path)]))
+        await told.host.session_update(
+            "s",
+            start_tool_call(
+                "c1",
+                "Reading",
+                kind="read",
+                status="in_progress",
+                locations=[schema.ToolCallLocation(path=path)],
+            ),
+        )
     else:
         await permitted(told, kind="edit", content=[tool_diff_content(path, "text")])
     broken(monkeypatch, way, errno.ETIMEDOUT)
@@ -134,10 +176,15 @@ async def test_a_file_of_the_agents_own_call(told: Told, monkeypatch: pytest.Mon
     assert "Failed" not in told.kinds()
     await told.update("failed")
     assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 3)
-    assert told.failed.call.id == "c1" and len([event for event in told.said if isinstance(event, Asked | Used)]) == 1
+    assert (
+        told.failed.call.id == "c1"
+        and len([event for event in told.said if isinstance(event, Asked | Used)]) == 1
+    )
 
 
-async def test_a_time_out_of_the_agents_own_call(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_time_out_of_the_agents_own_call(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(acp_terminal.Terminals.__init__, "__kwdefaults__", {"seconds": 0.2})
     told = Told(told.root)
     await permitted(told, kind="execute", raw_input={"command": "sleep 60"})
@@ -149,7 +196,9 @@ async def test_a_time_out_of_the_agents_own_call(told: Told, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("status", "expected"), [("failed", Failed), ("completed", Done)])
-async def test_a_command_of_the_agents_own_call(told: Told, status: str, expected: type[Event]) -> None:
+async def test_a_command_of_the_agents_own_call(
+    told: Told, status: str, expected: type[Event]
+) -> None:
     """Whether its call has failed is for the agent to say; how, the bridge knows."""
     command = "echo 'HTTP 429: too many requests' >&2; exit 1"
     await permitted(told, kind="execute", raw_input={"command": command})
@@ -157,4 +206,8 @@ async def test_a_command_of_the_agents_own_call(told: Told, status: str, expecte
     await told.update(status)
     last = told.said[-1]
     assert isinstance(last, expected)
-    assert not isinstance(last, Failed) or (last.code, last.retries, last.call.id) == ("TOOL_EXECUTION_FAILED", 3, "c1")
+    assert not isinstance(last, Failed) or (last.code, last.retries, last.call.id) == (
+        "TOOL_EXECUTION_FAILED",
+        3,
+        "c1",
+    )

@@ -1,4 +1,6 @@
-"""Files that an ACP agent has the bridge read and write: the jail, and who is asked (D12, D38, D45; docs/agents.md)."""
+"""Files that an ACP agent has the bridge read and write: the jail, and who is asked (D12, D38, D45;
+docs/agents.md).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "none.txt", "."])
 async def test_reading_anything_else_is_refused(opened: Open, root: Path, path: str) -> None:
-    """D12: outside the roots, by way of a link, not there, no file; and neither is said to be there."""
+    """D12: outside the roots, by way of a link, not there, no file; and neither is said to be
+    there.
+    """
     (root.parent / "secret").write_text("secret")
     (root / "link").symlink_to(root.parent / "secret")
     drive = await opened(module=DEMO)
@@ -37,7 +41,9 @@ async def test_reading_anything_else_is_refused(opened: Open, root: Path, path: 
     assert "secret\n" not in said and "root:" not in said
 
 
-async def test_the_data_directory_is_never_read_or_written(opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_data_directory_is_never_read_or_written(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D45: whatever the roots."""
     (root / "var").mkdir()
     (root / "var" / "key").write_text("key")
@@ -58,7 +64,9 @@ async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root
     assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
     assert drive.of(Asked)[0].call.tool == "Write"
     assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "new"}
-    assert drive.of(Done)[0].outcome.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
+    assert (
+        drive.of(Done)[0].outcome.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
+    )
     assert (root / "a.txt").read_text() == "new"
 
 
@@ -82,10 +90,15 @@ async def test_an_approved_write_stays_inside(opened: Open, root: Path, path: st
 
 
 async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root: Path) -> None:
-    """The option is chosen by its kind; the approval covers the file that it named, while the call runs, and no longer."""
+    """The option is chosen by its kind; the approval covers the file that it named, while the call
+    runs, and no longer.
+    """
     drive = await opened(APPROVED, REJECTED)
     said = await drive.turn("/edit a.txt a.txt hello")
-    assert text(said) == f"chosen yes a.txt is written.The bridge does not do it: {WORDS_OF_A_REJECTION}"
+    assert (
+        text(said)
+        == f"chosen yes a.txt is written.The bridge does not do it: {WORDS_OF_A_REJECTION}"
+    )
     assert [asked.call.tool for asked in drive.of(Asked)] == ["Edit", "Write"]
     assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "hello"}
     assert (root / "a.txt").read_text() == "hello"
@@ -94,7 +107,10 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
 async def test_an_approval_covers_no_other_file(opened: Open, root: Path) -> None:
     drive = await opened(APPROVED, REJECTED)
     await drive.turn("/edit a.txt b.txt hello")
-    assert [asked.call.params["file_path"] for asked in drive.of(Asked)][:2] == [str(root / "a.txt"), str(root / "b.txt")]
+    assert [asked.call.params["file_path"] for asked in drive.of(Asked)][:2] == [
+        str(root / "a.txt"),
+        str(root / "b.txt"),
+    ]
     assert list(root.iterdir()) == []
 
 
@@ -104,14 +120,23 @@ async def test_a_rejection_is_chosen_by_its_kind_too(opened: Open, root: Path) -
     assert list(root.iterdir()) == []
 
 
-async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside(root: Path) -> None:
+async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside(
+    root: Path,
+) -> None:
     (root / "run.sh").write_text("old")
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("run.sh")
     assert await files.write("link", root, "new") == "old"
-    assert ((root / "run.sh").read_text(), (root / "run.sh").stat().st_mode & 0o777, (root / "link").is_symlink()) == ("new", 0o755, True)
+    assert (
+        (root / "run.sh").read_text(),
+        (root / "run.sh").stat().st_mode & 0o777,
+        (root / "link").is_symlink(),
+    ) == ("new", 0o755, True)
     assert await files.write("a/b/c.txt", root, "deep") is None
-    assert ((root / "a/b/c.txt").read_text(), (root / "a/b/c.txt").stat().st_mode & 0o777) == ("deep", 0o644)
+    assert ((root / "a/b/c.txt").read_text(), (root / "a/b/c.txt").stat().st_mode & 0o777) == (
+        "deep",
+        0o644,
+    )
     assert (root / "a").stat().st_mode & 0o777 == 0o755
     assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c.txt", "link", "run.sh"]
 
@@ -126,7 +151,10 @@ async def test_writing_breaks_a_hard_link_to_the_outside(root: Path) -> None:
 
 async def test_lines_of_a_file(root: Path) -> None:
     (root / "a.txt").write_text("1\n2\n3\n4\n")
-    assert [await files.read("a.txt", root, line, limit) for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]] == [
+    assert [
+        await files.read("a.txt", root, line, limit)
+        for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]
+    ] == [
         "1\n2\n3\n4\n",
         "2\n3\n",
         "4\n",
@@ -135,7 +163,10 @@ async def test_lines_of_a_file(root: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("way", "setting"), [("read", "TOOL_TIMEOUT_READ_SECONDS"), ("write", "TOOL_TIMEOUT_EDIT_SECONDS")])
+@pytest.mark.parametrize(
+    ("way", "setting"),
+    [("read", "TOOL_TIMEOUT_READ_SECONDS"), ("write", "TOOL_TIMEOUT_EDIT_SECONDS")],
+)
 async def test_a_disk_that_hangs_holds_the_agent_up_no_longer_than_the_spec_says(
     opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch, way: str, setting: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""The ACP driver and what agents do with the protocol: pieces of calls, echoes, noise, modes, floods (docs/agents.md)."""
+"""The ACP driver and what agents do with the protocol: pieces of calls, echoes, noise, modes,
+floods (docs/agents.md).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tests.agents.acp.conftest import Open, scripted
 from tests.agents.drive import APPROVED, eventually, kinds, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-BANNER = "banner"  # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
+# the agent of most tests here: one that greets whoever starts it before it speaks the protocol
+BANNER = "banner"
 
 
 @pytest.mark.parametrize(("mode", "set_to"), [(BANNER, "default"), ("config", "m=default")])
@@ -32,16 +35,25 @@ async def test_an_agent_that_cannot_be_made_to_ask_is_not_run(opened: Open) -> N
 async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
     """docs/agents.md, Turns."""
     drive = await opened(mode=BANNER)
-    assert [event for event in await drive.turn("/noise") if isinstance(event, Chunk)] == [Chunk("said \ufffd")]
+    assert [event for event in await drive.turn("/noise") if isinstance(event, Chunk)] == [
+        Chunk("said \ufffd")
+    ]
 
 
 async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
-    """docs/agents.md: one Used and one Done, with the parameters that came later, the thoughts and the diff."""
+    """docs/agents.md: one Used and one Done, with the parameters that came later, the thoughts and
+    the diff.
+    """
     drive = await opened(mode=BANNER)
     said = await drive.turn("/announce")
     assert kinds(said) == ["Used", "Done", "Ended"]
     [used], [done] = drive.of(Used), drive.of(Done)
-    assert (used.call.id, used.call.tool, used.call.params, used.call.reasoning) == ("c1", "Edit", {"file_path": "a.txt"}, "I must edit.")
+    assert (used.call.id, used.call.tool, used.call.params, used.call.reasoning) == (
+        "c1",
+        "Edit",
+        {"file_path": "a.txt"},
+        "I must edit.",
+    )
     assert used.call.description == "Editing"
     assert done.outcome.content == "edited"
     assert done.outcome.diff == "@@ -1 +1,2 @@\n one\n+two\n"
@@ -57,12 +69,18 @@ async def test_a_failed_call_has_its_details(opened: Open) -> None:
     drive = await opened(mode=BANNER)
     assert kinds(await drive.turn("/broken")) == ["Used", "Failed", "Ended"]
     [failed] = drive.of(Failed)
-    assert (failed.message, failed.details.exit_code, failed.details.stderr) == ("make: no rule", 2, "no rule")
+    assert (failed.message, failed.details.exit_code, failed.details.stderr) == (
+        "make: no rule",
+        2,
+        "no rule",
+    )
     assert (failed.call.tool, failed.call.params) == ("Bash", {"command": "make"})
 
 
 async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
-    """docs/agents.md: a person decides on one call; an agent that offers only "always" is refused, and the reason is said."""
+    """docs/agents.md: a person decides on one call; an agent that offers only "always" is refused,
+    and the reason is said.
+    """
     drive = await opened(APPROVED, mode=BANNER)
     said = await drive.turn("/always")
     assert text(said) == "no"
@@ -74,8 +92,12 @@ async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
     assert text(await drive.turn("/nonsense")) == "sense"
 
 
-async def test_everything_is_said_in_order_however_slowly_it_is_read(root: Path, tmp_path: Path) -> None:
-    """An agent that nobody listens to is not read: what the bridge holds stays bounded, and nothing is lost."""
+async def test_everything_is_said_in_order_however_slowly_it_is_read(
+    root: Path, tmp_path: Path
+) -> None:
+    """An agent that nobody listens to is not read: what the bridge holds stays bounded, and nothing
+    is lost.
+    """
     driver, count = scripted(tmp_path / "journal").driver, 3 * limits.AGENT_EVENTS_WAITING
     assert isinstance(driver, acp_driver.Acp)
     await driver.start(Start("s", root))

@@ -1,4 +1,6 @@
-"""The ACP driver in whole turns: text, decisions, interrupts, a session that is continued (D35, D38, D40)."""
+"""The ACP driver in whole turns: text, decisions, interrupts, a session that is continued (D35,
+D38, D40).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.driver import Asked, CannotResume, Chunk, Done, Ended, Identified, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    CannotResume,
+    Chunk,
+    Done,
+    Ended,
+    Identified,
+    Verdict,
+    Withdrawn,
+)
 from tests.agents.acp.conftest import DEMO, Open, scripted
 from tests.agents.drive import APPROVED, REJECTED, Drive, kinds, text, within
 
@@ -27,7 +38,11 @@ async def test_an_approved_call_is_run_and_reported(opened: Open) -> None:
     [asked], [done] = drive.of(Asked), drive.of(Done)
     assert (asked.call.tool, asked.call.params) == ("Bash", {"command": "make"})
     assert asked.call.description == "Bash: make"
-    assert done.call.id == asked.call.id and done.outcome.success and "scripted" in done.outcome.content
+    assert (
+        done.call.id == asked.call.id
+        and done.outcome.success
+        and "scripted" in done.outcome.content
+    )
     assert finish(drive) == ("stop", "")
 
 
@@ -45,7 +60,9 @@ async def test_changed_parameters_are_rejected_once_and_then_said(opened: Open) 
     drive = await opened(Verdict("modified", {"command": "make test"}), module=DEMO)
     said = await drive.turn('/tool Bash {"command": "make"}')
     assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
-    assert not drive.of(Done)[0].outcome.success and "parameters" in (drive.of(Done)[0].outcome.error or "")
+    assert not drive.of(Done)[0].outcome.success and "parameters" in (
+        drive.of(Done)[0].outcome.error or ""
+    )
     assert '"command": "make test"' in text(said)  # the demo repeats the prompt that it was given
     assert len(drive.of(Ended)) == 1
 

@@ -1,4 +1,6 @@
-"""A model, a home and a directory for claude-code: nothing of the user's is read, no network is used. Skipped where its SDK is not installed."""
+"""A model, a home and a directory for claude-code: nothing of the user's is read, no network is
+used. Skipped where its SDK is not installed.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def surroundings(model: Model, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def directory(surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(
+    surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """Where a session works, in a process that has these surroundings and no other agent's."""
     surround(monkeypatch, surroundings)
     directory = tmp_path / "work"
@@ -68,7 +72,9 @@ def directory(surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kept(model: Model, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Kept]:
-    """A session that is kept from test to test of a module: a start of the program takes a second of the processor."""
+    """A session that is kept from test to test of a module: a start of the program takes a second
+    of the processor.
+    """
     place = tmp_path_factory.mktemp("kept")
     (place / "work").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +86,9 @@ async def kept(model: Model, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def session(request: pytest.FixtureRequest, kept: Kept) -> AsyncIterator[Session]:
-    """The session that is kept, between two turns and in an empty directory; after a test that failed it is another one."""
+    """The session that is kept, between two turns and in an empty directory; after a test that
+    failed it is another one.
+    """
     failed = request.session.testsfailed
     yield await kept.session()
     if request.session.testsfailed > failed:

@@ -1,4 +1,6 @@
-"""A scripted Messages API on loopback: what the model says is written down before, what the agent asked of it can be read after."""
+"""A scripted Messages API on loopback: what the model says is written down before, what the agent
+asked of it can be read after.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ Reply = Sequence[Block] | Refused
 
 @dataclass(slots=True)
 class Play:
-    """The replies to a prompt that names it: the first, the one after a tool's result, and so on; the last is repeated."""
+    """The replies to a prompt that names it: the first, the one after a tool's result, and so on;
+    the last is repeated.
+    """
 
     replies: Sequence[Reply]
     stop: str = "end_turn"
@@ -63,14 +67,23 @@ class Request:
 
 
 class Model:
-    """A prompt says ``play:NAME``; how often tools have reported since decides which reply of that play comes."""
+    """A prompt says ``play:NAME``; how often tools have reported since decides which reply of that
+    play comes.
+    """
 
     def __init__(self) -> None:
-        self.plays: dict[str, Play] = {"hello": Play([[Text("Hello from the scripted model.")]]), "notified": Play([[Text("The background job is done.")]])}
+        self.plays: dict[str, Play] = {
+            "hello": Play([[Text("Hello from the scripted model.")]]),
+            "notified": Play([[Text("The background job is done.")]]),
+        }
         self.requests: list[Request] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"model": self}))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Bound", (_Handler,), {"model": self})
+        )
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
+        )
         self._thread.start()
 
     @property
@@ -90,7 +103,8 @@ class Model:
     def reply(self, body: dict[str, Any]) -> tuple[Reply, str]:
         """What is said to this request, and the stop reason of it."""
         if not body.get("tools"):
-            return [Text("A title")], "end_turn"  # the agent asks small things of its own, as for a title
+            # the agent asks small things of its own, as for a title
+            return [Text("A title")], "end_turn"
         name, step = _place(body.get("messages", []))
         play = self.plays[name]
         self.requests.append(Request(name, step, body))
@@ -116,7 +130,9 @@ def _said_backwards(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for message in reversed(messages):
         content = message.get("content")
         if message.get("role") == "user" and content:
-            yield from reversed([{"type": "text", "text": content}] if isinstance(content, str) else content)
+            yield from reversed(
+                [{"type": "text", "text": content}] if isinstance(content, str) else content
+            )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -139,9 +155,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             reply, stop = self.model.reply(body)
             if isinstance(reply, Refused):
-                self._answer(reply.status, {"type": "error", "error": {"type": reply.kind, "message": reply.message}})
+                self._answer(
+                    reply.status,
+                    {"type": "error", "error": {"type": reply.kind, "message": reply.message}},
+                )
             elif body.get("stream"):
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the agent was interrupted, or killed
+                # the agent was interrupted, or killed
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self._stream(body, reply, stop)
             else:
                 self._answer(200, _whole(body, reply, stop))
@@ -163,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self._event("message_start", message=_whole(body, [], None))
         for index, block in enumerate(reply):
-            self._event("content_block_start", index=index, content_block=_content(block, begun=True))
+            self._event(
+                "content_block_start", index=index, content_block=_content(block, begun=True)
+            )
             for delta in _deltas(block):
                 if delta is None:
                     assert isinstance(block, Text) and block.hold is not None
@@ -171,7 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
                 else:
                     self._event("content_block_delta", index=index, delta=delta)
             self._event("content_block_stop", index=index)
-        self._event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=USAGE)
+        self._event(
+            "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=USAGE
+        )
         self._event("message_stop")
 
     def _event(self, kind: str, **fields: Any) -> None:
@@ -182,25 +206,48 @@ class _Handler(BaseHTTPRequestHandler):
         """Nobody reads what it served; `requests` has it."""
 
 
-USAGE = {"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 20}
+USAGE = {
+    "input_tokens": 100,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 20,
+}
 
 
 def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> dict[str, Any]:
-    head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": body.get("model")}
-    return head | {"content": [_content(block) for block in reply], "stop_reason": stop, "stop_sequence": None, "usage": USAGE}
+    head = {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+    }
+    return head | {
+        "content": [_content(block) for block in reply],
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": USAGE,
+    }
 
 
 def _content(block: Block, *, begun: bool = False) -> dict[str, Any]:
     if isinstance(block, Text):
         return {"type": "text", "text": "" if begun else block.text}
-    return {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": block.name, "input": {} if begun else dict(block.input)}
+    return {
+        "type": "tool_use",
+        "id": f"toolu_{uuid.uuid4().hex}",
+        "name": block.name,
+        "input": {} if begun else dict(block.input),
+    }
 
 
 def _deltas(block: Block) -> Iterator[dict[str, Any] | None]:
     """The pieces of a block; None where it holds."""
     if isinstance(block, Tool):
         text = json.dumps(dict(block.input))
-        yield from ({"type": "input_json_delta", "partial_json": text[begin : begin + 20]} for begin in range(0, len(text), 20))
+        yield from (
+            {"type": "input_json_delta", "partial_json": text[begin : begin + 20]}
+            for begin in range(0, len(text), 20)
+        )
         return
     words = WORDS.findall(block.text)
     for number, word in enumerate(words, 1):

@@ -23,7 +23,9 @@ E = TypeVar("E", bound=Event)
 
 
 def driver_of(program: Path | None = None) -> Claude:
-    """A driver, of the real program or of another. Imported here, so that the tests can be collected where there is no SDK."""
+    """A driver, of the real program or of another. Imported here, so that the tests can be
+    collected where there is no SDK.
+    """
     from sessions_app.agents.claude.driver import Claude
 
     return Claude(program)
@@ -59,7 +61,9 @@ class Session:
             self.said.append(event)
             self._new.set()
 
-    async def until(self, kind: type[E], wanted: Callable[[E], bool] = lambda event: True, *, after: int = 0) -> E:
+    async def until(
+        self, kind: type[E], wanted: Callable[[E], bool] = lambda event: True, *, after: int = 0
+    ) -> E:
         """The first such event from the index `after` on."""
         deadline, looked_at = time.monotonic() + PATIENCE, after
         while True:
@@ -74,7 +78,9 @@ class Session:
                 raise AssertionError(f"no {kind.__name__}; it said {self.said[after:]}") from None
 
     async def turn(self, prompt: str, *verdicts: Verdict) -> Sequence[Event]:
-        """A whole turn; each call that asks gets the next verdict. What was said in it, the Ended last."""
+        """A whole turn; each call that asks gets the next verdict. What was said in it, the Ended
+        last.
+        """
         begin = position = len(self.said)
         await self.driver.prompt(prompt)
         for verdict in verdicts:
@@ -87,7 +93,9 @@ class Session:
 
 
 class Kept:
-    """One session for many tests, started when first asked for; ``resume_id`` is what it was first called."""
+    """One session for many tests, started when first asked for; ``resume_id`` is what it was first
+    called.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.resume_id = ""
@@ -117,7 +125,9 @@ def pid_of(session: Session) -> int:
 
 def text(events: Sequence[Event]) -> str:
     """What was said to a person."""
-    return "".join(event.content for event in events if isinstance(event, Chunk) and not event.is_tool_use)
+    return "".join(
+        event.content for event in events if isinstance(event, Chunk) and not event.is_tool_use
+    )
 
 
 def only(kind: type[E], events: Sequence[Event]) -> E:
@@ -136,7 +146,11 @@ def carrying(run: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE and process.environ().get(AGENT_RUN) == run:
+            if (
+                process.pid != os.getpid()
+                and process.status() != psutil.STATUS_ZOMBIE
+                and process.environ().get(AGENT_RUN) == run
+            ):
                 found.append(process)
         except psutil.Error:  # gone meanwhile
             continue

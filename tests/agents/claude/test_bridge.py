@@ -1,4 +1,6 @@
-"""claude-code in a running bridge, from a phone: the conversation, its approvals, and a bridge that is killed in the middle of it (D35, D37, D38, D40)."""
+"""claude-code in a running bridge, from a phone: the conversation, its approvals, and a bridge that
+is killed in the middle of it (D35, D37, D38, D40).
+"""
 
 from __future__ import annotations
 
@@ -48,24 +50,42 @@ def programs(bridge: QuickBridge) -> list[psutil.Process]:
 
 
 def decide(phone: Phone, session_id: str, tool_call_id: str, **decision: object) -> None:
-    recorded = phone.request("approval_response", {"session_id": session_id, "tool_call_id": tool_call_id, **decision})
-    assert (recorded["type"], recorded["payload"]["forwarded"]) == ("approval_recorded", True), recorded
+    recorded = phone.request(
+        "approval_response", {"session_id": session_id, "tool_call_id": tool_call_id, **decision}
+    )
+    assert (recorded["type"], recorded["payload"]["forwarded"]) == ("approval_recorded", True), (
+        recorded
+    )
 
 
 def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
-    """A turn with an edit that a person approves; the diff and the usage reach the phone, and no secret of the bridge the agent."""
+    """A turn with an edit that a person approves; the diff and the usage reach the phone, and no
+    secret of the bridge the agent.
+    """
     file = bridge.root / "new.txt"
-    prompt = model.play("write", [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})], [Text("Written.")])
+    prompt = model.play(
+        "write",
+        [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})],
+        [Text("Written.")],
+    )
     with bridge.phones() as [phone]:
         session_id = agents.begin(bridge, phone, agent=agent.NAME)
         [program] = programs(bridge)
         environ = program.environ()
         agents.say(phone, session_id, prompt)
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        assert (asked["tool"], asked["source"], str(file) in asked["description"]) == ("Write", "agent_sdk", True)
+        assert (asked["tool"], asked["source"], str(file) in asked["description"]) == (
+            "Write",
+            "agent_sdk",
+            True,
+        )
         decide(phone, session_id, asked["tool_call_id"], **APPROVED)
         result = phone.expect("tool_result", session_id=session_id)["payload"]
-        assert (result["tool_call_id"], result["result"]["success"], result["result"]["diff"].splitlines()[-1]) == (asked["tool_call_id"], True, "+one")
+        assert (
+            result["tool_call_id"],
+            result["result"]["success"],
+            result["result"]["diff"].splitlines()[-1],
+        ) == (asked["tool_call_id"], True, "+one")
         end = phone.expect("stream_end", session_id=session_id, finish_reason="stop")["payload"]
         assert end["usage"]["output_tokens"] == 40
         assert agents.words(phone.messages).count("Written.") == 1
@@ -78,20 +98,32 @@ def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
 
 
 def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: QuickBridge) -> None:
-    """The session is paused, the phone sees what had been said, no program is left; resumed, the agent knows what was said, and the prompt is not given again."""
+    """The session is paused, the phone sees what had been said, no program is left; resumed, the
+    agent knows what was said, and the prompt is not given again.
+    """
     hold = threading.Event()
     prompt = model.play("dying", [Text("one two three", hold)])
     phone = bridge.phone(device_id="a-phone")
     phone.ready()
     session_id = agents.begin(bridge, phone, agent=agent.NAME)
-    assert agents.words(agents.ask(phone, session_id, "play:hello")) == "Hello from the scripted model."
+    assert (
+        agents.words(agents.ask(phone, session_id, "play:hello"))
+        == "Hello from the scripted model."
+    )
     agents.say(phone, session_id, prompt)
-    phone.until(lambda message: message["type"] == "stream_chunk" and "two" in message["payload"]["content"], "half of the answer")
+    phone.until(
+        lambda message: (
+            message["type"] == "stream_chunk" and "two" in message["payload"]["content"]
+        ),
+        "half of the answer",
+    )
     calls = len(model.requests)
     bridge.kill()
     phone.close()
     hold.set()
-    assert eventually(lambda: not programs(bridge)), "they end with the process that runs them, whatever becomes of it"
+    assert eventually(lambda: not programs(bridge)), (
+        "they end with the process that runs them, whatever becomes of it"
+    )
     bridge.start()
     phone.ready()
     assert bridge.session(session_id)["status"] == "paused"
@@ -99,8 +131,12 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     assert ready["type"] == "session_ready", ready
     log = agents.log_of(phone, session_id)
     assert agents.words(log).endswith("one two ")
-    assert [message["payload"]["finish_reason"] for message in log if message["type"] == "stream_end"] == ["stop", "error"]
-    assert agents.words(agents.ask(phone, session_id, "play:hello again")).endswith("Hello from the scripted model.")
+    assert [
+        message["payload"]["finish_reason"] for message in log if message["type"] == "stream_end"
+    ] == ["stop", "error"]
+    assert agents.words(agents.ask(phone, session_id, "play:hello again")).endswith(
+        "Hello from the scripted model."
+    )
     assert [request.play for request in model.requests[calls:]] == ["hello"]
     assert "Hello from the scripted model." in str(model.requests[-1].body["messages"])
     agents.end(phone, session_id)
@@ -108,22 +144,39 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
 
 
 def test_what_a_phone_changes_and_stops(model: Model, bridge: QuickBridge) -> None:
-    """D38, D40: a command runs as it was modified; an interrupt ends the text, and a call that waits, which is then decided; the session goes on each time."""
+    """D38, D40: a command runs as it was modified; an interrupt ends the text, and a call that
+    waits, which is then decided; the session goes on each time.
+    """
     hold = threading.Event()
-    changed = model.play("modify", [Tool("Bash", {"command": "touch theirs"})], [Text("It is done.")])
+    changed = model.play(
+        "modify", [Tool("Bash", {"command": "touch theirs"})], [Text("It is done.")]
+    )
     slow = model.play("slow", [Text("one two three", hold)])
     asking = model.play("asking", [Tool("Bash", {"command": "touch never"})], [Text("never")])
     with bridge.phones() as [phone]:
         session_id = agents.begin(bridge, phone, agent=agent.NAME)
         agents.say(phone, session_id, changed)
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        decide(phone, session_id, asked["tool_call_id"], decision="modified", modifications={"command": "touch ours"})
-        result = phone.expect("tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"])["payload"]["result"]
+        decide(
+            phone,
+            session_id,
+            asked["tool_call_id"],
+            decision="modified",
+            modifications={"command": "touch ours"},
+        )
+        result = phone.expect(
+            "tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"]
+        )["payload"]["result"]
         assert result["success"], result
         phone.expect("stream_end", session_id=session_id, finish_reason="stop")
 
         agents.say(phone, session_id, slow)
-        phone.until(lambda message: message["type"] == "stream_chunk" and "two" in message["payload"]["content"], "half of the answer")
+        phone.until(
+            lambda message: (
+                message["type"] == "stream_chunk" and "two" in message["payload"]["content"]
+            ),
+            "half of the answer",
+        )
         phone.send("session_interrupt", {"session_id": session_id})
         phone.expect("stream_end", session_id=session_id, finish_reason="stop")
         hold.set()
@@ -132,16 +185,30 @@ def test_what_a_phone_changes_and_stops(model: Model, bridge: QuickBridge) -> No
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
         phone.send("session_interrupt", {"session_id": session_id})
         phone.expect("stream_end", session_id=session_id, finish_reason="stop")
-        late = phone.request("approval_response", {"session_id": session_id, "tool_call_id": asked["tool_call_id"], **APPROVED})
+        late = phone.request(
+            "approval_response",
+            {"session_id": session_id, "tool_call_id": asked["tool_call_id"], **APPROVED},
+        )
         assert (late["type"], late["payload"]["code"]) == ("error", "TOOL_ALREADY_DECIDED"), late
-        assert not phone.expect("tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"])["payload"]["result"]["success"]
+        assert not phone.expect(
+            "tool_result", session_id=session_id, tool_call_id=asked["tool_call_id"]
+        )["payload"]["result"]["success"]
 
-        assert agents.words(agents.ask(phone, session_id, "play:hello")) == "Hello from the scripted model."
+        assert (
+            agents.words(agents.ask(phone, session_id, "play:hello"))
+            == "Hello from the scripted model."
+        )
         said = [message for message in phone.messages if not message["payload"].get("is_tool_use")]
         assert agents.words(said) == "It is done.one two Hello from the scripted model."
-        assert [message["payload"]["code"] for message in said if message["type"] in ("tool_error", "error")] == ["TOOL_ALREADY_DECIDED"]
+        assert [
+            message["payload"]["code"]
+            for message in said
+            if message["type"] in ("tool_error", "error")
+        ] == ["TOOL_ALREADY_DECIDED"]
         agents.end(phone, session_id)
-    assert [name for name in ("theirs", "ours", "never") if (bridge.root / name).exists()] == ["ours"]
+    assert [name for name in ("theirs", "ours", "never") if (bridge.root / name).exists()] == [
+        "ours"
+    ]
 
 
 def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
@@ -155,5 +222,7 @@ def test_a_program_that_dies(model: Model, bridge: QuickBridge) -> None:
         assert error["code"] == "AGENT_ERROR" and "signal 9" in error["message"]
         assert eventually(lambda: bridge.session(session_id)["status"] == "error")
         assert agents.start(phone, bridge.root, session_id, resume=True)["type"] == "session_ready"
-        assert agents.words(agents.ask(phone, session_id, "play:hello")).endswith("Hello from the scripted model.")
+        assert agents.words(agents.ask(phone, session_id, "play:hello")).endswith(
+            "Hello from the scripted model."
+        )
         agents.end(phone, session_id)

@@ -1,4 +1,6 @@
-"""The translation of what claude-agent-sdk says, where the real program cannot be made to say it (D38, D40)."""
+"""The translation of what claude-agent-sdk says, where the real program cannot be made to say it
+(D38, D40).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,18 @@ def talk() -> Translation:
 
 
 def piece(text: str, parent: str | None = None) -> Any:
-    return sdk.StreamEvent("u", "s", {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}, parent)
+    return sdk.StreamEvent(
+        "u",
+        "s",
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}},
+        parent,
+    )
 
 
 def used(call_id: str, tool: str, **params: Any) -> Any:
-    return sdk.AssistantMessage([sdk.ToolUseBlock(call_id, tool, params)], "a-model", message_id="m")
+    return sdk.AssistantMessage(
+        [sdk.ToolUseBlock(call_id, tool, params)], "a-model", message_id="m"
+    )
 
 
 def gave(call_id: str, content: Any, *, failed: bool = False, result: Any = None) -> Any:
@@ -35,7 +44,15 @@ def gave(call_id: str, content: Any, *, failed: bool = False, result: Any = None
 
 
 def result(**fields: Any) -> Any:
-    told = {"subtype": "success", "duration_ms": 5, "duration_api_ms": 5, "is_error": False, "num_turns": 1, "session_id": "s", "stop_reason": "end_turn"}
+    told = {
+        "subtype": "success",
+        "duration_ms": 5,
+        "duration_api_ms": 5,
+        "is_error": False,
+        "num_turns": 1,
+        "session_id": "s",
+        "stop_reason": "end_turn",
+    }
     return sdk.ResultMessage(**told | fields)
 
 
@@ -46,7 +63,12 @@ def test_a_turn_of_the_agents_own_never_ends_that_of_a_prompt(talk: Translation)
     """A prompt given while something in the background is told about waits behind it."""
     assert talk.read(piece("The job is done.")) == [Chunk("The job is done.")]
     talk.begin("a")
-    assert talk.read(result(origin=BACKGROUND, user_message_uuid="another", user_message_uuids=["another"])) == []
+    assert (
+        talk.read(
+            result(origin=BACKGROUND, user_message_uuid="another", user_message_uuids=["another"])
+        )
+        == []
+    )
     assert talk.read(result(origin=BACKGROUND)) == []
     [ended] = talk.read(result(user_message_uuid="a", user_message_uuids=["a"]))
     assert isinstance(ended, Ended)
@@ -54,7 +76,18 @@ def test_a_turn_of_the_agents_own_never_ends_that_of_a_prompt(talk: Translation)
 
 def test_a_prompt_that_was_answered_within_such_a_turn_has_ended(talk: Translation) -> None:
     talk.begin("a")
-    assert len(talk.read(result(origin=BACKGROUND, user_message_uuid="another", user_message_uuids=["another", "a"]))) == 1
+    assert (
+        len(
+            talk.read(
+                result(
+                    origin=BACKGROUND,
+                    user_message_uuid="another",
+                    user_message_uuids=["another", "a"],
+                )
+            )
+        )
+        == 1
+    )
 
 
 def test_a_result_in_which_nothing_was_said_ends_no_turn(talk: Translation) -> None:
@@ -74,10 +107,22 @@ def test_a_result_that_names_no_prompt_ends_the_one_that_runs(talk: Translation)
     [
         ({"stop_reason": "max_tokens"}, Ended("length")),
         ({"stop_reason": "refusal"}, Ended("error", error="The model stopped: refusal.")),
-        ({"subtype": "error_max_turns", "is_error": True}, Ended("error", error="The agent reached its limit of turns.")),
-        ({"subtype": "error_during_execution", "is_error": True, "errors": ["one", "two"]}, Ended("error", error="one; two")),
-        ({"is_error": True, "result": "API Error: 529\x00"}, Ended("error", error="API Error: 529\ufffd")),
-        ({"subtype": "error_new", "is_error": True}, Ended("error", error="The agent failed: error_new.")),
+        (
+            {"subtype": "error_max_turns", "is_error": True},
+            Ended("error", error="The agent reached its limit of turns."),
+        ),
+        (
+            {"subtype": "error_during_execution", "is_error": True, "errors": ["one", "two"]},
+            Ended("error", error="one; two"),
+        ),
+        (
+            {"is_error": True, "result": "API Error: 529\x00"},
+            Ended("error", error="API Error: 529\ufffd"),
+        ),
+        (
+            {"subtype": "error_new", "is_error": True},
+            Ended("error", error="The agent failed: error_new."),
+        ),
         ({"stop_reason": None}, Ended("stop")),
     ],
 )
@@ -89,7 +134,9 @@ def test_how_a_turn_ends(talk: Translation, fields: dict[str, Any], expected: En
 
 
 def test_what_was_open_when_it_was_interrupted_is_closed(talk: Translation) -> None:
-    """Each call that was reported has a result, and an approval is withdrawn before the turn ends."""
+    """Each call that was reported has a result, and an approval is withdrawn before the turn
+    ends.
+    """
     talk.begin("a")
     talk.read(used("1", "Bash", command="ls"))
     talk.read(used("2", "Read", file_path="f"))
@@ -97,9 +144,15 @@ def test_what_was_open_when_it_was_interrupted_is_closed(talk: Translation) -> N
     [asked] = talk.ask("1", "Bash", {"command": "ls"})
     assert isinstance(asked, Asked)
     talk.interrupt()
-    withdrawn, first, second, ended = talk.read(result(subtype="error_during_execution", is_error=True))
+    withdrawn, first, second, ended = talk.read(
+        result(subtype="error_during_execution", is_error=True)
+    )
     assert withdrawn == Withdrawn("1")
-    assert isinstance(first, Done) and isinstance(second, Done) and (first.call.id, second.call.id) == ("1", "2")
+    assert (
+        isinstance(first, Done)
+        and isinstance(second, Done)
+        and (first.call.id, second.call.id) == ("1", "2")
+    )
     assert not first.outcome.success and not second.outcome.success
     assert isinstance(ended, Ended) and (ended.finish_reason, ended.error) == ("stop", "")
     assert talk.withdraw("1") == []
@@ -122,7 +175,12 @@ def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
     """Asking is the rule; what does not is listed (docs/agents.md)."""
     from sessions_app.agents.claude.events import asks
 
-    assert asks("InventedLater") and asks("mcp__server__read") and asks("WebFetch") and not asks("Read")
+    assert (
+        asks("InventedLater")
+        and asks("mcp__server__read")
+        and asks("WebFetch")
+        and not asks("Read")
+    )
     assert talk.read(used("1", "InventedLater")) == []
     assert [type(event) for event in talk.read(gave("1", None))] == [Used, Done]
 
@@ -130,7 +188,9 @@ def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
 def test_a_result_without_text(talk: Translation) -> None:
     """What is no text is named; what no database holds is replaced."""
     talk.read(used("1", "Read", file_path="f"))
-    [done] = talk.read(gave("1", [{"type": "image", "source": {}}, {"type": "text", "text": "a\x00b\ud800"}]))
+    [done] = talk.read(
+        gave("1", [{"type": "image", "source": {}}, {"type": "text", "text": "a\x00b\ud800"}])
+    )
     assert isinstance(done, Done)
     assert done.outcome.content == "[image]\na\ufffdb?"
 
@@ -147,7 +207,10 @@ def test_what_is_not_understood_says_nothing(talk: Translation) -> None:
 @pytest.mark.parametrize(
     ("told", "diff"),
     [
-        ({"filePath": "f", "type": "create", "content": "a"}, "--- /dev/null\n+++ f\n@@ -0,0 +1,1 @@\n+a\n\\ No newline at end of file\n"),
+        (
+            {"filePath": "f", "type": "create", "content": "a"},
+            "--- /dev/null\n+++ f\n@@ -0,0 +1,1 @@\n+a\n\\ No newline at end of file\n",
+        ),
         ({"filePath": "f", "type": "create", "content": ""}, None),
         ({"filePath": "f", "structuredPatch": []}, None),
         ({"filePath": "f", "structuredPatch": [{"lines": "x"}]}, None),

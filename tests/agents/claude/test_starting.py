@@ -1,4 +1,6 @@
-"""How a session of the real claude-code begins, and what of its surroundings it is given (D35, D45)."""
+"""How a session of the real claude-code begins, and what of its surroundings it is given (D35,
+D45).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ cat
 """
 
 
-@pytest.mark.parametrize("resume_id", ["0a0a0a0a-0000-4000-8000-000000000000", "no-uuid", "--version"])
+@pytest.mark.parametrize(
+    "resume_id", ["0a0a0a0a-0000-4000-8000-000000000000", "no-uuid", "--version"]
+)
 async def test_an_unknown_session_cannot_be_resumed(directory: Path, resume_id: str) -> None:
     driver = driver_of()
     with pytest.raises(CannotResume, match="cannot continue"):
@@ -30,8 +34,12 @@ async def test_an_unknown_session_cannot_be_resumed(directory: Path, resume_id: 
     await driver.close()
 
 
-async def test_no_secret_of_the_bridge_reaches_it(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by its name nor by its value; what the agent needs does (issue: a scrubbed environment)."""
+async def test_no_secret_of_the_bridge_reaches_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its name nor by its value; what the agent needs does (issue: a scrubbed
+    environment).
+    """
     secrets = {
         "BRIDGE_HOOK_TOKEN": "h" * 40,
         "BRIDGE_ANYTHING": "a" * 40,
@@ -50,15 +58,22 @@ async def test_no_secret_of_the_bridge_reaches_it(directory: Path, monkeypatch: 
 
 
 async def test_nothing_that_is_configured_is_run(model: Model, directory: Path) -> None:
-    """Hooks, permissions and servers of the user's and the repository's settings (issue: setting_sources=[])."""
+    """Hooks, permissions and servers of the user's and the repository's settings (issue:
+    setting_sources=[]).
+    """
     (directory / ".claude").mkdir()
     own = Path(os.environ["CLAUDE_CONFIG_DIR"])
     own.mkdir()
     planted = '{"permissions": {"allow": ["Bash"]}, "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "touch %s"}]}]}}'
     (directory / ".claude" / "settings.json").write_text(planted % (directory / "hooked"))
     (own / "settings.json").write_text(planted % (directory / "hooked by the user"))
-    (own / ".claude.json").write_text('{"mcpServers": {"own": {"command": "touch", "args": ["%s"]}}}' % (directory / "served to the user"))
-    (directory / ".mcp.json").write_text('{"mcpServers": {"planted": {"command": "touch", "args": ["%s"]}}}' % (directory / "served"))
+    (own / ".claude.json").write_text(
+        '{"mcpServers": {"own": {"command": "touch", "args": ["%s"]}}}'
+        % (directory / "served to the user")
+    )
+    (directory / ".mcp.json").write_text(
+        '{"mcpServers": {"planted": {"command": "touch", "args": ["%s"]}}}' % (directory / "served")
+    )
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Not then.")])
     async with Session(directory) as session:
         said = await session.turn(prompt, Verdict("rejected"))
@@ -78,7 +93,9 @@ async def test_nothing_that_is_configured_is_run(model: Model, directory: Path) 
     ],
     ids=["exits", "noise", "garbage", "refuses", "no-interpreter"],
 )
-async def test_a_program_that_is_no_agent(directory: Path, tmp_path: Path, script: str, why: str) -> None:
+async def test_a_program_that_is_no_agent(
+    directory: Path, tmp_path: Path, script: str, why: str
+) -> None:
     """It cannot start, and the reason is the program's own where it gave one."""
     program = tmp_path / "program"
     program.write_text(script)

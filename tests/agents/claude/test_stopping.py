@@ -1,4 +1,6 @@
-"""What stops the real program of claude-code, and what is left of it: interrupts, deaths, ends and resumes (D35, D40)."""
+"""What stops the real program of claude-code, and what is left of it: interrupts, deaths, ends and
+resumes (D35, D40).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    Chunk,
+    Died,
+    Done,
+    Ended,
+    Failed,
+    Identified,
+    Verdict,
+    Withdrawn,
+)
 from tests.agents.claude.model import Model, Text, Tool
-from tests.agents.claude.session import PATIENCE, Session, carrying, gone, only, pid_of, run_of, text
+from tests.agents.claude.session import (
+    PATIENCE,
+    Session,
+    carrying,
+    gone,
+    only,
+    pid_of,
+    run_of,
+    text,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,8 +50,12 @@ def hold() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_an_interrupt_while_it_speaks(model: Model, session: Session, hold: threading.Event) -> None:
-    """The turn ends with stop, what had been said stays, and the next turn is a turn like any other (D40)."""
+async def test_an_interrupt_while_it_speaks(
+    model: Model, session: Session, hold: threading.Event
+) -> None:
+    """The turn ends with stop, what had been said stays, and the next turn is a turn like any other
+    (D40).
+    """
     await session.driver.prompt(model.play("slow", [Text("one two three", hold)]))
     await session.until(Chunk, lambda event: event.content == "two ")
     await session.driver.interrupt()
@@ -41,7 +66,9 @@ async def test_an_interrupt_while_it_speaks(model: Model, session: Session, hold
 
 async def test_an_interrupt_while_it_asks(model: Model, session: Session) -> None:
     """The approval is withdrawn, its call has a result without success, and nothing ran."""
-    await session.driver.prompt(model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")]))
+    await session.driver.prompt(
+        model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")])
+    )
     asked = await session.until(Asked)
     await session.driver.interrupt()
     assert (await session.until(Ended)).finish_reason == "stop"
@@ -54,7 +81,11 @@ async def test_an_interrupt_while_it_asks(model: Model, session: Session) -> Non
 
 async def test_an_interrupt_while_a_tool_runs(model: Model, session: Session) -> None:
     """The command is ended, and its end is no failure of it."""
-    await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]))
+    await session.driver.prompt(
+        model.play(
+            "busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]
+        )
+    )
     asked = await session.until(Asked)
     assert await session.driver.decide(asked.call.id or "", APPROVED)
     await _exists(session.directory / "begun")
@@ -66,13 +97,18 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Session) ->
 
 async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Session) -> None:
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("never")])
-    task = Tool("Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"})
+    task = Tool(
+        "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
+    )
     await session.driver.prompt(model.play("delegate", [task], [Text("never")]))
     asked = await session.until(Asked)
     await session.driver.interrupt()
     assert (await session.until(Ended)).finish_reason == "stop"
     assert only(Withdrawn, session.said).call_id == asked.call.id
-    assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [False, False]
+    assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [
+        False,
+        False,
+    ]
     turn = await session.turn("play:hello")
     assert text(turn) == "Hello from the scripted model."
     assert len([event for event in session.said if isinstance(event, Ended)]) == 2
@@ -81,7 +117,9 @@ async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Se
 
 async def test_a_late_decision_counts(model: Model, session: Session) -> None:
     """Nothing decides in the person's place (D38); how late was tried is in docs/agents.md."""
-    await session.driver.prompt(model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")]))
+    await session.driver.prompt(
+        model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")])
+    )
     asked = await session.until(Asked)
     seconds = float(os.environ.get("LATE_SECONDS", "1"))
     await asyncio.sleep(seconds)  # the passing of time is what is tested
@@ -97,7 +135,13 @@ async def test_nothing_is_left_after_the_end(model: Model, directory: Path) -> N
         pid = pid_of(session)
         run = run_of(pid)
         assert os.getpgid(pid) == pid != os.getpgid(0)
-        await session.driver.prompt(model.play("busy", [Tool("Bash", {"command": "touch begun; setsid tail -f /dev/null"})], [Text("never")]))
+        await session.driver.prompt(
+            model.play(
+                "busy",
+                [Tool("Bash", {"command": "touch begun; setsid tail -f /dev/null"})],
+                [Text("never")],
+            )
+        )
         asked = await session.until(Asked)
         assert await session.driver.decide(asked.call.id or "", APPROVED)
         await _exists(directory / "begun")
@@ -112,7 +156,9 @@ async def test_nothing_is_left_after_the_end(model: Model, directory: Path) -> N
 async def test_a_fresh_driver_goes_on(model: Model, directory: Path) -> None:
     """The model is told what was said before; the id stays (D35)."""
     async with Session(directory) as session:
-        said = await session.turn(model.play("remember", [Text("I shall remember the word marmalade.")]))
+        said = await session.turn(
+            model.play("remember", [Text("I shall remember the word marmalade.")])
+        )
         resume_id = only(Identified, said).resume_id
     async with Session(directory, resume_id) as session:
         said = await session.turn("play:hello")
@@ -121,9 +167,12 @@ async def test_a_fresh_driver_goes_on(model: Model, directory: Path) -> None:
     assert "marmalade" in str(model.requests[-1].body["messages"])
 
 
-async def test_a_killed_program_is_said_and_its_turn_continued(model: Model, directory: Path, hold: threading.Event) -> None:
-    """Died, with a reason that a person understands; nothing follows, and nothing is left. The prompt that it died over is in the conversation
-    of a fresh driver, once, and is not answered by itself."""
+async def test_a_killed_program_is_said_and_its_turn_continued(
+    model: Model, directory: Path, hold: threading.Event
+) -> None:
+    """Died, with a reason that a person understands; nothing follows, and nothing is left. The
+    prompt that it died over is in the conversation of a fresh driver, once, and is not answered by
+    itself."""
     async with Session(directory) as session:
         run = run_of(pid_of(session))
         await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
@@ -148,7 +197,10 @@ async def test_a_killed_program_is_said_and_its_turn_continued(model: Model, dir
 async def _saved(resume_id: str, prompt: str) -> None:
     """The program writes its conversation down a moment after it has it."""
     deadline = time.monotonic() + PATIENCE
-    while not any(prompt in path.read_text() for path in Path(os.environ["CLAUDE_CONFIG_DIR"]).glob(f"projects/*/{resume_id}.jsonl")):
+    while not any(
+        prompt in path.read_text()
+        for path in Path(os.environ["CLAUDE_CONFIG_DIR"]).glob(f"projects/*/{resume_id}.jsonl")
+    ):
         assert time.monotonic() < deadline, resume_id
         await asyncio.sleep(0.02)
 

@@ -1,4 +1,6 @@
-"""Whole turns of the real program of claude-code against a scripted model (issue: claude-agent-sdk; D35, D38, D41)."""
+"""Whole turns of the real program of claude-code against a scripted model (issue: claude-agent-sdk;
+D35, D38, D41).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,26 @@ from types import ModuleType
 
 import pytest
 
-from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Failed, Identified, Used, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    Chunk,
+    Done,
+    Ended,
+    Failed,
+    Identified,
+    Used,
+    Verdict,
+    Withdrawn,
+)
 from tests.agents.claude.model import Model, Refused, Text, Tool
 from tests.agents.claude.session import Kept, Session, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 APPROVED = Verdict("approved")
-TASK = Tool("Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"})
+TASK = Tool(
+    "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
+)
 
 
 def claude_process() -> ModuleType:
@@ -32,21 +46,46 @@ async def test_an_answer_is_streamed(model: Model, directory: Path) -> None:
     assert len([event for event in said if isinstance(event, Chunk)]) == 5
     ended = only(Ended, said)
     assert (ended.finish_reason, ended.error) == ("stop", "")
-    assert ended.usage is not None and {"input_tokens": 100, "output_tokens": 20, "num_turns": 1}.items() <= ended.usage.items()
+    assert (
+        ended.usage is not None
+        and {"input_tokens": 100, "output_tokens": 20, "num_turns": 1}.items()
+        <= ended.usage.items()
+    )
     assert ended.usage["total_cost_usd"] > 0
 
 
 async def test_an_approved_command_runs(model: Model, session: Session) -> None:
-    """It asks although it only reads; the description shows the command itself, whatever the agent calls it."""
-    prompt = model.play("echo", [Text("I will look. "), Tool("Bash", {"command": "echo seen", "description": "Harmless"})], [Text("That was it.")])
+    """It asks although it only reads; the description shows the command itself, whatever the agent
+    calls it.
+    """
+    prompt = model.play(
+        "echo",
+        [Text("I will look. "), Tool("Bash", {"command": "echo seen", "description": "Harmless"})],
+        [Text("That was it.")],
+    )
     said = await session.turn(prompt, APPROVED)
     call = only(Asked, said).call
-    assert (call.tool, call.params["command"], call.description, call.reasoning) == ("Bash", "echo seen", "Bash: echo seen", "Harmless")
+    assert (call.tool, call.params["command"], call.description, call.reasoning) == (
+        "Bash",
+        "echo seen",
+        "Bash: echo seen",
+        "Harmless",
+    )
     done = only(Done, said)
-    assert (done.call.id, done.outcome.success, done.outcome.content, done.outcome.diff) == (call.id, True, "seen", None)
+    assert (done.call.id, done.outcome.success, done.outcome.content, done.outcome.diff) == (
+        call.id,
+        True,
+        "seen",
+        None,
+    )
     assert done.outcome.duration_ms is not None
     assert text(said) == "I will look. That was it."
-    assert "".join(event.content for event in said if isinstance(event, Chunk) and event.is_tool_use).count("echo seen") == 1
+    assert (
+        "".join(
+            event.content for event in said if isinstance(event, Chunk) and event.is_tool_use
+        ).count("echo seen")
+        == 1
+    )
     before, after = said[: said.index(only(Asked, said))], said[said.index(done) :]
     assert text(before) == "I will look. " and text(after) == "That was it."
     assert not await session.driver.decide(call.id or "", APPROVED)
@@ -72,7 +111,9 @@ async def test_a_modified_command_runs_as_modified(model: Model, session: Sessio
 
 
 async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
-    """Reading inside the directory asks nobody; writing and editing ask, and say what they changed."""
+    """Reading inside the directory asks nobody; writing and editing ask, and say what they
+    changed.
+    """
     file = session.directory / "a.txt"
     prompt = model.play(
         "edit",
@@ -91,9 +132,13 @@ async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
     assert file.read_text() == "one\nzwei\n"
 
 
-async def test_reading_outside_the_directory_asks(model: Model, session: Session, tmp_path: Path) -> None:
+async def test_reading_outside_the_directory_asks(
+    model: Model, session: Session, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere.txt").write_text("private")
-    prompt = model.play("outside", [Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})], [Text("No.")])
+    prompt = model.play(
+        "outside", [Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})], [Text("No.")]
+    )
     said = await session.turn(prompt, Verdict("rejected"))
     assert only(Used, said).call.id == only(Asked, said).call.id
     assert not only(Done, said).outcome.success
@@ -101,17 +146,27 @@ async def test_reading_outside_the_directory_asks(model: Model, session: Session
 
 
 async def test_a_failing_command(model: Model, session: Session) -> None:
-    prompt = model.play("fails", [Tool("Bash", {"command": "echo oops >&2; exit 3"})], [Text("It failed.")])
+    prompt = model.play(
+        "fails", [Tool("Bash", {"command": "echo oops >&2; exit 3"})], [Text("It failed.")]
+    )
     said = await session.turn(prompt, APPROVED)
     failed = only(Failed, said)
-    assert (failed.call.id, failed.code, failed.retries) == (only(Asked, said).call.id, "TOOL_EXECUTION_FAILED", 0)
+    assert (failed.call.id, failed.code, failed.retries) == (
+        only(Asked, said).call.id,
+        "TOOL_EXECUTION_FAILED",
+        0,
+    )
     assert (failed.details.exit_code, failed.details.stderr) == (3, "oops")
     assert only(Ended, said).finish_reason == "stop"
 
 
 async def test_a_command_that_takes_too_long(model: Model, session: Session) -> None:
     """The agent keeps the time of its own tools (docs/agents.md)."""
-    prompt = model.play("late", [Tool("Bash", {"command": "sleep 4; echo late", "timeout": 500})], [Text("Too long.")])
+    prompt = model.play(
+        "late",
+        [Tool("Bash", {"command": "sleep 4; echo late", "timeout": 500})],
+        [Text("Too long.")],
+    )
     said = await session.turn(prompt, APPROVED)
     assert only(Failed, said).code == "TOOL_TIMEOUT"
 
@@ -158,26 +213,49 @@ async def test_what_no_model_says_is_said(model: Model, session: Session) -> Non
 async def test_a_question_to_the_user(model: Model, session: Session) -> None:
     """It is answered by a modification that carries the answers."""
     options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
-    questions = [{"question": "Which colour?", "header": "Colour", "multiSelect": False, "options": options}]
-    prompt = model.play("question", [Tool("AskUserQuestion", {"questions": questions})], [Text("Thanks.")])
-    said = await session.turn(prompt, Verdict("modified", {"questions": questions, "answers": {"Which colour?": "Blue"}}))
+    questions = [
+        {"question": "Which colour?", "header": "Colour", "multiSelect": False, "options": options}
+    ]
+    prompt = model.play(
+        "question", [Tool("AskUserQuestion", {"questions": questions})], [Text("Thanks.")]
+    )
+    said = await session.turn(
+        prompt, Verdict("modified", {"questions": questions, "answers": {"Which colour?": "Blue"}})
+    )
     assert "Blue" in only(Done, said).outcome.content
 
 
 async def test_a_subagent_asks_too(model: Model, session: Session) -> None:
     """Its calls are the session's; its talk is not. The turn lasts until it is done."""
-    model.play("job", [Text("secretly "), Tool("Bash", {"command": "echo from below"})], [Text("the report")])
+    model.play(
+        "job",
+        [Text("secretly "), Tool("Bash", {"command": "echo from below"})],
+        [Text("the report")],
+    )
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("It is done.")])
     said = await session.turn(prompt, APPROVED)
     assert text(said) == "I delegate. It is done."
-    assert [type(event) for event in said if not isinstance(event, Chunk)] == [Used, Asked, Done, Done, Ended]
-    assert (only(Used, said).call.tool, only(Asked, said).call.params["command"]) == ("Agent", "echo from below")
+    assert [type(event) for event in said if not isinstance(event, Chunk)] == [
+        Used,
+        Asked,
+        Done,
+        Done,
+        Ended,
+    ]
+    assert (only(Used, said).call.tool, only(Asked, said).call.params["command"]) == (
+        "Agent",
+        "echo from below",
+    )
     below, above = (event.outcome for event in said if isinstance(event, Done))
     assert below.content == "from below" and "the report" in above.content
 
 
-async def test_what_is_done_in_the_background_is_a_turn_of_its_own(model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Should the agent work there all the same: its second, unasked result ends that turn, and not the next one."""
+async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
+    model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the agent work there all the same: its second, unasked result ends that turn, and not
+    the next one.
+    """
     monkeypatch.setitem(claude_process().ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
     model.play("job", [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("Off it goes.")])
@@ -186,12 +264,19 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(model: Model,
         assert text(said) == "I delegate. Off it goes."
         assert "internal" not in only(Done, said).outcome.content
         ended = await session.until(Ended, after=len(said))
-        assert (text(session.said[len(said) :]), ended.finish_reason) == ("The background job is done.", "stop")
+        assert (text(session.said[len(said) :]), ended.finish_reason) == (
+            "The background job is done.",
+            "stop",
+        )
         assert text(await session.turn("play:hello")) == "Hello from the scripted model."
 
 
-async def test_no_approval_outlives_its_turn(model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a job in the background still asks about when the turn ends is withdrawn, and the job is told no."""
+async def test_no_approval_outlives_its_turn(
+    model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a job in the background still asks about when the turn ends is withdrawn, and the job is
+    told no.
+    """
     monkeypatch.setitem(claude_process().ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
     hold = threading.Event()
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("the report")])

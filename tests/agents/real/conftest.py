@@ -1,4 +1,6 @@
-"""The real agents from npm, as `make test-agents` installs them, with a home and a model of the tests' own. Skipped where they are not there, saying why."""
+"""The real agents from npm, as `make test-agents` installs them, with a home and a model of the
+tests' own. Skipped where they are not there, saying why.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ class Real:
     """An agent of the table.
 
     ``settings``: the file of its settings below the home, with ``written`` in it; ``environment``
-    tells it of its model. In both {url} is the model's address and {program} that of the claude-code
-    program. ``allowing``: files of a repository that allow everything, by their path, in which {ran}
-    is a file to make. ``needs``: programs of the machine.
+    tells it of its model. In both {url} is the model's address and {program} that of the
+    claude-code program. ``allowing``: files of a repository that allow everything, by their path,
+    in which {ran} is a file to make. ``needs``: programs of the machine.
     """
 
     name: str
@@ -57,8 +59,18 @@ CODEX_PROGRAM = program_of("@zed-industries/codex-acp-{system}", "codex-acp")
 # What a repository may bring along: a server and a hook that make a file, and rules that allow all.
 SERVER = {"command": "sh", "args": ["-c", "touch {ran}"]}
 HOOKS = {"SessionStart": [{"hooks": [{"type": "command", "command": "touch {ran}"}]}]}
-RULES = {"allow": ["Bash", "Write", "Bash(touch *)", "run_shell_command", "write_file"], "defaultMode": "bypassPermissions"}
-GENEROUS = json.dumps({"permissions": RULES, "tools": {"allowed": RULES["allow"], "approvalMode": "yolo"}, "mcpServers": {"x": SERVER}, "hooks": HOOKS})
+RULES = {
+    "allow": ["Bash", "Write", "Bash(touch *)", "run_shell_command", "write_file"],
+    "defaultMode": "bypassPermissions",
+}
+GENEROUS = json.dumps(
+    {
+        "permissions": RULES,
+        "tools": {"allowed": RULES["allow"], "approvalMode": "yolo"},
+        "mcpServers": {"x": SERVER},
+        "hooks": HOOKS,
+    }
+)
 OPENCODE = {
     "npm": "@ai-sdk/openai-compatible",
     "name": "s",
@@ -131,7 +143,15 @@ ASKING = [
         "opencode",
         npm(OPENCODE_PROGRAM, "acp"),
         ".config/opencode/opencode.json",
-        json.dumps({"provider": {"s": OPENCODE}, "model": "s/scripted", "small_model": "s/scripted", "autoupdate": False, "share": "disabled"}),
+        json.dumps(
+            {
+                "provider": {"s": OPENCODE},
+                "model": "s/scripted",
+                "small_model": "s/scripted",
+                "autoupdate": False,
+                "share": "disabled",
+            }
+        ),
         {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
         {
             "opencode.json": json.dumps(
@@ -150,7 +170,8 @@ ASKING = [
         npm(CODEX_PROGRAM, "-c", "approval_policy=never", "-c", "sandbox_mode=danger-full-access"),
         ".codex/config.toml",
         CODEX,
-        {"OPENAI_API_KEY": "none", "TMPDIR": "{home}/t"},  # below a temporary directory it makes no programs for its sandbox
+        # below a temporary directory it makes no programs for its sandbox
+        {"OPENAI_API_KEY": "none", "TMPDIR": "{home}/t"},
         {
             ".codex/config.toml": 'approval_policy = "never"\n[mcp_servers.x]\ncommand = "sh"\nargs = ["-c", "touch {ran}"]\n',
             ".codex/rules/x.rules": 'prefix_rule(pattern=["touch"], decision="allow")\n',
@@ -163,7 +184,9 @@ ASKING = [
         ".vibe/config.toml",
         VIBE,
         {"MISTRAL_API_KEY": "none", "VIBE_HOME": "{home}/.vibe"},
-        {".vibe/config.toml": 'bypass_tool_permissions = true\n[tools.bash]\npermission = "always"\n'},
+        {
+            ".vibe/config.toml": 'bypass_tool_permissions = true\n[tools.bash]\npermission = "always"\n'
+        },
         needs=("vibe",),
     ),
 ]
@@ -180,20 +203,34 @@ def lacks(agent: Real) -> str:
     """Why this agent cannot be run here, in a line, though the others can; empty when it can."""
     for need in agent.needs:
         if need == "claude-code":
-            why = "" if acp_agent.program() else f"{agent.name} needs the claude-code program: pip install -r requirements-claude.txt"
+            why = (
+                ""
+                if acp_agent.program()
+                else f"{agent.name} needs the claude-code program: pip install -r requirements-claude.txt"
+            )
         elif need == "vibe":
             why = missing_vibe()
         elif need == "bwrap":
-            why = "" if shutil.which("bwrap") else f"{agent.name} needs bubblewrap (Debian: apt install bubblewrap)"
+            why = (
+                ""
+                if shutil.which("bwrap")
+                else f"{agent.name} needs bubblewrap (Debian: apt install bubblewrap)"
+            )
         else:
-            why = "" if (AGENTS / "node_modules" / need).exists() else f"{agent.name} has no program for this system"
+            why = (
+                ""
+                if (AGENTS / "node_modules" / need).exists()
+                else f"{agent.name} has no program for this system"
+            )
         if why:
             return why
     return ""
 
 
 def settle(agent: Real, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Real:
-    """Give an agent a home of its own, with nothing in it but how it reaches the model. Its directory is ``tmp_path / "work"``."""
+    """Give an agent a home of its own, with nothing in it but how it reaches the model. Its
+    directory is ``tmp_path / "work"``.
+    """
     if why_not := missing_agents():
         (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(why_not)
     if why_not := lacks(agent):
@@ -207,18 +244,24 @@ def settle(agent: Real, model: Model, tmp_path: Path, monkeypatch: pytest.Monkey
         if name.startswith(("ANTHROPIC_", "CLAUDE", "OPENCODE_", "CODEX_", "XDG_", "GOOGLE_")):
             monkeypatch.delenv(name)
     for name, value in {**agent.environment, "HOME": str(home), "NO_BROWSER": "1"}.items():
-        monkeypatch.setenv(name, value.format(url=model.url, home=home, program=acp_agent.program()))
+        monkeypatch.setenv(
+            name, value.format(url=model.url, home=home, program=acp_agent.program())
+        )
     monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(work),))
     return agent
 
 
 @pytest.fixture(params=REAL, ids=lambda agent: agent.name)
-def agent(request: pytest.FixtureRequest, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Real:
+def agent(
+    request: pytest.FixtureRequest, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Real:
     """An agent that can be started and does all that the tests ask of one."""
     return settle(request.param, model, tmp_path, monkeypatch)
 
 
 @pytest.fixture(params=ASKING, ids=lambda agent: agent.name)
-def asking(request: pytest.FixtureRequest, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Real:
+def asking(
+    request: pytest.FixtureRequest, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Real:
     """Each agent that has a recipe and can be had without an account."""
     return settle(request.param, model, tmp_path, monkeypatch)

@@ -1,4 +1,6 @@
-"""Whole turns of real ACP agents, from npm, against a scripted model on loopback: qwen-code and gemini-cli (D38, D40, D41; `make test-agents`)."""
+"""Whole turns of real ACP agents, from npm, against a scripted model on loopback: qwen-code and
+gemini-cli (D38, D40, D41; `make test-agents`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import psutil
 import pytest
 
 from sessions_app.agents.acp.driver import Acp, versions
-from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Failed, Identified, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    Asked,
+    Chunk,
+    Died,
+    Done,
+    Ended,
+    Failed,
+    Identified,
+    Verdict,
+    Withdrawn,
+)
 from tests.agents.drive import APPROVED, Drive, kinds, text, within
 from tests.agents.real.conftest import Real
 
@@ -35,7 +47,9 @@ def end(drive: Drive) -> tuple[str, str]:
 
 
 async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, work: Path) -> None:
-    """One session as a person has it: text in chunks, a command approved, one rejected, a file written, parameters changed, a failing model."""
+    """One session as a person has it: text in chunks, a command approved, one rejected, a file
+    written, parameters changed, a failing model.
+    """
     assert versions[agent.name]
     said = await drive.turn("do: say Good morning from the model")
     assert len([event for event in said if isinstance(event, Chunk)]) > 1
@@ -44,8 +58,13 @@ async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, w
     drive.answers = [APPROVED]
     said = await drive.turn("do: run touch made_by_agent")
     assert kinds(said) == ["Chunk", "Asked", "Done", "Chunk", "Ended"]
-    assert drive.of(Asked)[-1].call.tool == "Bash" and drive.of(Asked)[-1].call.params["command"] == "touch made_by_agent"
-    assert drive.of(Done)[-1].outcome.success and drive.of(Done)[-1].call == drive.of(Asked)[-1].call
+    assert (
+        drive.of(Asked)[-1].call.tool == "Bash"
+        and drive.of(Asked)[-1].call.params["command"] == "touch made_by_agent"
+    )
+    assert (
+        drive.of(Done)[-1].outcome.success and drive.of(Done)[-1].call == drive.of(Asked)[-1].call
+    )
     assert (work / "made_by_agent").exists() and text(said).endswith("All done.")
 
     drive.answers = [Verdict("rejected", reason="not this")]
@@ -56,7 +75,9 @@ async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, w
 
     drive.answers = [APPROVED]
     said = await drive.turn(f"do: write {work}/hello.txt hello there")
-    assert [name for name in kinds(said) if name != "Chunk"] == ["Asked", "Done", "Ended"], "the write is approved once, by the agent's own question"
+    assert [name for name in kinds(said) if name != "Chunk"] == ["Asked", "Done", "Ended"], (
+        "the write is approved once, by the agent's own question"
+    )
     assert drive.of(Asked)[-1].call.params["file_path"].endswith("hello.txt")
     assert (work / "hello.txt").read_text() == "hello there"
     assert "+hello there" in (drive.of(Done)[-1].outcome.diff or "")
@@ -67,7 +88,9 @@ async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, w
 
 
 async def test_changed_parameters_are_said_to_it(drive: Drive, work: Path) -> None:
-    """docs/agents.md: rejected once; the model hears in the same turn what the call should be, and asks again."""
+    """docs/agents.md: rejected once; the model hears in the same turn what the call should be, and
+    asks again.
+    """
     drive.answers = [Verdict("modified", {"note": "do: run touch changed"}), APPROVED]
     await drive.turn("do: run touch original")
     assert len(drive.of(Asked)) == 2 and len(drive.of(Ended)) == 1
@@ -87,7 +110,9 @@ async def test_interrupts(drive: Drive, work: Path) -> None:
     await drive.until(lambda: bool(drive.of(Asked)))
     await drive.driver.interrupt()
     await within(5, turn)
-    assert end(drive) == ("stop", "") and drive.of(Withdrawn) == [Withdrawn(str(drive.of(Asked)[0].call.id))]
+    assert end(drive) == ("stop", "") and drive.of(Withdrawn) == [
+        Withdrawn(str(drive.of(Asked)[0].call.id))
+    ]
     assert list(work.iterdir()) == [] and drive.of(Failed) == []
     assert text(await drive.turn("do: say and on")) == "and on"
 
@@ -106,7 +131,9 @@ async def test_a_session_is_continued(drive: Drive, agent: Real, work: Path) -> 
 
 
 def make_older(home: Path) -> None:
-    """gemini-cli 0.61 names what it keeps of a session by the minute, and one that it continues in the same minute it overwrites before it reads it."""
+    """gemini-cli 0.61 names what it keeps of a session by the minute, and one that it continues in
+    the same minute it overwrites before it reads it.
+    """
     for path in home.glob(".gemini/tmp/*/chats/session-*"):
         path.rename(path.with_name("session-2026-01-01T00-00-" + path.name.rpartition("-")[2]))
 

@@ -1,4 +1,6 @@
-"""Every agent that has a recipe asks before it acts: real agents against a scripted model (D59; `make test-agents`)."""
+"""Every agent that has a recipe asks before it acts: real agents against a scripted model (D59;
+`make test-agents`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.agents.real.test_npm_agents import make_older
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_left")]
 
-TRIES = 10  # codex tries a command in its read-only sandbox first, and does not always see in time that it failed for that
+# codex tries a command in its read-only sandbox first, and does not always see in time that it
+# failed for that
+TRIES = 10
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +42,17 @@ async def drives() -> AsyncIterator[list[Drive]]:
             await drive.close()
 
 
-async def started(agent: Real, work: Path, drives: list[Drive], resume_id: str | None = None) -> Drive:
-    drives.append(Drive(Acp("an-agent", agent.command), REJECTED))  # its name here is no reason to know it
+async def started(
+    agent: Real, work: Path, drives: list[Drive], resume_id: str | None = None
+) -> Drive:
+    # its name here is no reason to know it
+    drives.append(Drive(Acp("an-agent", agent.command), REJECTED))
     return await drives[-1].start(work, resume_id)
 
 
-async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work: Path, drives: list[Drive]) -> None:
+async def test_a_command_asks_and_a_refused_one_does_not_run(
+    asking: Real, work: Path, drives: list[Drive]
+) -> None:
     drive = await started(asking, work, drives)
     assert drive.driver.asks is True
     await drive.turn("do: run touch refused")
@@ -57,7 +66,9 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work:
     assert (work / "approved").exists() and len(drive.of(Asked)) == 1 + turns, drive.said[-6:]
     drive.answers = [REJECTED]
     await drive.turn("do: run touch again")
-    assert len(drive.of(Asked)) == 2 + turns and not (work / "again").exists(), "what was approved once was not allowed for good"
+    assert len(drive.of(Asked)) == 2 + turns and not (work / "again").exists(), (
+        "what was approved once was not allowed for good"
+    )
     (work / "kept").write_text("as it was")
     await drive.turn(f"do: write {work}/kept overwritten")
     assert (work / "kept").read_text() == "as it was"
@@ -72,7 +83,9 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(asking: Real, work:
 
 
 async def test_a_repository_allows_nothing(asking: Real, work: Path, drives: list[Drive]) -> None:
-    """Its rules, hooks, servers and plug-ins are not the user's: nothing of it runs, and a command asks all the same."""
+    """Its rules, hooks, servers and plug-ins are not the user's: nothing of it runs, and a command
+    asks all the same.
+    """
     (work / ".git").mkdir()
     ran = work.parent / "ran"
     for name, text in asking.allowing.items():
