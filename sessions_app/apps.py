@@ -12,7 +12,7 @@ class SessionsConfig(AppConfig):
     def ready(self) -> None:
         from bridge_project.http import health
         from bridge_project.kernel import background, metrics
-        from sessions_app import chores
+        from sessions_app import chores, receivers  # noqa: F401 - importing the receivers connects them
         from sessions_app import metrics as session_metrics
         from sessions_app.agents import breaker, inbox, listing
         from sessions_app.agents.supervisor import runtime

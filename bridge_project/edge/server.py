@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-# isort: skip  installs the asyncio reactor, which must come before anything else of twisted's
-import daphne.server
+import daphne.server  # isort: skip  installs the asyncio reactor, before anything of twisted's
 from twisted.internet import reactor
 from twisted.logger import LogLevel, globalLogBeginner
 

@@ -10,10 +10,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
+    Connection,
+    TLSConnection,
+    connection_of,
+)
+
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
-# isort: skip  installs the reactor, so it comes first
-from bridge_project.edge.connection import Connection, TLSConnection, connection_of
 from bridge_project.edge.error_responses import Inbox, error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
