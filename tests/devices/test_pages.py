@@ -90,7 +90,7 @@ class TestAuthority:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            views, "tls", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=None))
+            views, "certificates", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=None))
         )
         response = client.get("/ca.crt")
         assert response.status_code == 404
@@ -102,7 +102,7 @@ class TestAuthority:
         (tmp_path / "ca.crt").write_bytes(b"first")
         monkeypatch.setattr(
             views,
-            "tls",
+            "certificates",
             SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")),
         )
         assert client.get("/ca.crt").content == b"first"
