@@ -141,16 +141,28 @@ def write_hook_script(spool: Path) -> None:
     """Bring the script in ``spool`` up to date, renamed into place. Raises OSError."""
     path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
     try:
-        if path.read_bytes() == text:
+        if _read_own(path) == text:
             return
     except OSError:
         pass  # it is not there, or no file: the rename says what is wrong
-    draft = spool / f".draft-{uuid.uuid4()}"
-    with open(
-        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-    ) as opened:
-        opened.write(text)
-    os.replace(draft, path)
+    write_whole(path, text)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of the spool, renamed into place. Raises OSError, and then nothing is left."""
+    draft = path.with_name(f".draft-{uuid.uuid4()}")
+    try:
+        with open(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+        ) as opened:
+            opened.write(data)
+        os.replace(draft, path)
+    except OSError:
+        try:
+            draft.unlink()
+        except OSError:
+            pass  # it never came to be
+        raise
 
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:
@@ -590,7 +602,7 @@ class Spool:
             self._id = _read_own(identity).decode().strip()
         except FileNotFoundError:
             self._id = uuid.uuid4().hex
-            self._write(identity, self._id.encode())
+            write_whole(identity, self._id.encode())
         for directory in (self.path, self.rejected):
             for draft in directory.glob(".draft-*"):  # of a forwarder that was killed
                 draft.unlink()
@@ -673,7 +685,7 @@ class Spool:
         try:
             if stat.S_ISREG(file.mode) and file.size > EVENT_MAX_BYTES:
                 os.truncate(target, EVENT_MAX_BYTES)
-            self._write(
+            write_whole(
                 target.with_name(target.name + ".why"),
                 dump(
                     {
@@ -731,7 +743,7 @@ class Spool:
             "source": "hook-producer",
         }
         try:
-            self._write(self.path / f"notice-{uuid.uuid4()}", dump(raw))
+            write_whole(self.path / f"notice-{uuid.uuid4()}", dump(raw))
         except OSError as error:  # a full disk must not keep the spool from being emptied
             if not self._mute:
                 log.error("cannot write a notice: %s: %s", error, message)
@@ -739,21 +751,6 @@ class Spool:
             return False
         self._mute = False
         return True
-
-    def _write(self, path: Path, data: bytes) -> None:
-        draft = path.with_name(f".draft-{uuid.uuid4()}")
-        try:
-            with open(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
-            ) as opened:
-                opened.write(data)
-            os.replace(draft, path)
-        except OSError:
-            try:
-                draft.unlink()
-            except OSError:
-                pass  # it never came to be
-            raise
 
     def bound(self, files: list[File]) -> list[File]:
         """Drop the oldest files until the spool is under its bound, say the gap to every session
