@@ -1,4 +1,4 @@
-"""The devices room as a Django application."""
+"""The devices as a Django application."""
 
 from __future__ import annotations
 

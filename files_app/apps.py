@@ -1,4 +1,4 @@
-"""The files room as a Django application."""
+"""The files as a Django application."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ class FilesConfig(AppConfig):
     name = "files_app"
 
     def ready(self) -> None:
-        from bridge_project.http import health
-        from bridge_project.kernel import background
-        from files_app import threads
         from sessions_app import handlers
 
         handlers.register("files_app.handlers.git", "files_app.handlers.files")
-        background.register("git", threads.start, threads.stop)
-        # the specification's word for what lets a client see files
-        health.register_feature("file_sync")

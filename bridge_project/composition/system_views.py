@@ -15,11 +15,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project import PROTOCOL_VERSION, __version__
+from bridge_project.composition import health, metrics
 from bridge_project.docs import asyncapi
-from bridge_project.http import health
 from bridge_project.http.errors import base_url, transport_of
 from bridge_project.http.view import BridgeAPIView
-from bridge_project.kernel import limits, metrics
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.transport import websocket_url
@@ -28,6 +28,8 @@ from bridge_project.protocol.types import HookEventName
 from devices_app.authentication import AdminOnly, AnyToken
 from sessions_app.agents import listing
 
+# What /info lists; `file_sync` is the specification's word for seeing files.
+FEATURES = ["agent_sdk", "file_sync", "hook_events", "websocket_sessions"]
 # SPEC GET /info lists seven; PreCompact and Notification are accepted all the same.
 SUPPORTED_HOOKS: list[HookEventName] = [
     name for name in get_args(HookEventName) if name not in ("PreCompact", "Notification")
@@ -59,7 +61,7 @@ class InfoView(BridgeAPIView):
             name="bridge",
             version=__version__,
             protocol_version=PROTOCOL_VERSION,
-            features=health.features(),
+            features=FEATURES,
             supported_agents=[one.name for one in known if one.can_start],
             agents=[
                 http.AgentInfo(

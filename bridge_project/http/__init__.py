@@ -1,1 +1,1 @@
-"""What all HTTP endpoints share: errors, JSON bodies, tokens, rates, health."""
+"""What all HTTP endpoints share: errors, JSON bodies, tokens, rates."""

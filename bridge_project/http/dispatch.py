@@ -100,4 +100,4 @@ def connection_error_payload(error: BridgeError, base_url: str) -> s.ConnectionE
 
 def _count(error: BridgeError, reference: str = "") -> None:
     metrics.socket_errors.labels(error.code).inc()
-    failure_alerts.happened(error.code, reference, error.fields.get("session_id"))
+    failure_alerts.report(error.code, reference, error.fields.get("session_id"))

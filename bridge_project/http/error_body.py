@@ -41,7 +41,7 @@ def error_body(
     row = ERRORS[code]
     # here, because every error answer is written here, the edge's included
     metrics.http_errors.labels(code).inc()
-    failure_alerts.happened(code, request_id)
+    failure_alerts.report(code, request_id)
     return {
         "error": HTTPStatus(status or row.status or 500).phrase,
         "message": message or row.message,

@@ -1,16 +1,14 @@
-"""Failures of severity ``error``: besides being logged, they are told to the devices, each code
-once in some minutes (D51).
+"""Queue failures of severity `error`, for the devices to be told of them (D51).
 
-Every answer that has such a code comes by here, whichever way it goes out, and so does background
-work that failed. Who can tell devices is registered by the room that can; until then, and in a
-command that does not serve, nobody is told.
+`sessions_app.polling` takes them from here and writes a notification. In a command that does not
+serve nobody takes them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
 
 from bridge_project.kernel import limits
@@ -19,9 +17,7 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """``reference``: what the log has it under: the id of a request or a message, the name of a
-    piece of work.
-    """
+    """`reference`: by what the log finds it: the id of a request or a message, a chore's name."""
 
     row: ErrorCode
     reference: str = ""
@@ -29,39 +25,42 @@ class Failure:
 
 
 _lock = threading.Lock()
-_told: dict[str, float] = {}  # code → when, by the clock that cannot be set
-_tell: Callable[[Failure], None] | None = None
+_reported: dict[str, float] = {}  # code → when, by the clock that cannot be set
+_waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 
 
-def tell_by(tell: Callable[[Failure], None] | None) -> None:
-    """Name who tells the devices; None: nobody any more. ``tell`` is called from any thread,
-    returns at once and raises nothing.
-    """
-    global _tell
-    with _lock:
-        _tell = tell
-        _told.clear()
+def report(code: str, reference: str = "", session_id: str | None = None) -> None:
+    """Queue a failure that was answered or logged: each code once in FAILURE_TOLD_SECONDS.
 
-
-def happened(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """A failure was answered or logged. Callable from any thread; waits for nothing, raises
-    nothing, and is nothing for other severities.
+    Does nothing for other severities. Callable from any thread; waits for nothing.
     """
     row = ERRORS[code]
     if row.severity != "error":
         return
     with _lock:
-        tell, now = _tell, time.monotonic()
-        if (
-            tell is None
-            or now - _told.get(code, -limits.FAILURE_TOLD_SECONDS) < limits.FAILURE_TOLD_SECONDS
-        ):
+        now = time.monotonic()
+        if now < _reported.get(code, -float("inf")) + limits.FAILURE_TOLD_SECONDS:
             return
-        _told[code] = now
-    tell(Failure(row, reference, session_id))
+        _reported[code] = now
+        _waiting.append(Failure(row, reference, session_id))
 
 
-def untold(failure: Failure) -> None:
-    """It could not be told: the next of its kind is not one too many."""
+def take() -> list[Failure]:
+    """Return what has been queued since the last call."""
     with _lock:
-        _told.pop(failure.row.code, None)
+        found = list(_waiting)
+        _waiting.clear()
+        return found
+
+
+def forget(failure: Failure) -> None:
+    """Queue the next failure with this code: this one could not be told."""
+    with _lock:
+        _reported.pop(failure.row.code, None)
+
+
+def reset() -> None:
+    """Forget all that was reported: the process begins to serve."""
+    with _lock:
+        _waiting.clear()
+        _reported.clear()

@@ -1,27 +1,19 @@
 """Count what happens in this process, for GET /metrics; each process counts for itself (D46).
 
 A counter is one line here and one where it is counted. What is worked out when it is asked for
-(sessions, the queue, the spool) comes from the functions that the apps register.
+(sessions, the queue, the spool) is in `composition/metrics.py`.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import prometheus_client
-import structlog
-from django.db import Error as DatabaseError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
 
 from bridge_project import PROTOCOL_VERSION, __version__
-
-log = structlog.get_logger("bridge.metrics")
-
-Collect = Callable[[], Iterable[Metric]]
 
 PREFIX: Final = "bridge_"
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -70,51 +62,3 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 def gauge(name: str, text: str, value: float) -> Metric:
     """Make a figure without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
-
-
-class _Collectors:
-    """What the apps work out when they are asked.
-
-    One whose figures cannot be had is reported by ``bridge_collector_up``; the others are told.
-    """
-
-    def __init__(self) -> None:
-        self.of_apps: dict[str, Collect] = {}
-
-    def describe(self) -> Iterable[Metric]:
-        return ()  # without it the registry would scrape once to learn the names
-
-    def collect(self) -> Iterator[Metric]:
-        text = "1 where an app's figures could be had at this scrape, else 0."
-        up = GaugeMetricFamily(PREFIX + "collector_up", text, labels=["room"])
-        for name, collect in self.of_apps.items():
-            try:
-                found = list(collect())
-            except (DatabaseError, OSError) as error:
-                log.warning("figures_unavailable", room=name, error=error.__class__.__name__)
-                up.add_metric([name], 0)
-            else:
-                up.add_metric([name], 1)
-                yield from found
-        yield up
-
-
-_collectors = _Collectors()
-REGISTRY.register(_collectors)
-
-
-def register(name: str, collect: Collect) -> None:
-    """Add an app's figures. ``collect`` runs at each scrape, in a thread that may use the database.
-
-    It may raise DatabaseError and OSError.
-    """
-    _collectors.of_apps[name] = collect
-
-
-def exposition(accept: str) -> tuple[bytes, str]:
-    """Return the metrics of this process now, and their content type.
-
-    OpenMetrics where ``accept`` (the header) asks for it, else the plain text format.
-    """
-    encode, content_type = choose_encoder(accept)
-    return encode(REGISTRY), content_type

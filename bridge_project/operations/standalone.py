@@ -15,8 +15,9 @@ import structlog
 from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
+from bridge_project.composition import background
 from bridge_project.http.transport_middleware import Application, Receive, Refusal, Scope, Send
-from bridge_project.kernel import background, daphne_command
+from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
@@ -60,7 +61,6 @@ class Standalone:
             startup.check_system(conf)
             startup.check_migrated()
             server_address.record(conf, startup.here(conf, certificates))
-            startup.register(conf)
             self._held = held.pop_all()
         self._prepared = True
 

@@ -22,8 +22,7 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
-from bridge_project.http import health
-from bridge_project.kernel import background, child_environment, data_files, limits
+from bridge_project.kernel import child_environment, data_files, limits
 from bridge_project.kernel.config import PROJECT_DIR, Conf, make_private_dir
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.network import certificates as tls_certificates
@@ -419,15 +418,6 @@ class DataFilesKeeper:
         assert self.files.held is not None  # it was opened before the database's path was noted
         database_copies.copy_open(self.files.held, copy)
         return copy
-
-
-def register(conf: Conf) -> None:
-    """Add this module's own background work."""
-    keeper = AddressKeeper(conf)
-    background.register("address", keeper.start, keeper.stop)
-    files = DataFilesKeeper(conf)
-    background.register("data files", files.start, files.stop)
-    health.register("hook_endpoint", data_files.files.unhealthy)
 
 
 # -- what is said ----------------------------------------------------------------------------------

@@ -223,11 +223,6 @@ def _become(request: Request) -> None:
     if sys.argv[0] == "-c":
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
         return
-    if sys.argv[1:2] == ["serve"]:
-        from hooks_app import config
-
-        # the application does it when it is set up by `serve`, and here it was set up before
-        config.start()
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

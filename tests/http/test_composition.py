@@ -15,11 +15,12 @@ from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
 from bridge_project.asgi import Gate
-from bridge_project.http import errors, health
+from bridge_project.http import errors
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
 from devices_app import tokens
+from sessions_app.agents import listing
 from tests.http.conftest import SIX, Api
 
 ORIGIN = "https://app.example"
@@ -131,13 +132,12 @@ async def test_cookies_are_sent() -> None:
 async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits holds no other up."""
     both = threading.Barrier(2, timeout=10)
-    features = health.features
 
-    def meet() -> list[str]:
+    def meet() -> list[listing.Listed]:
         both.wait()
-        return features()
+        return []
 
-    monkeypatch.setattr(health, "features", meet)
+    monkeypatch.setattr(listing, "listed", meet)
     answers = await asyncio.gather(ask("/api/v1/info"), ask("/api/v1/info"))
     assert [status for status, _, _ in answers] == [200, 200]
 
@@ -157,7 +157,7 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
         return note
 
     monkeypatch.setattr(errors, "take_transport", noting(errors.take_transport))
-    monkeypatch.setattr(health, "features", noting(health.features))
+    monkeypatch.setattr(listing, "listed", noting(listing.listed))
     monkeypatch.setattr(SyncToAsync, "__call__", None)
     monkeypatch.setattr(AsyncToSync, "__call__", None)
     assert (await ask("/api/v1/info"))[0] == 200

@@ -17,13 +17,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bridge_project import __version__
+from bridge_project.composition import metrics as composed_metrics
 from bridge_project.http.dispatch import connection_error_payload, error_payload
 from bridge_project.kernel import metrics
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
 from hooks_app.producer import server_forwarder
-from sessions_app import metrics as session_metrics
 from sessions_app.log import cursors, reader
 from sessions_app.models import Feed, LogRow
 from tests.http.conftest import Api, check_error
@@ -225,16 +225,15 @@ def test_the_spool(admin: Api, empty_spool: Path) -> None:
     assert found["bridge_spool_bytes",] >= 2
 
 
-def test_without_the_database_the_rest_is_still_told(admin: Api) -> None:
+def test_without_the_database_the_rest_is_still_told(
+    admin: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away() -> Iterator[Metric]:
         yield metrics.gauge("half", "never seen", 1)
         raise OperationalError("gone")
 
-    metrics.register("sessions", away)
-    try:
-        found = scrape(admin)
-    finally:
-        metrics.register("sessions", session_metrics.collect)
+    monkeypatch.setitem(composed_metrics.COLLECTORS, "sessions", away)
+    found = scrape(admin)
     assert found["bridge_collector_up", "sessions"] == 0
     assert found["bridge_collector_up", "hooks"] == 1
     assert ("bridge_half",) not in found

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import OperationalError
 
-from bridge_project.http import health
+from bridge_project.composition import health
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.http import Health, HealthDegraded, Info
 from sessions_app.agents import listing
+from sessions_app.socket import presence
 from tests.http.conftest import Api, check_error
 
 pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
@@ -21,10 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in thread
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[health.Check]]:
-    """The registered checks, which the test may change."""
-    own = {part: list(found) for part, found in health._checks.items()}
-    monkeypatch.setattr(health, "_checks", own)
-    monkeypatch.setattr(health, "_unhealthy", frozenset())
+    """The checks, which the test may change."""
+    own = {part: list(found) for part, found in health.CHECKS.items()}
+    monkeypatch.setattr(health, "CHECKS", own)
     return own
 
 
@@ -60,14 +60,14 @@ def test_health(hook: Api) -> None:
     assert 10 < body["system"]["memory_mb"] < 4096
 
 
-def test_health_counts_what_rooms_registered(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(health._counts, "active_sessions", lambda: 3)
-    monkeypatch.setitem(health._counts, "active_websockets", lambda: 2)
+def test_health_counts_sessions_and_sockets(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "active_sessions", lambda: 3)
+    monkeypatch.setattr(presence, "active_websockets", lambda: 2)
     body = hook.get("/api/v1/health").json()
     assert (body["active_sessions"], body["active_websockets"]) == (3, 2)
 
 
-@pytest.mark.parametrize("part", health.PARTS)
+@pytest.mark.parametrize("part", health.CHECKS)
 def test_one_part_that_fails_is_a_503(
     hook: Api, checks: dict[str, list[health.Check]], part: str
 ) -> None:
@@ -81,7 +81,7 @@ def test_one_part_that_fails_is_a_503(
     )
     assert body["status"] == "degraded"
     assert body["checks"] == {
-        name: "unhealthy" if name == part else "healthy" for name in health.PARTS
+        name: "unhealthy" if name == part else "healthy" for name in health.CHECKS
     }
 
 
@@ -124,15 +124,15 @@ class Usage(NamedTuple):
 )
 def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, reason: str | None) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(free))
-    assert health.disk_space() == reason
+    assert health.check_disk_space() == reason
 
 
 def test_the_database_is_really_asked() -> None:
-    assert health.database() is None
+    assert health.check_database() is None
 
 
 def test_redis_is_really_asked(monkeypatch: pytest.MonkeyPatch, hook: Api) -> None:
-    assert health.channel_layer() is None
+    assert health.check_channel_layer() is None
     monkeypatch.setattr(
         health, "conf", conf.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
     )
@@ -143,7 +143,7 @@ def test_a_database_that_goes_during_the_answer(hook: Api, monkeypatch: pytest.M
     def gone() -> int:
         raise OperationalError("server closed the connection")
 
-    monkeypatch.setitem(health._counts, "active_sessions", gone)
+    monkeypatch.setattr(presence, "active_sessions", gone)
     response = hook.get("/api/v1/health")
     assert (response.status_code, response.json()["checks"]["hook_endpoint"]) == (503, "unhealthy")
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bridge_project.kernel import background
+from bridge_project.composition import background
+from bridge_project.composition.background import Work
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was started and stopped, with a registry of our own."""
-    monkeypatch.setattr(background, "_registered", {})
-    monkeypatch.setattr(background, "_running", [])
+    """What was started and stopped, with works of our own."""
+    monkeypatch.setattr(background, "WORKS", ())
     return []
 
 
 def add(done: list[str], name: str, *, failing: str = "") -> None:
-    def step(what: str) -> Callable[[], object]:
+    def step(what: str) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
             done.append(f"{what} {name}")
             if failing == what:
@@ -26,7 +27,7 @@ def add(done: list[str], name: str, *, failing: str = "") -> None:
 
         return run
 
-    background.register(name, step("start"), step("stop"))  # type: ignore[arg-type]
+    background.WORKS += (Work(name, step("start"), step("stop")),)
 
 
 async def test_started_in_order_and_stopped_in_reverse(done: list[str]) -> None:
@@ -57,8 +58,6 @@ async def test_what_cannot_stop_keeps_nothing_else_running(done: list[str]) -> N
 async def test_what_does_not_stop_in_time_is_left(
     done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import asyncio
-
     async def never() -> None:
         await asyncio.Event().wait()
 
@@ -67,13 +66,7 @@ async def test_what_does_not_stop_in_time_is_left(
 
     monkeypatch.setattr(background, "STOP_SECONDS", 0.01)
     add(done, "a")
-    background.register("b", nothing, never)
+    background.WORKS += (Work("b", nothing, never),)
     await background.start_all()
     await background.stop_all()
     assert done[-1] == "stop a"
-
-
-def test_a_name_is_registered_once(done: list[str]) -> None:
-    add(done, "a")
-    with pytest.raises(ValueError, match="registered twice"):
-        add(done, "a")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge_project.composition.chores import CHORES
 from devices_app.management.base import DatabaseCommand
-from sessions_app import chores
 from sessions_app.models import LogRow
 
 
@@ -14,5 +14,5 @@ class Command(DatabaseCommand):
     table = LogRow._meta.db_table
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for what, chore in chores.chores.items():
+        for what, chore in CHORES.items():
             self.stdout.write(f"{chore()} {what}")

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project.kernel import background, data_files, database
+from bridge_project.kernel import data_files, database
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address
 from bridge_project.operations import startup
@@ -41,13 +41,13 @@ class Command(BaseCommand):
             startup.migrate(conf)
             self.here = startup.here(conf, self.certificates)
             server_address.record(conf, self.here)
-            startup.register(conf)
             self._run()
         if taken := data_files.files.taken:
             raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
 
     def _run(self) -> None:
         from bridge_project.asgi import routes
+        from bridge_project.composition import background
 
         # installs the reactor: only here, after everything that can be refused
         from bridge_project.edge import server

@@ -1,0 +1,80 @@
+"""Start and stop what runs beside the requests of a serving process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from bridge_project.composition import chores
+from bridge_project.kernel.config import conf
+from bridge_project.operations.startup import AddressKeeper, DataFilesKeeper
+from files_app import threads
+from hooks_app import config as hook_configuration
+from hooks_app.producer import server_forwarder
+from sessions_app import polling
+from sessions_app.agents import listing
+from sessions_app.agents.supervisor import runtime
+
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the others from being stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that runs beside requests; both callables return when they are done."""
+
+    name: str
+    start: Callable[[], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]]
+
+
+async def _read_hook_configuration() -> None:
+    hook_configuration.start()
+
+
+async def _nothing() -> None:
+    pass
+
+
+_address = AddressKeeper(conf)
+_data_files = DataFilesKeeper(conf)
+
+WORKS: tuple[Work, ...] = (
+    Work("hook configuration", _read_hook_configuration, _nothing),
+    Work("sessions", polling.start, polling.stop),
+    Work("chores", chores.start, chores.stop),
+    Work("agents", runtime.start, runtime.stop),
+    Work("agent versions", listing.start, listing.stop),  # of the agents that `runtime` has loaded
+    Work("git", threads.start, threads.stop),
+    Work("forwarder", server_forwarder.start, server_forwarder.stop),
+    Work("address", _address.start, _address.stop),
+    Work("data files", _data_files.start, _data_files.stop),
+)
+
+_running: list[Work] = []
+
+
+async def start_all() -> None:
+    """Start everything in the order of WORKS. When one fails, stop those before it and raise."""
+    for work in WORKS:
+        try:
+            await work.start()
+        except BaseException:
+            await stop_all()
+            raise
+        _running.append(work)
+
+
+async def stop_all() -> None:
+    """Stop what was started, the last one first, whatever the others ran into."""
+    while _running:
+        work = _running.pop()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await work.stop()
+        except Exception as error:  # noqa: BLE001 - the next one must still be stopped
+            log.error("background work did not stop in order", work=work.name, error=repr(error))

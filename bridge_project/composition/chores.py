@@ -1,0 +1,61 @@
+"""Remove what is past its bounds, once a minute (D15, D30, D31, D34)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from django.db import Error as DatabaseError
+
+from bridge_project.kernel import failure_alerts
+from bridge_project.kernel.database import background
+from devices_app import pairing
+from hooks_app.intake import store
+from sessions_app.agents import inbox
+from sessions_app.approvals import service as approvals
+from sessions_app.log import reader
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import idempotency
+
+log = structlog.get_logger("bridge.chores")
+
+INTERVAL_SECONDS = 60.0
+
+# What `manage.py prune` prints after the chore's count → the chore.
+CHORES: dict[str, Callable[[], int]] = {
+    "idle sessions closed": observed_sessions.close_idle,
+    "rows of the log removed": reader.prune,
+    "tool calls removed": approvals.forget_old,
+    "answers to client messages removed": idempotency.forget_old,
+    "closed sessions removed": observed_sessions.forget_closed,
+    "devices that never paired removed": pairing.forget_void,
+    "commands to agents removed": inbox.forget_old,
+    "memories of events removed": store.forget_old,
+}
+
+_task: asyncio.Task[None] | None = None
+
+
+async def start() -> None:
+    global _task
+    _task = asyncio.create_task(_repeat())
+
+
+async def stop() -> None:
+    if _task is not None:
+        _task.cancel()
+        await asyncio.gather(_task, return_exceptions=True)
+
+
+async def _repeat() -> None:
+    while True:
+        for what, chore in CHORES.items():
+            try:
+                await background.run(chore)
+            except Exception as error:
+                log.exception("chore_failed", chore=what)
+                # while the database is away, no device could be told
+                if not isinstance(error, DatabaseError):
+                    failure_alerts.report("INTERNAL_ERROR", f"chore: {what}")
+        await asyncio.sleep(INTERVAL_SECONDS)

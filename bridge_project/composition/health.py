@@ -1,0 +1,150 @@
+"""Answer GET /health: what works here and now (D48)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Final
+
+import psutil
+import structlog
+from django.db import InterfaceError, OperationalError, connection
+
+from bridge_project import __version__
+from bridge_project.kernel import data_files, limits
+from bridge_project.kernel.config import conf
+from bridge_project.network.transport import ConnectionMode
+from bridge_project.protocol.http import DegradedChecks, Health, HealthDegraded, SystemInfo
+from bridge_project.protocol.types import HealthWord, now_text
+from sessions_app.agents import breaker
+from sessions_app.socket import presence
+
+log = structlog.get_logger("bridge.health")
+
+CHECK_SECONDS: Final = 2.0  # a check that takes longer has failed
+
+Check = Callable[[], str | None]
+
+
+def check_database() -> str | None:
+    """Hook events need the database, and the right to write to it."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
+            cursor.fetchone()
+        name = str(connection.settings_dict["NAME"])
+        if connection.vendor == "sqlite" and os.path.isabs(name) and not os.access(name, os.W_OK):
+            return "the database cannot be written"
+    finally:
+        connection.close()  # this thread may not be needed again for hours
+    return None
+
+
+def check_channel_layer() -> str | None:
+    """Other processes hear of new rows through Redis (D46)."""
+    if conf.redis_url:
+        import redis  # 5 MB of memory, of no use without a Redis
+
+        with redis.Redis.from_url(
+            conf.redis_url, socket_connect_timeout=1, socket_timeout=1
+        ) as client:
+            client.ping()
+    return None
+
+
+def check_disk_space() -> str | None:
+    """There must be room where the database is: in the data directory."""
+    free = shutil.disk_usage(conf.bridge_data_dir).free
+    return None if free >= limits.DISK_FREE_MIN_BYTES else f"{free // limits.MB} MB free"
+
+
+# Parts of the 503 body → their checks: each returns None, or what is wrong, for the log. They run
+# in threads.
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "websocket_server": (check_channel_layer,),
+    "hook_endpoint": (check_database, data_files.files.unhealthy),
+    "agent_sdk": (breaker.check,),
+    "disk_space": (check_disk_space,),
+}
+
+_started = time.monotonic()
+_unhealthy: frozenset[str] = frozenset()
+_pool = ThreadPoolExecutor(8, thread_name_prefix="health")
+_running: dict[Check, Future[str | None]] = {}
+_lock = threading.Lock()
+
+
+def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
+    """Return the status and body of GET /health: 503 as soon as one check fails (D48)."""
+    failed = _failures()
+    sessions = websockets = 0
+    if not failed:
+        try:
+            sessions, websockets = presence.active_sessions(), presence.active_websockets()
+        except (OperationalError, InterfaceError) as error:
+            failed = {"hook_endpoint": f"{error.__class__.__name__}: {error}".strip()}
+    _log_changes(failed)
+    if failed:
+        words: dict[str, HealthWord] = {
+            part: "unhealthy" if part in failed else "healthy" for part in CHECKS
+        }
+        return 503, HealthDegraded(
+            version=__version__, checks=DegradedChecks(**words), timestamp=now_text()
+        )
+    return 200, Health(
+        version=__version__,
+        uptime_seconds=int(time.monotonic() - _started),
+        connection_mode=mode.value,
+        active_sessions=sessions,
+        active_websockets=websockets,
+        system=SystemInfo(
+            platform=sys.platform,
+            runtime_version=f"Python {platform.python_version()}",
+            memory_mb=round(psutil.Process().memory_info().rss / limits.MB, 1),
+        ),
+        timestamp=now_text(),
+    )
+
+
+def _failures() -> dict[str, str]:
+    """Part → what is wrong with it. All checks run at once and share one deadline."""
+    futures = [(part, _start(check)) for part, checks in CHECKS.items() for check in checks]
+    deadline = time.monotonic() + CHECK_SECONDS
+    failed: dict[str, str] = {}
+    for part, future in futures:
+        try:
+            reason = future.result(max(0.0, deadline - time.monotonic()))
+        except FutureTimeoutError:
+            reason = f"no answer within {CHECK_SECONDS:g} s"
+        except Exception as error:  # noqa: BLE001 - whatever it is, this part does not work
+            reason = f"{error.__class__.__name__}: {error}".strip()
+        if reason is not None:
+            failed.setdefault(part, reason)
+    return failed
+
+
+def _start(check: Check) -> Future[str | None]:
+    """Start a check, or join its run: one that hangs must not fill the threads."""
+    with _lock:
+        future = _running.get(check)
+        if future is None or future.done():
+            future = _running[check] = _pool.submit(check)
+        return future
+
+
+def _log_changes(failed: dict[str, str]) -> None:
+    """Log what became unhealthy or healthy, not every answer."""
+    global _unhealthy
+    now = frozenset(failed)
+    for part in sorted(now - _unhealthy):
+        log.error("part_unhealthy", part=part, reason=failed[part])
+    for part in sorted(_unhealthy - now):
+        log.info("part_healthy", part=part)
+    _unhealthy = now

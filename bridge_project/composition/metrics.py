@@ -1,0 +1,51 @@
+"""Answer GET /metrics: this process's counters, and what each app works out when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import structlog
+from django.db import Error as DatabaseError
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from bridge_project.kernel.metrics import PREFIX, REGISTRY
+from hooks_app.producer import server_forwarder
+from sessions_app import metrics as session_metrics
+
+log = structlog.get_logger("bridge.metrics")
+
+# Each may use the database, and may raise DatabaseError and OSError.
+COLLECTORS: dict[str, Callable[[], Iterable[Metric]]] = {
+    "sessions": session_metrics.collect,
+    "hooks": server_forwarder.figures,
+}
+
+
+class _Process(CollectorRegistry):
+    """The counters and the collectors; one that fails is 0 in `bridge_collector_up`."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from REGISTRY.collect()
+        text = "1 where an app's figures could be had at this scrape, else 0."
+        up = GaugeMetricFamily(PREFIX + "collector_up", text, labels=["room"])
+        for name, collect in COLLECTORS.items():
+            found: list[Metric] = []
+            try:
+                found = list(collect())
+                up.add_metric([name], 1)
+            except (DatabaseError, OSError) as error:
+                log.warning("figures_unavailable", app=name, error=error.__class__.__name__)
+                up.add_metric([name], 0)
+            yield from found
+        yield up
+
+
+def exposition(accept: str) -> tuple[bytes, str]:
+    """Return the metrics of this process now, and their content type.
+
+    OpenMetrics where `accept` (the header) asks for it, else the plain text format.
+    """
+    encode, content_type = choose_encoder(accept)
+    return encode(_Process()), content_type

@@ -1,0 +1,162 @@
+"""Hold this process's lease, and poll for what no notification named (D15, D46, D51)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from concurrent.futures import Future
+
+import structlog
+from django.db import Error as DatabaseError
+from django.db import transaction
+
+from bridge_project.kernel import failure_alerts, limits
+from bridge_project.kernel.database import background, readers, writers
+from bridge_project.kernel.failure_alerts import Failure
+from bridge_project.protocol.catalogue import encode
+from devices_app.models import Token
+from sessions_app import leases, notifications
+from sessions_app.log import reader
+from sessions_app.log.outbox import outbox
+from sessions_app.log.tail import tail
+from sessions_app.models import Connection, Feed, Join, Session
+from sessions_app.socket import presence
+from sessions_app.socket.registry import Socket, registry
+
+log = structlog.get_logger("bridge.polling")
+
+_task: asyncio.Task[None] | None = None
+
+
+async def start() -> None:
+    global _task
+    await writers.run(leases.start, leases.instance())
+    registry.open()
+    tail.open(await readers.run(reader.head_seq))
+    failure_alerts.reset()
+    await tail.notifier.start()
+    await tail.notifier.join(Feed.ALL)
+    _task = asyncio.create_task(_poll())
+
+
+async def stop() -> None:
+    if _task is not None:
+        _task.cancel()
+        await asyncio.gather(_task, return_exceptions=True)
+    await tail.notifier.stop()
+    tail.close()
+    registry.close()
+    with contextlib.suppress(DatabaseError):
+        await writers.run(leases.stop)
+
+
+async def _poll() -> None:
+    """Look every POLL_SECONDS for new rows, revoked devices, replaced connections and failures."""
+    renewed = _now()
+    away = False
+    while True:
+        try:
+            head, replaced, ended = await readers.run(_changes, bool(registry.sockets))
+            tail.heard(head)
+            registry.retire(replaced, ended)
+            for failure in failure_alerts.take():
+                _notify(failure)
+            if _seconds_since(renewed) > limits.LEASE_RENEWAL_SECONDS:
+                await _renew()
+                renewed = _now()
+            away = False
+        except DatabaseError as error:
+            if not away:
+                log.error("database_unavailable", error=error.__class__.__name__)
+            away = True
+        except Exception:
+            log.exception("poll_failed")
+            failure_alerts.report("INTERNAL_ERROR", "poll_failed")
+        await asyncio.sleep(limits.POLL_SECONDS)
+
+
+def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
+    """Return the newest row, and what `presence.ended_elsewhere` says."""
+    return reader.head_seq(), *(
+        presence.ended_elsewhere(leases.current()) if connected else (set(), set())
+    )
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def _notify(failure: Failure) -> None:
+    """Have a failure written for all devices, in a thread: the lease must not wait for it."""
+
+    def ended(done: Future[None]) -> None:
+        if not done.cancelled() and (error := done.exception()):
+            failure_alerts.forget(failure)
+            log.warning(
+                "failure_not_told",
+                code=failure.row.code,
+                reference=failure.reference,
+                error=error.__class__.__name__,
+            )
+
+    background.begin(write_notification, failure).add_done_callback(ended)
+
+
+def write_notification(failure: Failure) -> None:
+    """Append a notification of type `error` to the feed for all devices (D13)."""
+    with outbox() as box:
+        box.append_to_all(encode(notifications.failed(failure)))
+
+
+# -- the lease -------------------------------------------------------------------------------------
+
+
+def _now() -> tuple[float, float]:
+    return time.monotonic(), time.time()
+
+
+def _seconds_since(moment: tuple[float, float]) -> float:
+    """By the clock that says more: leases are in wall-clock time, which somebody may set."""
+    return max(time.monotonic() - moment[0], abs(time.time() - moment[1]))
+
+
+async def _renew() -> None:
+    if registry.closing:
+        await registry.close_places()
+    await _forget_lost()
+    if not await writers.run(leases.renew):
+        log.warning("lease_lost", remedy="registering again")
+        await writers.run(_register_again, tuple(registry.sockets))
+
+
+async def _forget_lost() -> None:
+    """Remove records of sockets that this process does not have: their opening was cut short."""
+    on_record = (
+        await readers.run(presence.held, leases.current()) if not registry.opening else set()
+    )
+    # asked again: a socket may have begun to open meanwhile
+    if not registry.opening and (
+        lost := on_record - {socket.connection_id for socket in registry.sockets}
+    ):
+        await writers.run(presence.close_connections, lost)
+
+
+def _register_again(sockets: tuple[Socket, ...]) -> None:
+    """Write this process and its sockets again: another has cleared them after the lease ended."""
+    with transaction.atomic():
+        leases.register_again()
+        for socket in sockets:
+            if socket.connection_id is None or socket.device_id is None:
+                continue
+            Connection.objects.create(
+                pk=socket.connection_id,
+                process_id=leases.current(),
+                device_id=socket.device_id,
+                # when the token ends, so must the socket
+                token=Token.objects.filter(digest=socket.token_digest).first(),
+                address="",
+            )
+            sessions = Session.objects.filter(session_id__in=list(socket.joined))
+            Join.objects.bulk_create(
+                Join(connection_id=socket.connection_id, session=session) for session in sessions
+            )
