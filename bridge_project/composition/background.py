@@ -16,7 +16,7 @@ from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
 from sessions_app import polling
 from sessions_app.agents import listing
-from sessions_app.agents.supervisor import runtime
+from sessions_app.agents.supervisor import supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -47,8 +47,8 @@ WORKS: tuple[Work, ...] = (
     Work("hook configuration", _read_hook_configuration, _nothing),
     Work("sessions", polling.start, polling.stop),
     Work("chores", chores.start, chores.stop),
-    Work("agents", runtime.start, runtime.stop),
-    Work("agent versions", listing.start, listing.stop),  # of the agents that `runtime` has loaded
+    Work("agents", supervisor.start, supervisor.stop),
+    Work("agent versions", listing.start, listing.stop),  # of the agents that the supervisor has loaded
     Work("git", threads.start, threads.stop),
     Work("forwarder", server_forwarder.start, server_forwarder.stop),
     Work("address", _address.start, _address.stop),

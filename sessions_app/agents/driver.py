@@ -33,28 +33,28 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class ToolStarted:
     """A tool is being used about which nobody is asked."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApprovalAsked:
     """A tool call waits for ``decide``, under the id of ``call``."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class ApprovalWithdrawn:
     """The agent no longer waits for a decision."""
 
     call_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ToolSucceeded:
     """A tool gave a result."""
 
     call: Call
@@ -62,7 +62,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ToolFailed:
     """A tool failed; ``retries`` is how often the spec's retry policy lets it be tried again."""
 
     call: Call
@@ -73,7 +73,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnEnded:
     """A turn is over. ``error``: why it failed, in words for a person; the session goes on all the
     same.
     """
@@ -84,7 +84,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Identified:
+class SessionIdentified:
     """The agent's own id of the session has become, or has changed to, this: what a resume
     needs.
     """
@@ -93,20 +93,31 @@ class Identified:
 
 
 @dataclass(frozen=True, slots=True)
-class Strayed:
+class StoppedAsking:
     """The agent no longer asks and could not be made to: the driver has told it to stop (D59)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
+class AgentDied:
     """The agent is gone, unasked; nothing follows."""
 
     reason: str
 
 
-Event = Chunk | Used | Asked | Withdrawn | Done | Failed | Ended | Identified | Strayed | Died
+Event = (
+    Chunk
+    | ToolStarted
+    | ApprovalAsked
+    | ApprovalWithdrawn
+    | ToolSucceeded
+    | ToolFailed
+    | TurnEnded
+    | SessionIdentified
+    | StoppedAsking
+    | AgentDied
+)
 
 
 # -- what it is told -------------------------------------------------------------------------------

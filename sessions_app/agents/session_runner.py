@@ -16,7 +16,15 @@ from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import Threads
-from sessions_app.agents.driver import Chunk, Died, Driver, Ended, Event, Strayed, Verdict
+from sessions_app.agents.driver import (
+    AgentDied,
+    Chunk,
+    Driver,
+    Event,
+    StoppedAsking,
+    TurnEnded,
+    Verdict,
+)
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.transcript import Lost, Transcript
@@ -64,7 +72,7 @@ class Over:
     interrupted: bool = False
 
 
-class Running:
+class SessionRunner:
     """``over`` is called when this must end, perhaps more than once; whoever it tells calls
     ``stop``.
     """
@@ -75,7 +83,7 @@ class Running:
         session_id: str,
         driver: Driver,
         owner: uuid.UUID,
-        over: Callable[[Running, Over], None],
+        over: Callable[[SessionRunner, Over], None],
     ) -> None:
         self.session_pk = session_pk
         self.session_id = session_id
@@ -148,19 +156,19 @@ class Running:
         try:
             async for event in self._driver.events():
                 await self._said.put(event)
-                if isinstance(event, Died):
+                if isinstance(event, AgentDied):
                     return
-                if isinstance(event, Strayed) and self.busy:  # the driver has told it to stop
+                if isinstance(event, StoppedAsking) and self.busy:  # the driver has told it to stop
                     self._interrupted = True
                     self._watch()
                 if isinstance(event, Chunk):
                     await self._room_for(len(event.content))
         except Exception as error:  # whatever it is, a driver that fails is an agent that is gone
             log.exception("driver_failed", session=self.session_id)
-            await self._said.put(Died(f"The agent's driver failed: {error}"))
+            await self._said.put(AgentDied(f"The agent's driver failed: {error}"))
         else:
             if not self._stopping:
-                await self._said.put(Died("The agent ended without a word."))
+                await self._said.put(AgentDied("The agent ended without a word."))
 
     async def _room_for(self, chars: int) -> None:
         """Text is bounded not by the number of its pieces: wait until the log has what there is too
@@ -183,9 +191,9 @@ class Running:
                 await asyncio.sleep(wait)
             batch, last = self._batch(first)
             if batch:
-                if not self._stopping and any(isinstance(event, Died) for event in batch):
+                if not self._stopping and any(isinstance(event, AgentDied) for event in batch):
                     self.died = True
-                if self._interrupted and any(isinstance(event, Ended) for event in batch):
+                if self._interrupted and any(isinstance(event, TurnEnded) for event in batch):
                     # whoever sees the end of the turn finds it done
                     await self._driver.end_background()
                 await stored(self._transcript.write, coalesce(batch))
@@ -211,18 +219,18 @@ class Running:
 
     def _as_told(self, event: Event) -> Event:
         """A turn that was interrupted has stopped, whatever the agent calls it (D40)."""
-        if isinstance(event, Ended) and self._interrupted:
+        if isinstance(event, TurnEnded) and self._interrupted:
             return replace(event, finish_reason="stop", error="")
         return event
 
     def _after(self, batch: Sequence[Event]) -> None:
-        if any(isinstance(event, Ended | Died) for event in batch):
+        if any(isinstance(event, TurnEnded | AgentDied) for event in batch):
             if self._interrupted:
                 self._end_background()
             self._interrupted = False
             self._quiet.set()
             self.wake()
-        if died := next((event for event in batch if isinstance(event, Died)), None):
+        if died := next((event for event in batch if isinstance(event, AgentDied)), None):
             self._over(self, Over("died", died.reason))
 
     # -- from the sockets to the agent -------------------------------------------------------------
@@ -240,7 +248,9 @@ class Running:
             await self._tell(command.kind, command.payload)
         except Exception as error:  # whatever it is, an agent that cannot be told anything is gone
             log.exception("driver_failed", session=self.session_id, command=command.kind)
-            await self._said.put(Died(f"The agent could not be told anything any more: {error}"))
+            await self._said.put(
+                AgentDied(f"The agent could not be told anything any more: {error}")
+            )
 
     async def _tell(self, kind: Kind, payload: dict[str, Any]) -> None:
         if kind == Kind.PROMPT:

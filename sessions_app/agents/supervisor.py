@@ -26,7 +26,7 @@ from sessions_app.agents.breaker import Attempt
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
 from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
-from sessions_app.agents.session_runner import Over, Running, close, stored, threads
+from sessions_app.agents.session_runner import Over, SessionRunner, close, stored, threads
 from sessions_app.agents.transcript import Lost
 from sessions_app.models import Session
 
@@ -39,13 +39,13 @@ SETTLE_POLL_SECONDS = 0.1
 SURE_POLLS = 5
 
 
-class Runtime:
+class Supervisor:
     """Owns this process's agents. Everything here runs on the event loop, but for what ``stored``
     does.
     """
 
     def __init__(self) -> None:
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, SessionRunner] = {}
         self._launching: dict[int, asyncio.Task[None]] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._unwatched: dict[int, float] = {}  # session → since when nobody watches it
@@ -241,7 +241,7 @@ class Runtime:
             await close(driver, session.session_id)
             raise await self._not_started(session, attempt, error) from None
         attempt.succeeded()
-        running = self._running[session.pk] = Running(
+        running = self._running[session.pk] = SessionRunner(
             session.pk, session.session_id, driver, owner, self._over
         )
         running.start()
@@ -298,7 +298,7 @@ class Runtime:
 
     # -- ending ------------------------------------------------------------------------------------
 
-    def _over(self, running: Running, over: Over) -> None:
+    def _over(self, running: SessionRunner, over: Over) -> None:
         if self._running.get(running.session_pk) is running:
             del self._running[running.session_pk]
             self._unwatched.pop(running.session_pk, None)
@@ -311,7 +311,7 @@ class Runtime:
         if not task.cancelled() and (error := task.exception()):
             log.error("session_not_ended", exc_info=error)
 
-    async def _end(self, running: Running, over: Over) -> None:
+    async def _end(self, running: SessionRunner, over: Over) -> None:
         log.info("agent_ended", session=running.session_id, how=over.how, reason=over.reason)
         await running.stop()
         pk, owner = running.session_pk, leases.current()
@@ -383,7 +383,7 @@ class Runtime:
                 ownership.pause_suspects, leases.current(), known, self._suspected
             )
 
-    def _seen(self, running: Running, found: ownership.Look) -> None:
+    def _seen(self, running: SessionRunner, found: ownership.Look) -> None:
         pk = running.session_pk
         if pk not in found.held:
             self._over(running, Over("lost"))
@@ -397,7 +397,7 @@ class Runtime:
             used=running.busy or pk in found.waiting,
         )
 
-    def _age(self, running: Running, now: float, *, watched: bool, used: bool) -> None:
+    def _age(self, running: SessionRunner, now: float, *, watched: bool, used: bool) -> None:
         """Close what nobody has watched for the grace time, pause what nobody has used; a turn in
         progress is waited for (D35).
 
@@ -418,4 +418,4 @@ class Runtime:
         return None
 
 
-runtime = Runtime()
+supervisor = Supervisor()

@@ -128,15 +128,15 @@ class Page:
         self.ids = ids
         self._writers: dict[type[Any], Callable[[Any], None]] = {
             driver.Chunk: self._chunk,
-            driver.Used: self._used,
-            driver.Asked: self._asked,
-            driver.Withdrawn: self._withdrawn,
-            driver.Done: self._done,
-            driver.Failed: self._failed,
-            driver.Ended: self._ended,
-            driver.Identified: self._identified,
-            driver.Strayed: self._strayed,
-            driver.Died: self._died,
+            driver.ToolStarted: self._used,
+            driver.ApprovalAsked: self._asked,
+            driver.ApprovalWithdrawn: self._withdrawn,
+            driver.ToolSucceeded: self._done,
+            driver.ToolFailed: self._failed,
+            driver.TurnEnded: self._ended,
+            driver.SessionIdentified: self._identified,
+            driver.StoppedAsking: self._strayed,
+            driver.AgentDied: self._died,
         }
 
     def write(self, event: driver.Event) -> None:
@@ -180,11 +180,11 @@ class Page:
 
     # -- tools -------------------------------------------------------------------------------------
 
-    def _used(self, event: driver.Used) -> None:
+    def _used(self, event: driver.ToolStarted) -> None:
         self.close("tool_call")
         self._know(event.call, approvals.report(self.box, self.session, storable(event.call)))
 
-    def _asked(self, event: driver.Asked) -> None:
+    def _asked(self, event: driver.ApprovalAsked) -> None:
         self.close("tool_call")
         self._know(
             event.call,
@@ -195,12 +195,12 @@ class Page:
         if call.id is not None:
             self.ids[call.id] = record.tool_call_id
 
-    def _withdrawn(self, event: driver.Withdrawn) -> None:
+    def _withdrawn(self, event: driver.ApprovalWithdrawn) -> None:
         approvals.withdraw(
             self.box, self.session, self.ids.get(event.call_id, event.call_id), reason="interrupted"
         )
 
-    def _done(self, event: driver.Done) -> None:
+    def _done(self, event: driver.ToolSucceeded) -> None:
         outcome = event.outcome
         said = {
             "content": bounded(outcome.content),
@@ -213,7 +213,7 @@ class Page:
             self.box, self.session, self._ours(event.call), storable(event.call), outcome
         )
 
-    def _failed(self, event: driver.Failed) -> None:
+    def _failed(self, event: driver.ToolFailed) -> None:
         tool_call_id, details = self._ours(event.call), event.details
         said = {
             name: value and bounded(value)
@@ -247,7 +247,7 @@ class Page:
 
     # -- the turn and the session ------------------------------------------------------------------
 
-    def _ended(self, event: driver.Ended) -> None:
+    def _ended(self, event: driver.TurnEnded) -> None:
         self.reject_pending("turn_ended")
         self.open()
         self.close(event.finish_reason, event.usage)
@@ -311,13 +311,13 @@ class Page:
             )
         )
 
-    def _identified(self, event: driver.Identified) -> None:
+    def _identified(self, event: driver.SessionIdentified) -> None:
         self.session.resume_id = whole(event.resume_id).replace("\x00", "")
 
-    def _strayed(self, event: driver.Strayed) -> None:
+    def _strayed(self, event: driver.StoppedAsking) -> None:
         self.notify("error", "The agent stopped asking", event.reason)
 
-    def _died(self, event: driver.Died) -> None:
+    def _died(self, event: driver.AgentDied) -> None:
         self.stop(Session.Status.ERROR, event.reason, "agent_died")
         self.fail(event.reason)
 

@@ -19,7 +19,7 @@ from devices_app import audit
 from devices_app.models import Device
 from sessions_app import working_directory
 from sessions_app.agents import transcript
-from sessions_app.agents.supervisor import runtime
+from sessions_app.agents.supervisor import supervisor
 from sessions_app.log import reader, retention
 from sessions_app.log.outbox import outbox
 from sessions_app.log.row import size_of
@@ -94,7 +94,7 @@ async def _created(socket: BridgeConsumer, message: ClientMessage) -> s.SessionR
     payload: c.SessionStart = message.payload
     assert socket.device is not None
     return await _ready(
-        await runtime.create(None, payload.agent, payload.working_directory, socket.device)
+        await supervisor.create(None, payload.agent, payload.working_directory, socket.device)
     )
 
 
@@ -106,13 +106,13 @@ async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
     assert socket.device is not None and payload.session_id is not None
     session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None:
-        session = await runtime.create(
+        session = await supervisor.create(
             payload.session_id, payload.agent, payload.working_directory, socket.device
         )
     elif session.status == Session.Status.CREATED:
-        session = await runtime.settled(session)
+        session = await supervisor.settled(session)
     elif _must_wait(session, resume=payload.resume):
-        session = await runtime.resume(session, socket.device)
+        session = await supervisor.resume(session, socket.device)
     await _join(socket, message, session)
 
 

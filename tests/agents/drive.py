@@ -13,7 +13,16 @@ from typing import TypeVar
 import psutil
 
 from bridge_project.kernel.config import PROJECT_DIR
-from sessions_app.agents.driver import Asked, Chunk, Died, Driver, Ended, Event, Start, Verdict
+from sessions_app.agents.driver import (
+    AgentDied,
+    ApprovalAsked,
+    Chunk,
+    Driver,
+    Event,
+    Start,
+    TurnEnded,
+    Verdict,
+)
 
 E = TypeVar("E")
 SECONDS = 30.0  # for whatever a test waits for; reached only when it fails
@@ -43,7 +52,7 @@ class Drive:
         first = len(self.said)
         await self.driver.prompt(content)
         await self.until(
-            lambda: any(isinstance(event, Ended | Died) for event in self.said[first:])
+            lambda: any(isinstance(event, TurnEnded | AgentDied) for event in self.said[first:])
         )
         return self.said[first:]
 
@@ -65,7 +74,7 @@ class Drive:
             async with self.news:
                 self.said.append(event)
                 self.news.notify_all()
-            if isinstance(event, Asked) and self.answers:
+            if isinstance(event, ApprovalAsked) and self.answers:
                 verdict = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 await self.driver.decide(event.call.id or "", verdict)
 

@@ -8,7 +8,7 @@ import asyncio
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY, Asking, why_not
-from sessions_app.agents.driver import Asked, Event, Verdict
+from sessions_app.agents.driver import ApprovalAsked, Event, Verdict
 from sessions_app.approvals.tool_call import Call
 
 
@@ -25,7 +25,7 @@ async def test_more_changes_than_one_turn_may_have() -> None:
     ]
     while len(said) < len(ids):
         await asyncio.sleep(0)
-    assert [event.call.id for event in said if isinstance(event, Asked)] == ids
+    assert [event.call.id for event in said if isinstance(event, ApprovalAsked)] == ids
     assert all(
         asking.decide(id_, Verdict("modified", {"command": f"changed {id_}"})) for id_ in ids
     )

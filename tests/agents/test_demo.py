@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel.config import conf
-from sessions_app.agents.demo.driver import Demo, kinds
+from sessions_app.agents.demo.driver import DemoDriver, kinds
 from sessions_app.agents.driver import (
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     CannotResume,
     Chunk,
-    Done,
-    Ended,
-    Failed,
-    Identified,
+    SessionIdentified,
     Start,
+    ToolFailed,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text, within
 from tests.agents.drive import kinds as names
@@ -30,7 +30,7 @@ from tests.agents.drive import kinds as names
 
 @pytest.fixture
 async def drive(tmp_path: Path) -> AsyncIterator[Drive]:
-    found = await Drive(Demo()).start(tmp_path)
+    found = await Drive(DemoDriver()).start(tmp_path)
     yield found
     await found.close()
 
@@ -44,7 +44,7 @@ def test_it_is_always_there_and_not_a_real_one() -> None:
     """D41: `demo` can always start, and is never preferred to a real agent."""
     [kind] = kinds()
     assert (kind.name, kind.why_not(), kind.real) == ("demo", None, False)
-    assert isinstance(kind.make(), Demo)
+    assert isinstance(kind.make(), DemoDriver)
 
 
 async def test_it_repeats_the_prompt_in_several_chunks_and_says_what_it_is(drive: Drive) -> None:
@@ -53,7 +53,7 @@ async def test_it_repeats_the_prompt_in_several_chunks_and_says_what_it_is(drive
     assert "hello out there" in text(said)
     assert "demo agent" in text(said) and "no model" in text(said)
     last = said[-1]
-    assert isinstance(last, Ended) and (last.finish_reason, last.error) == ("stop", "")
+    assert isinstance(last, TurnEnded) and (last.finish_reason, last.error) == ("stop", "")
     assert last.usage is not None and last.usage["duration_ms"] >= 0
 
 
@@ -67,21 +67,21 @@ async def test_a_tool_is_asked_for_and_reported(drive: Drive) -> None:
     """D41: approval, result, and the end of the turn; nothing is run, and it says so."""
     drive.answers = [APPROVED]
     said = await drive.turn('/tool Edit {"file_path": "a.txt"}')
-    assert names(said) == ["Asked", "Done", "Chunk", "Ended"]
-    [asked], [done] = drive.of(Asked), drive.of(Done)
+    assert names(said) == ["ApprovalAsked", "ToolSucceeded", "Chunk", "TurnEnded"]
+    [asked], [done] = drive.of(ApprovalAsked), drive.of(ToolSucceeded)
     assert (asked.call.tool, asked.call.params) == ("Edit", {"file_path": "a.txt"})
     assert asked.call.description == "Edit: a.txt"
     assert done.call == asked.call
     assert done.outcome.success and "nothing was run" in done.outcome.content
-    assert said[-1] == drive.of(Ended)[-1] and drive.of(Ended)[-1].finish_reason == "stop"
+    assert said[-1] == drive.of(TurnEnded)[-1] and drive.of(TurnEnded)[-1].finish_reason == "stop"
 
 
 async def test_a_rejected_tool_is_not_run(drive: Drive, tmp_path: Path, with_shell: None) -> None:
     drive.answers = [Verdict("rejected", reason="not today")]
     said = await drive.turn('/tool Bash {"command": "touch made"}')
-    assert names(said) == ["Asked", "Done", "Chunk", "Ended"]
-    assert drive.of(Done)[0].outcome.error == "not today"
-    assert not drive.of(Done)[0].outcome.success
+    assert names(said) == ["ApprovalAsked", "ToolSucceeded", "Chunk", "TurnEnded"]
+    assert drive.of(ToolSucceeded)[0].outcome.error == "not today"
+    assert not drive.of(ToolSucceeded)[0].outcome.success
     assert not (tmp_path / "made").exists()
 
 
@@ -92,7 +92,7 @@ async def test_with_a_shell_it_runs_commands_for_real(
     drive.answers = [APPROVED]
     await drive.turn('/tool Bash {"command": "touch made; echo done"}')
     assert (tmp_path / "made").exists()
-    assert drive.of(Done)[0].outcome.content == "done\n"
+    assert drive.of(ToolSucceeded)[0].outcome.content == "done\n"
 
 
 async def test_without_it_nothing_is_run(drive: Drive, tmp_path: Path) -> None:
@@ -114,27 +114,27 @@ async def test_a_failing_command_is_a_failure_with_its_details(
 ) -> None:
     drive.answers = [APPROVED]
     said = await drive.turn('/tool Bash {"command": "echo out; echo no >&2; exit 7"}')
-    [failed] = drive.of(Failed)
+    [failed] = drive.of(ToolFailed)
     assert (failed.details.exit_code, failed.details.stdout, failed.details.stderr) == (
         7,
         "out\n",
         "no\n",
     )
     assert failed.details.execution_time_ms is not None
-    assert drive.of(Ended)[0].finish_reason == "stop" and names(said)[-1] == "Ended"
+    assert drive.of(TurnEnded)[0].finish_reason == "stop" and names(said)[-1] == "TurnEnded"
 
 
 @pytest.mark.parametrize("prompt", ["/tool", "/tool Bash {", "/tool Bash [1]", "/tool  "])
 async def test_a_tool_that_cannot_be_read_is_explained(drive: Drive, prompt: str) -> None:
     said = await drive.turn(prompt)
-    assert names(said) == ["Chunk", "Ended"]
+    assert names(said) == ["Chunk", "TurnEnded"]
     assert "/tool NAME" in text(said)
 
 
 async def test_fail_fails_with_a_reason(drive: Drive) -> None:
     """D41: a failing turn; the session goes on."""
     await drive.turn("/fail because of this")
-    assert (drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == (
+    assert (drive.of(TurnEnded)[0].finish_reason, drive.of(TurnEnded)[0].error) == (
         "error",
         "because of this",
     )
@@ -146,7 +146,7 @@ async def test_sleep_streams_for_its_time(drive: Drive) -> None:
     said = await drive.turn("/sleep 0.5")
     assert time.monotonic() - started >= 0.5
     assert len([event for event in said if isinstance(event, Chunk)]) >= 4
-    assert drive.of(Ended)[0].finish_reason == "stop"
+    assert drive.of(TurnEnded)[0].finish_reason == "stop"
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ async def test_an_interrupt_stops_it_while_it_streams(drive: Drive) -> None:
     await drive.driver.interrupt()
     await drive.driver.interrupt()
     said = await within(5, turn)
-    assert (names(said), drive.of(Ended)[0].finish_reason, drive.of(Ended)[0].error) == (
-        ["Chunk", "Ended"],
+    assert (names(said), drive.of(TurnEnded)[0].finish_reason, drive.of(TurnEnded)[0].error) == (
+        ["Chunk", "TurnEnded"],
         "stop",
         "",
     )
@@ -174,17 +174,17 @@ async def test_an_interrupt_stops_it_while_it_streams(drive: Drive) -> None:
 async def test_an_interrupt_right_after_the_prompt_ends_the_turn_too(drive: Drive) -> None:
     await drive.driver.prompt("/sleep 1000")
     await drive.driver.interrupt()
-    await drive.until(lambda: bool(drive.of(Ended)))
+    await drive.until(lambda: bool(drive.of(TurnEnded)))
 
 
 async def test_an_interrupt_takes_back_what_was_asked(drive: Drive) -> None:
     turn = asyncio.create_task(drive.turn("/tool Bash {}"))
-    await drive.until(lambda: bool(drive.of(Asked)))
+    await drive.until(lambda: bool(drive.of(ApprovalAsked)))
     await drive.driver.interrupt()
     said = await within(5, turn)
-    call_id = drive.of(Asked)[0].call.id
-    assert drive.of(Withdrawn) == [Withdrawn(str(call_id))]
-    assert names(said) == ["Asked", "Withdrawn", "Ended"]
+    call_id = drive.of(ApprovalAsked)[0].call.id
+    assert drive.of(ApprovalWithdrawn) == [ApprovalWithdrawn(str(call_id))]
+    assert names(said) == ["ApprovalAsked", "ApprovalWithdrawn", "TurnEnded"]
     assert not await drive.driver.decide(str(call_id), APPROVED)
 
 
@@ -195,41 +195,41 @@ async def test_an_interrupt_ends_a_running_command(drive: Drive, with_shell: Non
     await eventually(lambda: bool(carrying(mark)))
     await drive.driver.interrupt()
     said = await within(5, turn)
-    assert names(said) == ["Asked", "Done", "Ended"]
-    assert drive.of(Done)[0].outcome.error == "The call was interrupted."
+    assert names(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
+    assert drive.of(ToolSucceeded)[0].outcome.error == "The call was interrupted."
     assert carrying(mark) == []
 
 
 async def test_a_decision_is_taken_once(drive: Drive) -> None:
     turn = asyncio.create_task(drive.turn("/tool Edit {}"))
-    await drive.until(lambda: bool(drive.of(Asked)))
-    call_id = str(drive.of(Asked)[0].call.id)
+    await drive.until(lambda: bool(drive.of(ApprovalAsked)))
+    call_id = str(drive.of(ApprovalAsked)[0].call.id)
     assert not await drive.driver.decide("another", APPROVED)
     assert await drive.driver.decide(call_id, REJECTED)
     assert not await drive.driver.decide(call_id, APPROVED)
     await within(5, turn)
-    assert not drive.of(Done)[0].outcome.success
+    assert not drive.of(ToolSucceeded)[0].outcome.success
 
 
 async def test_it_is_resumed_by_its_own_id(tmp_path: Path) -> None:
-    first = await Drive(Demo()).start(tmp_path)
-    await first.until(lambda: bool(first.of(Identified)))
-    [identified] = first.of(Identified)
+    first = await Drive(DemoDriver()).start(tmp_path)
+    await first.until(lambda: bool(first.of(SessionIdentified)))
+    [identified] = first.of(SessionIdentified)
     await first.close()
-    second = await Drive(Demo()).start(tmp_path, identified.resume_id)
-    await second.until(lambda: bool(second.of(Identified)))
-    assert second.of(Identified) == [identified]
+    second = await Drive(DemoDriver()).start(tmp_path, identified.resume_id)
+    await second.until(lambda: bool(second.of(SessionIdentified)))
+    assert second.of(SessionIdentified) == [identified]
     await second.close()
 
 
 async def test_it_does_not_know_the_sessions_of_others(tmp_path: Path) -> None:
     with pytest.raises(CannotResume):
-        await Demo().start(Start("s", tmp_path, "someone-else"))
+        await DemoDriver().start(Start("s", tmp_path, "someone-else"))
 
 
 async def test_closing_ends_the_events_with_a_turn_that_nobody_reads(tmp_path: Path) -> None:
     """A full queue must not keep a session from closing."""
-    demo = Demo()
+    demo = DemoDriver()
     await demo.start(Start("s", tmp_path))
     for _ in range(2000):
         if demo._events._queue.full():
@@ -255,4 +255,4 @@ async def test_what_no_command_can_hold_ends_the_turn(
     """D40: a turn ends whatever it is about; else nothing more could be said in the session."""
     drive.answers = [APPROVED]
     said = await drive.turn(prompt)
-    assert isinstance(said[-1], Ended) and said[-1].finish_reason == "stop"
+    assert isinstance(said[-1], TurnEnded) and said[-1].finish_reason == "stop"

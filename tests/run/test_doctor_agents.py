@@ -30,9 +30,9 @@ from bridge_project.operations.doctor.findings import Finding, Level
 from bridge_project.operations.doctor.snapshot import Look, Reached
 from sessions_app.agents import listing as registry
 from sessions_app.agents import registry as agent_registry
-from sessions_app.agents.acp.driver import Acp
+from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent
-from sessions_app.agents.driver import CannotStart, Chunk, Died, Ended
+from sessions_app.agents.driver import AgentDied, CannotStart, Chunk, TurnEnded
 from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
 from tests.agents.drive import carrying, command
@@ -212,7 +212,7 @@ def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 async def answers(driver: Scripted) -> None:
-    await driver.say(Chunk("It says: "), Chunk(driver.prompts[-1]), Ended("stop"))
+    await driver.say(Chunk("It says: "), Chunk(driver.prompts[-1]), TurnEnded("stop"))
 
 
 def test_the_demo_is_really_started(
@@ -235,9 +235,9 @@ def test_what_is_scripted_is_talked_to(add: Add, seen: Look) -> None:
 @pytest.mark.parametrize(
     ("says", "said"),
     [
-        ((Ended("error", error="No idea."),), "No idea."),
-        ((Chunk("Something else."), Ended("stop")), "another than expected"),
-        ((Died("Out of memory."),), "Out of memory."),
+        ((TurnEnded("error", error="No idea."),), "No idea."),
+        ((Chunk("Something else."), TurnEnded("stop")), "another than expected"),
+        ((AgentDied("Out of memory."),), "Out of memory."),
         ((), "within 0.2 s"),
     ],
 )
@@ -286,7 +286,9 @@ def test_one_that_never_answers_is_ended(seen: Look, monkeypatch: pytest.MonkeyP
     """It has a time of its own, and its process is gone when that is over."""
     mark = f"never-{uuid.uuid4()}"
     monkeypatch.setattr(agents, "REAL_SECONDS", 0.5)
-    agent_registry.register(Kind("mute", partial(Acp, "mute", _mute(mark)), lambda: None, str))
+    agent_registry.register(
+        Kind("mute", partial(AcpDriver, "mute", _mute(mark)), lambda: None, str)
+    )
     found = agents.trial(seen.conf, "mute")
     assert found.level is Level.BROKEN and "did not start within 0.5 s" in found.text
     assert carrying(mark) == []

@@ -17,7 +17,7 @@ from sessions_app.agents import registry
 from sessions_app.agents.driver import Driver, Event, Events, Start, Verdict
 from sessions_app.agents.ownership import found
 from sessions_app.agents.registry import Kind
-from sessions_app.agents.supervisor import Runtime
+from sessions_app.agents.supervisor import Supervisor
 from sessions_app.approvals.tool_call import Call
 from sessions_app.models import Feed, LogRow, Session, ToolCall
 
@@ -80,8 +80,8 @@ class Agency:
     ``change`` does to each is done before it starts.
     """
 
-    def __init__(self, runtime: Runtime, device: Device, directory: str) -> None:
-        self.runtime, self.device, self.directory = runtime, device, directory
+    def __init__(self, supervisor: Supervisor, device: Device, directory: str) -> None:
+        self.supervisor, self.device, self.directory = supervisor, device, directory
         self.made: list[Scripted] = []
         self.change: Callable[[Scripted], None] = lambda driver: None
         self.why_not: str | None = None
@@ -97,7 +97,7 @@ class Agency:
 
     async def session(self, session_id: str | None = None) -> tuple[Session, Scripted]:
         """A session whose agent is ready, and that agent."""
-        session = await self.runtime.create(session_id, NAME, self.directory, self.device)
+        session = await self.supervisor.create(session_id, NAME, self.directory, self.device)
         return session, self.made[-1]
 
 

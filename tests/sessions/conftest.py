@@ -13,7 +13,7 @@ from bridge_project.kernel.config import conf
 from sessions_app import leases
 from sessions_app.agents import breaker, listing, registry
 from sessions_app.agents.process import groups
-from sessions_app.agents.supervisor import Runtime
+from sessions_app.agents.supervisor import Supervisor
 from sessions_app.log import reader
 from sessions_app.log.tail import tail
 from sessions_app.socket.registry import registry as sockets
@@ -41,10 +41,10 @@ async def agency(
     await sync_to_async(leases.start)("here")
     sockets.open()
     tail.open(await sync_to_async(reader.head_seq)())
-    made = Agency(Runtime(), await sync_to_async(helpers.device)(), str(tmp_path))
+    made = Agency(Supervisor(), await sync_to_async(helpers.device)(), str(tmp_path))
     made.register()
-    await made.runtime.start()
+    await made.supervisor.start()
     yield made
-    await made.runtime.stop()
+    await made.supervisor.stop()
     tail.close()
     sockets.close()

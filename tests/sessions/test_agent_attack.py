@@ -23,7 +23,16 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import ToolOutcome
 from sessions_app.agents import breaker, inbox, messages, ownership, registry, transcript
-from sessions_app.agents.driver import Asked, Chunk, Died, Done, Ended, Identified, Used, Verdict
+from sessions_app.agents.driver import (
+    AgentDied,
+    ApprovalAsked,
+    Chunk,
+    SessionIdentified,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
+    Verdict,
+)
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Command, Process, Session
@@ -79,7 +88,7 @@ async def test_what_was_written_before_the_connection_broke_is_not_written_again
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
     unsure.append("the connection broke")
-    await driver.say(Chunk("once"), Asked(call()))
+    await driver.say(Chunk("once"), ApprovalAsked(call()))
     await asked(session, 1)
     await until(lambda: not unsure, "it broke")
     await driver.say(Chunk("and then"))
@@ -106,7 +115,7 @@ async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(
     await say(session, "first")
     await until(lambda: driver.prompts, "the agent has the prompt")
     assert not unsure
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await say(session, "second")
     await until(lambda: len(driver.prompts) == 2, "the agent has the next one")
     assert driver.prompts == ["first", "second"]
@@ -122,7 +131,7 @@ async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agen
     """
     session, driver = await agency.session()
     await say(session)
-    await driver.say(Used(call(command="ls")), Asked(call(command="rm -r build")))
+    await driver.say(ToolStarted(call(command="ls")), ApprovalAsked(call(command="rm -r build")))
     shown = await asked(session, 1)
     assert (shown["tool_call_id"], shown["params"]) == ("call-1", {"command": "rm -r build"})
     assert await decide(agency, session, "call-1")
@@ -135,10 +144,10 @@ async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> No
     """
     session, driver = await agency.session()
     await say(session)
-    await driver.say(Asked(call()))
+    await driver.say(ApprovalAsked(call()))
     await asked(session, 1)
     await decide(agency, session, "call-1")
-    await driver.say(Asked(call()))
+    await driver.say(ApprovalAsked(call()))
     second = (await asked(session, 2))["tool_call_id"]
     assert second != "call-1"
     await until(lambda: len(driver.told) == 3, "the agent is told of the first")
@@ -154,7 +163,7 @@ async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agenc
     """D40: one phone stops the turn while another approves a call of it: who had stopped it has."""
     session, driver = await agency.session()
     await say(session)
-    await driver.say(Asked(call()))
+    await driver.say(ApprovalAsked(call()))
     await asked(session, 1)
     await sync_to_async(_interrupt_and_approve)(agency, session)
     await until(lambda: len(driver.told) == 4, "the agent is told of both")
@@ -178,7 +187,7 @@ async def test_the_agent_from_before_is_ended_first(
     its agent yet: one agent, and only its words.
     """
     session, old = await agency.session()
-    await old.say(Identified("its own id"))
+    await old.say(SessionIdentified("its own id"))
     await until(lambda: _resumable(session), "it can be resumed")
 
     def blind(process_id: uuid.UUID, session_pks: Any) -> ownership.Look:
@@ -194,7 +203,7 @@ async def test_the_agent_from_before_is_ended_first(
         closed.append(old.closed.is_set())
 
     agency.change = lambda driver: setattr(driver, "on_start", note)
-    await agency.runtime.resume(await state(session), agency.device)
+    await agency.supervisor.resume(await state(session), agency.device)
     assert closed == [True]
     await agency.made[-1].say(Chunk("new"))
     await has_said(session, "stream_chunk")
@@ -214,7 +223,7 @@ async def test_a_process_whose_database_was_away_is_not_dead(
     others the time to renew theirs.
     """
     monkeypatch.setattr(limits, "LEASE_RENEWAL_SECONDS", 0)
-    ticker, agency.runtime._ticker = agency.runtime._ticker, None
+    ticker, agency.supervisor._ticker = agency.supervisor._ticker, None
     assert ticker is not None
     ticker.cancel()
     now = timezone.now()
@@ -225,17 +234,17 @@ async def test_a_process_whose_database_was_away_is_not_dead(
         other.pk, "theirs", "scripted", agency.directory, agency.device
     )
     await sync_to_async(transcript.ready)(session.pk, other.pk, True)
-    await agency.runtime._look()
+    await agency.supervisor._look()
     assert (await state(session)).status == "active", "one look is not enough"
     await sync_to_async(Process.objects.filter(pk=other.pk).update)(
         lease_until=now + timedelta(seconds=60)
     )
     await asyncio.sleep(0.15)
-    await agency.runtime._look()
+    await agency.supervisor._look()
     assert (await state(session)).status == "active"
     await sync_to_async(Process.objects.filter(pk=other.pk).delete)()
     for _ in range(2):
-        await agency.runtime._look()
+        await agency.supervisor._look()
         await asyncio.sleep(0.15)
     await has_state(session, "paused")
 
@@ -253,7 +262,7 @@ async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agen
     await until(lambda: driver.prompts, "the agent has the prompt")
     await sync_to_async(messages.say)(session.pk, "run it", device=agency.device, begun=begun)
     await sync_to_async(messages.say)(session.pk, "run it again", device=agency.device, begun=begun)
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
     assert driver.prompts == ["run it", "run it again"]
 
@@ -273,7 +282,7 @@ async def test_what_waits_for_an_agent_is_bounded(
     with pytest.raises(BridgeError) as caught:
         await say(session, "one too many")
     assert caught.value.code == "RATE_LIMITED" and caught.value.fields["details"]["retry_after"] > 0
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
     await say(session, "has room")
 
@@ -310,10 +319,10 @@ async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> Non
     session, driver = await agency.session()
     await say(session)
     outcome = ToolOutcome(success=True, content="done")
-    await driver.say(Used(call(command="ls")), Asked(call(command="rm")))
+    await driver.say(ToolStarted(call(command="ls")), ApprovalAsked(call(command="rm")))
     await asked(session, 1)
     await decide(agency, session, "call-1")
-    await driver.say(Done(call(command="rm"), outcome))
+    await driver.say(ToolSucceeded(call(command="rm"), outcome))
     assert [
         message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")
     ] == ["call-1"]
@@ -355,7 +364,7 @@ async def test_a_decision_while_the_lease_has_run_out_is_told(agency: Agency) ->
     """
     session, driver = await agency.session()
     await say(session)
-    await driver.say(Asked(call()))
+    await driver.say(ApprovalAsked(call()))
     await asked(session, 1)
     await sync_to_async(Process.objects.update)(lease_until=timezone.now() - timedelta(seconds=1))
     assert not await decide(agency, session, "call-1")
@@ -370,7 +379,7 @@ async def test_the_demo_has_no_breaker(agency: Agency) -> None:
     registry._kinds[kind.name] = replace(kind, real=False)
     for _ in range(limits.CIRCUIT_BREAKER_FAILURES):
         session, driver = await agency.session()
-        await driver.say(Died("It fell over."))
+        await driver.say(AgentDied("It fell over."))
         await has_state(session, "error")
-        await until(lambda: not agency.runtime._ending, "it has been ended")
+        await until(lambda: not agency.supervisor._ending, "it has been ended")
     assert breaker.check() is None

@@ -19,7 +19,16 @@ from devices_app.models import AuditEntry
 from sessions_app import leases
 from sessions_app.agents import inbox, sanitize, session_runner
 from sessions_app.agents import messages as agent_messages
-from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Event, Failed, Used, Withdrawn
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    Chunk,
+    Event,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
+)
 from sessions_app.approvals import service as approvals
 from sessions_app.models import Command, Session, ToolCall
 from sessions_app.socket import presence
@@ -91,7 +100,7 @@ async def test_a_turn(agency: Agency) -> None:
         Chunk("lo"),
         Chunk(""),
         Chunk('{"a"', is_tool_use=True),
-        Ended("length", {"output_tokens": 3}),
+        TurnEnded("length", {"output_tokens": 3}),
     )
     await has_said(session, "stream_end")
     messages = await said(session)
@@ -113,7 +122,11 @@ async def test_a_tool_call_interrupts_the_text(agency: Agency) -> None:
     session, driver = await talk(agency)
     outcome = ToolOutcome(success=True, content="done", diff="@@ -1 +1 @@")
     await driver.say(
-        Chunk("before"), Used(call("a")), Done(call("a"), outcome), Chunk("after"), Ended("stop")
+        Chunk("before"),
+        ToolStarted(call("a")),
+        ToolSucceeded(call("a"), outcome),
+        Chunk("after"),
+        TurnEnded("stop"),
     )
     await has_said(session, "stream_end", 2)
     messages = await said(session)
@@ -150,7 +163,7 @@ async def test_turns_queue_in_order(agency: Agency) -> None:
     await has_said(session, "stream_chunk")
     assert driver.prompts == ["one"]
     for number, prompts in ((1, ["one", "two"]), (2, ["one", "two", "three"])):
-        await driver.say(Ended("stop"))
+        await driver.say(TurnEnded("stop"))
         await until(lambda prompts=prompts: driver.prompts == prompts, "the next prompt")  # type: ignore[misc]
         assert len(await said(session, "stream_end")) == number
     assert (await state(session)).title == "one", "D6: the first prompt"
@@ -167,7 +180,7 @@ async def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(
             leases.current(), agency.device, "", "127.0.0.1"
         )
         await sync_to_async(presence.join)(connection, session)
-    await driver.say(Chunk("Done."), Ended("stop"))
+    await driver.say(Chunk("Done."), TurnEnded("stop"))
     await has_said(session, "stream_end")
     told = [
         (message["payload"]["notification_type"], message["payload"]["body"])
@@ -181,7 +194,7 @@ async def test_a_turn_that_fails(agency: Agency) -> None:
     active.
     """
     session, driver = await talk(agency)
-    await driver.say(Chunk("I try"), Ended("error", error="The model\nis overloaded."))
+    await driver.say(Chunk("I try"), TurnEnded("error", error="The model\nis overloaded."))
     error = (await has_said(session, "error"))[0]["payload"]
     assert error == {
         "code": "AGENT_ERROR",
@@ -204,7 +217,7 @@ async def test_output_is_coalesced(agency: Agency) -> None:
     pieces = [f"{number} " for number in range(500)]
     for piece in pieces:
         await driver.say(Chunk(piece))
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await has_said(session, "stream_end")
     chunks = [message["payload"]["content"] for message in await said(session, "stream_chunk")]
     assert "".join(chunks) == "".join(pieces) and len(chunks) < 50
@@ -247,7 +260,7 @@ async def test_a_piece_waits_for_others_for_50_ms(
     monkeypatch.setattr(session_runner, "asyncio", clock)
     session, driver = await talk(agency)
     pieces = [f"{number} " for number in range(100)]
-    writer = agency.runtime._running[session.pk]
+    writer = agency.supervisor._running[session.pk]
 
     async def said_so_far() -> str:
         return "".join(
@@ -288,7 +301,7 @@ async def test_a_piece_waits_for_others_for_50_ms(
         lambda: is_written("".join(pieces) + "after a pause"),
         "it waits for nothing either: the clock stands still",
     )
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await later(lambda: said(session, "stream_end"), "the end")
 
 
@@ -300,7 +313,11 @@ async def test_large_output_comes_in_pieces_that_a_phone_can_take(agency: Agency
     text = "ü" * 100_000
     huge = ToolOutcome(success=True, content="x" * (limits.TOOL_OUTPUT_BYTES + 1))
     await driver.say(
-        Chunk(text), Chunk("\ud800"), Used(call("a")), Done(call("a"), huge), Ended("stop")
+        Chunk(text),
+        Chunk("\ud800"),
+        ToolStarted(call("a")),
+        ToolSucceeded(call("a"), huge),
+        TurnEnded("stop"),
     )
     await has_said(session, "stream_end", 2)
     chunks = [message["payload"]["content"] for message in await said(session, "stream_chunk")]
@@ -319,7 +336,7 @@ def test_coalescing_keeps_what_separates() -> None:
         Chunk("b"),
         Chunk("c", is_tool_use=True),
         Chunk("d"),
-        Ended("stop"),
+        TurnEnded("stop"),
         Chunk(""),
         Chunk("e"),
         Chunk("f"),
@@ -328,7 +345,7 @@ def test_coalescing_keeps_what_separates() -> None:
         Chunk("ab"),
         Chunk("c", is_tool_use=True),
         Chunk("d"),
-        Ended("stop"),
+        TurnEnded("stop"),
         Chunk("ef"),
     ]
 
@@ -347,7 +364,7 @@ async def test_a_decision_reaches_the_agent(
     approval_required with source agent_sdk.
     """
     session, driver = await talk(agency)
-    await driver.say(Asked(call("ask-1")))
+    await driver.say(ApprovalAsked(call("ask-1")))
     asked = (await has_said(session, "approval_required"))[0]["payload"]
     assert (
         asked["source"] == "agent_sdk" and asked["description"] and asked["tool_call_id"] == "ask-1"
@@ -369,12 +386,14 @@ async def test_a_refusal_has_a_result_and_raises_no_alarm(agency: Agency) -> Non
     none, nor a failure of the tool.
     """
     session, driver = await talk(agency)
-    await driver.say(Asked(call("ask-1")))
+    await driver.say(ApprovalAsked(call("ask-1")))
     await has_said(session, "approval_required")
     await decide(agency, session, "ask-1", "rejected")
     await driver.say(
-        Done(call("ask-1"), ToolOutcome(success=False, content="", error="The user said no.")),
-        Ended("stop"),
+        ToolSucceeded(
+            call("ask-1"), ToolOutcome(success=False, content="", error="The user said no.")
+        ),
+        TurnEnded("stop"),
     )
     await has_said(session, "stream_end", 2)
     assert len(await said(session, "tool_result")) == 1 and await said(session, "tool_error") == []
@@ -387,9 +406,9 @@ async def test_a_tool_that_fails(agency: Agency) -> None:
     session, driver = await talk(agency)
     details = ToolErrorDetails(exit_code=137, stderr="Killed", stdout="", execution_time_ms=12.5)
     await driver.say(
-        Used(call("a")),
-        Failed(call("a"), "It ended with 137.", details=details, retries=1),
-        Ended("stop"),
+        ToolStarted(call("a")),
+        ToolFailed(call("a"), "It ended with 137.", details=details, retries=1),
+        TurnEnded("stop"),
     )
     error = (await has_said(session, "tool_error"))[0]["payload"]
     assert error == {
@@ -421,7 +440,7 @@ async def test_garbage_in_a_call(agency: Agency) -> None:
     outcome = ToolOutcome(
         success=True, content="\x00\ud800", diff="\udfff", metadata={"a": "\ud800"}
     )
-    await driver.say(Asked(odd))
+    await driver.say(ApprovalAsked(odd))
     asked = (await has_said(session, "approval_required"))[0]["payload"]
     assert (
         asked["params"]["command"] == "?"
@@ -434,7 +453,9 @@ async def test_garbage_in_a_call(agency: Agency) -> None:
         "the agent is told",
     )
     assert told[0] == odd.id
-    await driver.say(Done(odd, outcome), Ended("stop", {"cost": float("nan")}, error="\x00\ud800"))
+    await driver.say(
+        ToolSucceeded(odd, outcome), TurnEnded("stop", {"cost": float("nan")}, error="\x00\ud800")
+    )
     await has_said(session, "error")
     result = (await said(session, "tool_result"))[0]["payload"]
     assert result["tool_call_id"] == asked["tool_call_id"] and result["result"] == {
@@ -454,10 +475,10 @@ async def test_an_id_used_for_two_calls(agency: Agency) -> None:
     """
     session, driver = await talk(agency)
     await driver.say(
-        Used(call("same", command="a")),
-        Done(call("same", command="a"), ToolOutcome(success=True, content="a")),
+        ToolStarted(call("same", command="a")),
+        ToolSucceeded(call("same", command="a"), ToolOutcome(success=True, content="a")),
     )
-    await driver.say(Asked(call("same", command="b")))
+    await driver.say(ApprovalAsked(call("same", command="b")))
     second = (await has_said(session, "approval_required"))[0]["payload"]["tool_call_id"]
     assert second != "same"
     await decide(agency, session, second, "approved")
@@ -466,7 +487,9 @@ async def test_an_id_used_for_two_calls(agency: Agency) -> None:
         "the agent is told",
     )
     assert told[0] == "same", "the agent's own id"
-    await driver.say(Done(call("same", command="b"), ToolOutcome(success=True, content="b")))
+    await driver.say(
+        ToolSucceeded(call("same", command="b"), ToolOutcome(success=True, content="b"))
+    )
     assert (await has_said(session, "tool_result", 2))[1]["payload"]["tool_call_id"] == second
 
 
@@ -475,7 +498,7 @@ async def test_a_call_that_is_withdrawn(agency: Agency) -> None:
     afterwards.
     """
     session, driver = await talk(agency)
-    await driver.say(Asked(call("ask-1")), Withdrawn("ask-1"))
+    await driver.say(ApprovalAsked(call("ask-1")), ApprovalWithdrawn("ask-1"))
     await has_said(session, "approval_required")
     record = await until(lambda: _decided(session), "it is rejected")
     assert (record.decision, record.reason) == ("rejected", "interrupted")
@@ -494,8 +517,8 @@ async def test_an_interrupt_stops_the_turn(agency: Agency) -> None:
     rejected, reason interrupted; the session goes on.
     """
     session, driver = await talk(agency)
-    driver.on_interrupt = lambda: driver.say(Ended("error", error="aborted by user"))  # type: ignore[method-assign]
-    await driver.say(Chunk("I will"), Asked(call()), Chunk("and"))
+    driver.on_interrupt = lambda: driver.say(TurnEnded("error", error="aborted by user"))  # type: ignore[method-assign]
+    await driver.say(Chunk("I will"), ApprovalAsked(call()), Chunk("and"))
     await has_said(session, "stream_chunk", 2)
     await interrupt(session)
     ends = await has_said(session, "stream_end", 2)
@@ -506,7 +529,7 @@ async def test_an_interrupt_stops_the_turn(agency: Agency) -> None:
     )
     await say(session, "go on")
     await until(lambda: driver.prompts == ["hello", "go on"], "the next turn")
-    await driver.say(Ended("error", error="of the next turn"))
+    await driver.say(TurnEnded("error", error="of the next turn"))
     assert (await has_said(session, "error"))[0]["payload"]["message"] == "of the next turn"
 
 
@@ -548,7 +571,7 @@ async def test_commands_are_taken_once_and_in_order(agency: Agency) -> None:
     decision do not.
     """
     session, _ = await agency.session()
-    await agency.runtime.stop()
+    await agency.supervisor.stop()
 
     def take() -> list[tuple[str, Any]]:
         for kind in ("prompt", "interrupt", "prompt"):
@@ -589,7 +612,7 @@ async def test_hook_events_with_its_id_change_nothing(agency: Agency) -> None:
     changes no state and no approval.
     """
     session, driver = await talk(agency)
-    await driver.say(Asked(call("ask-1")))
+    await driver.say(ApprovalAsked(call("ask-1")))
     await has_said(session, "approval_required")
     events = [
         helpers.event(session.session_id, "UserPromptSubmit", prompt="from hooks"),

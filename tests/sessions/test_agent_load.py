@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sessions_app.agents.driver import Chunk, Ended
+from sessions_app.agents.driver import Chunk, TurnEnded
 from tests.sessions.agent_driver import Agency, Scripted, has_said, said
 from tests.sessions.test_agent_conversation import say
 
@@ -23,7 +23,7 @@ async def stream(driver: Scripted) -> None:
     for number in range(CHUNKS):
         await driver.say(Chunk(f"{number} "))
         await asyncio.sleep(0.01)  # the agent's own rhythm
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
 
 
 async def test_ten_sessions_of_a_hundred_chunks_a_second(agency: Agency) -> None:

@@ -18,15 +18,15 @@ from bridge_project.kernel.errors import BridgeError
 from sessions_app import leases
 from sessions_app.agents import breaker, messages, ownership
 from sessions_app.agents.driver import (
-    Asked,
+    AgentDied,
+    ApprovalAsked,
     CannotResume,
     CannotStart,
     Chunk,
-    Died,
-    Ended,
-    Identified,
+    SessionIdentified,
+    TurnEnded,
 )
-from sessions_app.agents.supervisor import Runtime
+from sessions_app.agents.supervisor import Supervisor
 from sessions_app.agents.transcript import Transcript
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
 from tests.sessions.agent_driver import (
@@ -106,7 +106,7 @@ async def test_what_cannot_be_creates_nothing(agency: Agency) -> None:
     """D41: an unknown agent, one that cannot start here, a directory outside the roots: an error,
     nothing created.
     """
-    create = partial(agency.runtime.create, None)
+    create = partial(agency.supervisor.create, None)
     assert (
         "nobody"
         in (
@@ -131,13 +131,15 @@ async def test_the_eleventh_session(agency: Agency, monkeypatch: pytest.MonkeyPa
     first, _ = await agency.session()
     second, driver = await agency.session()
     error = await refused(
-        agency.runtime.create(None, NAME, agency.directory, agency.device), "SESS_LIMIT_REACHED"
+        agency.supervisor.create(None, NAME, agency.directory, agency.device), "SESS_LIMIT_REACHED"
     )
     assert error.row.recoverable is True
-    await driver.say(Died("It fell over."))
+    await driver.say(AgentDied("It fell over."))
     await has_state(second, "error")
     third, _ = await agency.session()
-    await refused(agency.runtime.resume(await state(second), agency.device), "SESS_LIMIT_REACHED")
+    await refused(
+        agency.supervisor.resume(await state(second), agency.device), "SESS_LIMIT_REACHED"
+    )
     assert {(await state(one)).status for one in (first, third)} == {"active"}
 
 
@@ -155,7 +157,7 @@ async def test_an_agent_that_cannot_start(agency: Agency, error: Exception) -> N
     """
     agency.change = failing(error)
     told = await refused(
-        agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
+        agency.supervisor.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
     )
     session = await sync_to_async(Session.objects.get)(session_id="it")
     assert session.status == "error" and session.owner is None and session.reason == told.message
@@ -172,7 +174,7 @@ async def test_an_agent_that_hangs_at_start(
     monkeypatch.setattr(limits, "AGENT_START_SECONDS", 0.05)
     agency.change = lambda driver: setattr(driver, "on_start", asyncio.Event().wait)
     error = await refused(
-        agency.runtime.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
+        agency.supervisor.create("it", NAME, agency.directory, agency.device), "AGENT_ERROR"
     )
     assert "not ready within" in error.message
     assert (await sync_to_async(Session.objects.get)(session_id="it")).status == "error"
@@ -185,7 +187,7 @@ async def test_two_create_the_same_id(agency: Agency) -> None:
     go = asyncio.Event()
     agency.change = lambda driver: setattr(driver, "on_start", go.wait)
     both = [
-        asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device))
+        asyncio.create_task(agency.supervisor.create("one", NAME, agency.directory, agency.device))
         for _ in range(2)
     ]
     await until(lambda: agency.made, "the agent is being started")
@@ -208,7 +210,7 @@ async def test_two_create_the_same_id_and_it_fails(agency: Agency) -> None:
 
     agency.change = lambda driver: setattr(driver, "on_start", fail)
     both = [
-        asyncio.create_task(agency.runtime.create("one", NAME, agency.directory, agency.device))
+        asyncio.create_task(agency.supervisor.create("one", NAME, agency.directory, agency.device))
         for _ in range(2)
     ]
     await until(lambda: agency.made, "the agent is being started")
@@ -225,13 +227,13 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
     the agent gets it; a prompt is not sent twice.
     """
     session, driver = await agency.session()
-    await driver.say(Identified("its own id"))
+    await driver.say(SessionIdentified("its own id"))
     await say(session, "first")
     await until(lambda: driver.prompts == ["first"], "the agent has the prompt")
-    await driver.say(Chunk("I begin"), Asked(call()))
+    await driver.say(Chunk("I begin"), ApprovalAsked(call()))
     await has_said(session, "approval_required")
     await say(session, "second, while the first runs")
-    await agency.runtime.stop()
+    await agency.supervisor.stop()
     paused = await state(session)
     assert (paused.status, paused.resume_id, paused.owner, paused.open_message) == (
         "paused",
@@ -246,8 +248,8 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
         "session_paused",
     )
     await refused(sync_to_async(messages.say)(session.pk, "no", device=None), "SESS_NOT_ACTIVE")
-    await agency.runtime.start()
-    resumed = await agency.runtime.resume(paused, agency.device)
+    await agency.supervisor.start()
+    resumed = await agency.supervisor.resume(paused, agency.device)
     again = agency.made[-1]
     assert (
         resumed.status == "active"
@@ -270,7 +272,7 @@ async def test_a_stream_that_was_open_is_ended(agency: Agency) -> None:
     await until(lambda: driver.prompts, "the agent has the prompt")
     await driver.say(Chunk("half a"))
     await has_said(session, "stream_chunk")
-    await agency.runtime.stop()
+    await agency.supervisor.stop()
     assert [
         message["payload"]["finish_reason"] for message in await said(session, "stream_end")
     ] == ["error"]
@@ -281,14 +283,14 @@ async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency)
     reason.
     """
     session, driver = await agency.session()
-    await driver.say(Identified("gone"))
+    await driver.say(SessionIdentified("gone"))
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
-    await agency.runtime.stop()
-    await agency.runtime.start()
+    await agency.supervisor.stop()
+    await agency.supervisor.start()
     agency.change = failing(CannotResume("The agent does not know this session any more."))
     error = await refused(
-        agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+        agency.supervisor.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
     )
     assert error.message == "The agent does not know this session any more."
     assert (await state(session)).status == "paused" and (await state(session)).owner is None
@@ -297,7 +299,7 @@ async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency)
         "It was removed"
         in (
             await refused(
-                agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+                agency.supervisor.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
             )
         ).message
     )
@@ -308,7 +310,7 @@ async def test_a_session_that_cannot_be_resumed_stays_what_it_is(agency: Agency)
         "nothing by which"
         in (
             await refused(
-                agency.runtime.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
+                agency.supervisor.resume(await state(session), agency.device), "SESS_NOT_RESUMABLE"
             )
         ).message
     )
@@ -326,7 +328,7 @@ async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.Mon
         "the ticker has looked well past it: that nothing came of it is what is shown",
     )
     assert (await state(session)).status == "active"
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     paused = await has_state(session, "paused")
     assert "half an hour" in paused.reason and driver.closed.is_set()
     assert [
@@ -342,10 +344,12 @@ async def test_an_agent_that_dies(agency: Agency) -> None:
     stream ended, everybody told; error → active by resume.
     """
     session, driver = await agency.session()
-    await driver.say(Identified("own"))
+    await driver.say(SessionIdentified("own"))
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
-    await driver.say(Chunk("I am"), Asked(call()), Died("The agent's process ended with code 9."))
+    await driver.say(
+        Chunk("I am"), ApprovalAsked(call()), AgentDied("The agent's process ended with code 9.")
+    )
     broken = await has_state(session, "error")
     assert (
         broken.reason == "The agent's process ended with code 9."
@@ -358,7 +362,7 @@ async def test_an_agent_that_dies(agency: Agency) -> None:
     assert (await said(session, "error"))[0]["payload"]["code"] == "AGENT_ERROR"
     assert (await announced("notification"))[-1]["payload"]["notification_type"] == "error"
     await until(driver.closed.is_set, "the driver is closed")
-    assert (await agency.runtime.resume(await state(session), agency.device)).status == "active"
+    assert (await agency.supervisor.resume(await state(session), agency.device)).status == "active"
     assert (await state(session)).reason == ""
 
 
@@ -373,7 +377,7 @@ async def test_a_driver_that_fails(agency: Agency, how: str) -> None:
 
     async def events() -> Any:
         await fail()
-        yield Ended("stop")
+        yield TurnEnded("stop")
 
     if how == "prompt raises":
         agency.change = lambda driver: setattr(driver, "on_prompt", fail)
@@ -395,21 +399,21 @@ async def test_five_failures_open_the_breaker(
     nothing; one good probe closes it.
     """
     session, driver = await agency.session()
-    await driver.say(Died("one"))
+    await driver.say(AgentDied("one"))
     await has_state(session, "error")
     await until(lambda: breaker.of(NAME)._failures == 1, "it is counted")
     agency.change = failing(CannotStart("no"))
     for number in range(4):
         assert breaker.check() is None, "five, not fewer"
         await refused(
-            agency.runtime.create(f"failing {number}", NAME, agency.directory, agency.device),
+            agency.supervisor.create(f"failing {number}", NAME, agency.directory, agency.device),
             "AGENT_ERROR",
         )
     assert breaker.check() is not None
     await refused(
-        agency.runtime.create("sixth", NAME, agency.directory, agency.device), "CIRCUIT_OPEN"
+        agency.supervisor.create("sixth", NAME, agency.directory, agency.device), "CIRCUIT_OPEN"
     )
-    await refused(agency.runtime.resume(await state(session), agency.device), "CIRCUIT_OPEN")
+    await refused(agency.supervisor.resume(await state(session), agency.device), "CIRCUIT_OPEN")
     assert not await sync_to_async(Session.objects.filter(session_id="sixth").exists)()
     monkeypatch.setattr(limits, "CIRCUIT_BREAKER_PROBE_SECONDS", 0)
     agency.change = lambda driver: None
@@ -427,20 +431,20 @@ async def test_a_failure_counts_whoever_sees_it_first(
 
     def write_and_look(self: Transcript, *args: Any, **kwargs: Any) -> Any:
         result = write(self, *args, **kwargs)
-        asyncio.run_coroutine_threadsafe(agency.runtime._look(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(agency.supervisor._look(), loop).result(10)
         return result
 
     monkeypatch.setattr(Transcript, "write", write_and_look)
     session, driver = await agency.session()
-    await driver.say(Died("one"))
+    await driver.say(AgentDied("one"))
     await has_state(session, "error")
     await until(lambda: breaker.of(NAME)._failures == 1, "it is counted")
     monkeypatch.setattr(Transcript, "write", write)
     breaker.of(NAME).succeeded()
     session, driver = await agency.session()
     await sync_to_async(Session.objects.filter(pk=session.pk).update)(owner=None)
-    await agency.runtime._look()
-    await until(lambda: not agency.runtime._ending, "it is over")
+    await agency.supervisor._look()
+    await until(lambda: not agency.supervisor._ending, "it is over")
     assert breaker.of(NAME)._failures == 0, "a session that was taken is no failure of its agent"
 
 
@@ -476,7 +480,7 @@ async def test_the_grace_timer(agency: Agency, monkeypatch: pytest.MonkeyPatch) 
     await has_state(alone, "closed")
     assert other.closed.is_set()
     assert (await state(watched)).status == (await state(working)).status == "active"
-    await driver.say(Ended("stop"))
+    await driver.say(TurnEnded("stop"))
     await has_state(working, "closed")
     assert (await state(watched)).status == "active"
     ended = [message["payload"] for message in await announced("session_end")]
@@ -538,7 +542,7 @@ async def test_sessions_of_a_dead_process_are_paused(agency: Agency) -> None:
         return found
 
     orphan, kept = await sync_to_async(plant)()
-    another = Runtime()
+    another = Supervisor()
     await another.start()
     await another.stop()
     assert (await state(orphan)).status == "paused" and (await said(orphan, "stream_end"))[0][
@@ -578,14 +582,14 @@ async def test_a_start_that_the_stop_cuts_short(agency: Agency) -> None:
     """D35: a bridge that stops while an agent starts leaves no session in created."""
     agency.change = lambda driver: setattr(driver, "on_start", asyncio.Event().wait)
     creating = asyncio.create_task(
-        agency.runtime.create("it", NAME, agency.directory, agency.device)
+        agency.supervisor.create("it", NAME, agency.directory, agency.device)
     )
     await until(lambda: agency.made and agency.made[0].told, "the agent is being started")
-    await agency.runtime.stop()
+    await agency.supervisor.stop()
     await refused(creating, "SESS_NOT_ACTIVE")
     assert (
         await sync_to_async(Session.objects.get)(session_id="it")
     ).status == "paused" and agency.made[0].closed.is_set()
     await refused(
-        agency.runtime.create(None, NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE"
+        agency.supervisor.create(None, NAME, agency.directory, agency.device), "AGENT_UNAVAILABLE"
     )

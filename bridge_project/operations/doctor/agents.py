@@ -22,7 +22,7 @@ from bridge_project.operations.doctor.snapshot import Look, fetch
 from bridge_project.operations.startup import make_command
 from sessions_app.agents import listing as registry
 from sessions_app.agents import registry as agent_registry
-from sessions_app.agents.driver import CannotStart, Chunk, Died, Driver, Ended, Start
+from sessions_app.agents.driver import AgentDied, CannotStart, Chunk, Driver, Start, TurnEnded
 from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
 
@@ -270,14 +270,14 @@ async def _answered(driver: Driver, prompt: str) -> None:
         match event:
             case Chunk():
                 said += event.content
-            case Ended() if event.error or prompt not in said:
+            case TurnEnded() if event.error or prompt not in said:
                 raise Mute(
                     f"its turn failed: {event.error}"
                     if event.error
                     else "its answer was another than expected"
                 )
-            case Ended():
+            case TurnEnded():
                 return
-            case Died():
+            case AgentDied():
                 raise Mute(f"is gone: {event.reason}")
     raise Mute("said nothing")

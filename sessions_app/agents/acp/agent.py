@@ -53,9 +53,9 @@ def _why_not(name: str, program: str) -> str | None:
 
 
 def _make(name: str, command: list[str]) -> Driver:
-    from sessions_app.agents.acp.driver import Acp
+    from sessions_app.agents.acp.driver import AcpDriver
 
-    return Acp(name, command)
+    return AcpDriver(name, command)
 
 
 def _version(name: str) -> str:

@@ -27,7 +27,7 @@ from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Asking, why_not
 from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.acp.tool_calls import Calls, Record, diff_of, text_of
-from sessions_app.agents.driver import Chunk, Done, Event, Failed, Used
+from sessions_app.agents.driver import Chunk, Event, ToolFailed, ToolStarted, ToolSucceeded
 from sessions_app.agents.process import shell
 from sessions_app.agents.risk import risk_of
 from sessions_app.agents.sanitize import clean
@@ -106,9 +106,9 @@ class Host:
         }
         if "allow_once" not in of_kind:
             record.over = True
-            self._say(Used(record.call))
+            self._say(ToolStarted(record.call))
             self._say(
-                Failed(
+                ToolFailed(
                     record.call,
                     "The agent offers no way to allow this call once, so it was rejected.",
                 )
@@ -143,7 +143,7 @@ class Host:
                 record.fault = errors.of_error(error)
             elif not errors.is_missing(error):
                 # agents look whether a file is there before they write it: no tool has failed
-                self._say(Used(call := _own_call("Read", {"file_path": path})))
+                self._say(ToolStarted(call := _own_call("Read", {"file_path": path})))
                 self._say(errors.failed(call, error))
             errors.refuse(error, path)
 
@@ -163,7 +163,7 @@ class Host:
                 type="diff", path=path, old_text=before, new_text=content
             )
             self._say(
-                Done(
+                ToolSucceeded(
                     work, ToolOutcome(success=True, content=f"Wrote {path}", diff=diff_of([change]))
                 )
             )
@@ -268,7 +268,9 @@ class Host:
         if verdict is None:
             raise RequestError(errors.REFUSED, "The turn was interrupted.")
         if verdict.decision != "approved":
-            self._say(Done(call, ToolOutcome(success=False, content="", error=why_not(verdict))))
+            self._say(
+                ToolSucceeded(call, ToolOutcome(success=False, content="", error=why_not(verdict)))
+            )
             raise RequestError(errors.REFUSED, why_not(verdict))
         return call
 
@@ -294,7 +296,7 @@ def outcome_of(call: Call, terminal: Terminal) -> Event:
     """How a command ended, as the result of its call."""
     code = terminal.status.exit_code if terminal.status else None
     if code == 0 and not terminal.timed_out:
-        return Done(
+        return ToolSucceeded(
             call,
             ToolOutcome(
                 success=True,
@@ -311,7 +313,7 @@ def outcome_of(call: Call, terminal: Terminal) -> Event:
         execution_time_ms=terminal.took_ms,
     )
     fault = errors.of_terminal(terminal)
-    return Failed(call, message, fault.code, details, fault.retries)
+    return ToolFailed(call, message, fault.code, details, fault.retries)
 
 
 def _own_call(tool: str, params: dict[str, Any]) -> Call:

@@ -31,16 +31,16 @@ from sessions_app.agents.acp.modes import Asking, Offer, choose, mode_in
 from sessions_app.agents.acp.recipes import Recipe
 from sessions_app.agents.acp.wire import Wire
 from sessions_app.agents.driver import (
+    AgentDied,
     CannotResume,
     CannotStart,
     Chunk,
-    Died,
     Driver,
-    Ended,
     Event,
-    Identified,
+    SessionIdentified,
     Start,
-    Strayed,
+    StoppedAsking,
+    TurnEnded,
     Verdict,
     WillNotAsk,
 )
@@ -66,7 +66,7 @@ versions: dict[str, str] = {}  # what each agent said of itself when it was last
 asking: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 
-class Acp(Driver):
+class AcpDriver(Driver):
     """One process and one session of an ACP agent."""
 
     can_modify = False
@@ -109,7 +109,7 @@ class Acp(Driver):
         except BaseException:
             await asyncio.shield(self.close())
             raise
-        self._say(Identified(self._session_id))
+        self._say(SessionIdentified(self._session_id))
         self._watch = asyncio.create_task(self._watch_over(self._group))
 
     async def _introduce(self, start: Start) -> None:
@@ -273,7 +273,7 @@ class Acp(Driver):
                 return  # gone: the watch says so
             except (RequestError, ValidationError, TimeoutError, WillNotAsk):
                 self._mode = left_for
-                self._say(Strayed(_STRAYED.format(name=self._name, mode=left_for)))
+                self._say(StoppedAsking(_STRAYED.format(name=self._name, mode=left_for)))
                 await self.interrupt()
                 return
 
@@ -294,7 +294,7 @@ class Acp(Driver):
             self._chars -= _weight(event)
             self._taken.set()
             yield event
-            if isinstance(event, Died):
+            if isinstance(event, AgentDied):
                 return
 
     def _say(self, event: Event) -> None:
@@ -334,7 +334,7 @@ class Acp(Driver):
             self._turn.cancel()
         self._host.asking.withdraw()
         why = await self._wire.last_words()
-        self._say(Died(f"{self._name} has stopped: {why}"))
+        self._say(AgentDied(f"{self._name} has stopped: {why}"))
         await groups.end_group(group)
 
     # -- what it is told ---------------------------------------------------------------------------
@@ -348,19 +348,19 @@ class Acp(Driver):
         ended = (
             await self._converse(content)
             if await self._asks_again()
-            else Ended("error", error=_ASTRAY.format(name=self._name))
+            else TurnEnded("error", error=_ASTRAY.format(name=self._name))
         )
         if ended is not None:
             self._host.end_turn(interrupted=self._interrupted)
             self._say(ended)
 
-    async def _converse(self, content: str) -> Ended | None:
+    async def _converse(self, content: str) -> TurnEnded | None:
         """A prompt and those that follow from changed parameters; None when the agent is gone,
         which the watch says.
         """
         usage: dict[str, Any] = {}
         following: str | None = content
-        ended = Ended("stop")
+        ended = TurnEnded("stop")
         while following is not None and not self._interrupted:
             try:
                 answer = await self._conn.prompt(
@@ -372,18 +372,18 @@ class Acp(Driver):
                 ended = self._failed(error)
                 break
             usage = _added(usage, _usage(answer, self._host.cost))
-            ended = Ended(
+            ended = TurnEnded(
                 REASONS.get(answer.stop_reason, "error"), None, WHY.get(answer.stop_reason, "")
             )
             following = self._host.asking.follow_up() if answer.stop_reason == "end_turn" else None
         return replace(ended, usage=usage or None)
 
-    def _failed(self, error: RequestError | ValidationError) -> Ended:
+    def _failed(self, error: RequestError | ValidationError) -> TurnEnded:
         if self._interrupted:  # some agents answer a cancelled prompt with an error
-            return Ended("stop")
+            return TurnEnded("stop")
         if isinstance(error, RequestError):
-            return Ended("error", error=f"{self._name}: {_words(error)}")
-        return Ended(
+            return TurnEnded("error", error=f"{self._name}: {_words(error)}")
+        return TurnEnded(
             "error",
             error=f"{self._name} ended its turn in a way that the Agent Client Protocol does not know.",
         )

@@ -11,7 +11,7 @@ from acp import RequestError
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import ToolErrorCode
 from sessions_app.agents.acp.terminal import Terminal
-from sessions_app.agents.driver import Failed
+from sessions_app.agents.driver import ToolFailed
 from sessions_app.agents.process import shell
 from sessions_app.approvals.tool_call import Call
 
@@ -52,9 +52,9 @@ def of_terminal(terminal: Terminal) -> Fault:
     )
 
 
-def failed(call: Call, error: Exception) -> Failed:
+def failed(call: Call, error: Exception) -> ToolFailed:
     fault = of_error(error)
-    return Failed(call, _words(error), fault.code, retries=fault.retries)
+    return ToolFailed(call, _words(error), fault.code, retries=fault.retries)
 
 
 def refuse(error: Exception, what: str) -> NoReturn:

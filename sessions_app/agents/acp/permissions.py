@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bridge_project.kernel import limits
-from sessions_app.agents.driver import Asked, Event, Verdict, Withdrawn
+from sessions_app.agents.driver import ApprovalAsked, ApprovalWithdrawn, Event, Verdict
 from sessions_app.approvals.tool_call import Call
 
 REJECTED = "The call was rejected."
@@ -36,11 +36,11 @@ class Asking:
             return None
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
-        self._say(Asked(call))
+        self._say(ApprovalAsked(call))
         try:
             verdict = await waiting
         except asyncio.CancelledError:  # the agent, or the session, is gone
-            self._say(Withdrawn(call.id))
+            self._say(ApprovalWithdrawn(call.id))
             raise
         finally:
             if self._waiting.get(call.id) is waiting:
@@ -64,7 +64,7 @@ class Asking:
         for call_id, waiting in self._waiting.items():
             if not waiting.done():
                 waiting.set_result(None)
-                self._say(Withdrawn(call_id))
+                self._say(ApprovalWithdrawn(call_id))
 
     def follow_up(self) -> str | None:
         """The next prompt that says what a person changed."""

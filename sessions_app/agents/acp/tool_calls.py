@@ -24,7 +24,7 @@ from acp import schema
 from bridge_project.kernel import limits
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from sessions_app.agents.acp.errors import UNKNOWN, Fault
-from sessions_app.agents.driver import Done, Event, Failed, Used
+from sessions_app.agents.driver import Event, ToolFailed, ToolStarted, ToolSucceeded
 from sessions_app.agents.risk import risk_of
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 
@@ -199,12 +199,12 @@ class Calls:
         )
         return record
 
-    def refused(self, record: Record, why: str) -> Done:
+    def refused(self, record: Record, why: str) -> ToolSucceeded:
         """The record of a call that will not be run; what the agent still says of it is passed
         over.
         """
         record.over = True
-        return Done(record.call, ToolOutcome(success=False, content="", error=why))
+        return ToolSucceeded(record.call, ToolOutcome(success=False, content="", error=why))
 
     def end_turn(self, *, interrupted: bool) -> list[Event]:
         """Close what the agent left open."""
@@ -296,7 +296,7 @@ class Calls:
         if record.said is not None:
             return []
         record.said = record.call
-        return [Used(record.said)]
+        return [ToolStarted(record.said)]
 
     def _close(self, record: Record) -> list[Event]:
         events = self._announce(record)
@@ -304,7 +304,7 @@ class Calls:
         text = self._text(record)
         if record.status == "failed":
             events.append(
-                Failed(
+                ToolFailed(
                     record.call,
                     text or "The tool failed.",
                     record.fault.code,
@@ -314,7 +314,7 @@ class Calls:
             )
         else:
             events.append(
-                Done(
+                ToolSucceeded(
                     record.call, ToolOutcome(success=True, content=text, diff=diff_of(record.diffs))
                 )
             )

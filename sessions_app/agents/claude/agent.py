@@ -71,9 +71,9 @@ def version() -> str:
 
 def make() -> Driver:
     """A driver for one session. Raises nothing: what is missing is said when it starts."""
-    from sessions_app.agents.claude.driver import Claude
+    from sessions_app.agents.claude.driver import ClaudeDriver
 
-    return Claude()
+    return ClaudeDriver()
 
 
 def _package() -> Path | None:

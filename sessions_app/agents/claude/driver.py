@@ -32,15 +32,15 @@ from sessions_app.agents.claude import agent, process
 from sessions_app.agents.claude import events as claude_events
 from sessions_app.agents.claude.events import Translation
 from sessions_app.agents.driver import (
+    AgentDied,
+    ApprovalWithdrawn,
     CannotResume,
     CannotStart,
-    Died,
     Driver,
     Event,
     Events,
     Start,
     Verdict,
-    Withdrawn,
 )
 from sessions_app.agents.sanitize import clean
 
@@ -50,7 +50,7 @@ _TOO_LATE = Verdict("rejected", reason="The turn ended before anybody decided.")
 _KNOWN_SECONDS = 2.0  # the call comes before the question about it, but by another task
 
 
-class Claude(Driver):
+class ClaudeDriver(Driver):
     """``program``: another one than that of the SDK."""
 
     def __init__(self, program: Path | None = None) -> None:
@@ -145,7 +145,7 @@ class Claude(Driver):
             async for message in client.receive_messages():
                 for event in self._talk.read(message):
                     if (
-                        isinstance(event, Withdrawn)
+                        isinstance(event, ApprovalWithdrawn)
                         and (waiting := self._waiting.get(event.call_id))
                         and not waiting.done()
                     ):
@@ -157,7 +157,7 @@ class Claude(Driver):
         except ClaudeSDKError as error:
             reason = _reason(error)
         if not self._closing:
-            await self._events.put(Died(f"The agent {agent.NAME} is gone: {reason}"))
+            await self._events.put(AgentDied(f"The agent {agent.NAME} is gone: {reason}"))
             if self._cli is not None:
                 await self._cli.close()
             self._events.close()

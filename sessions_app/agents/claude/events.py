@@ -27,16 +27,16 @@ from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.claude.diff import unified_diff
 from sessions_app.agents.driver import (
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     Chunk,
-    Done,
-    Ended,
     Event,
-    Failed,
-    Identified,
-    Used,
+    SessionIdentified,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from sessions_app.agents.risk import risk_of
 from sessions_app.agents.sanitize import clean
@@ -134,7 +134,7 @@ class Translation:
         found = self._open.setdefault(call_id, _Open(_call(call_id, tool, params), self._clock()))
         found.call = _call(call_id, tool, params, reason)
         found.told = found.waiting = self._said = True
-        return [Asked(found.call)]
+        return [ApprovalAsked(found.call)]
 
     def decide(self, call_id: str, verdict: Verdict) -> None:
         """The decision is handed on."""
@@ -148,7 +148,7 @@ class Translation:
         if found is None or not found.waiting:
             return []
         found.waiting, found.refused = False, INTERRUPTED
-        return [Withdrawn(call_id)]
+        return [ApprovalWithdrawn(call_id)]
 
     # -- what the agent says -----------------------------------------------------------------------
 
@@ -157,9 +157,10 @@ class Translation:
         reader = self._readers.get(type(message))
         events = list(reader(message)) if reader is not None else []
         self._said = self._said or any(
-            isinstance(event, Chunk | Used | Asked | Done | Failed) for event in events
+            isinstance(event, Chunk | ToolStarted | ApprovalAsked | ToolSucceeded | ToolFailed)
+            for event in events
         )
-        if any(isinstance(event, Ended) for event in events):
+        if any(isinstance(event, TurnEnded) for event in events):
             self._said = False
         return events
 
@@ -172,7 +173,7 @@ class Translation:
             and session_id != self._resume_id
         ):
             self._resume_id = session_id
-            yield Identified(session_id)
+            yield SessionIdentified(session_id)
 
     def _stream(self, message: StreamEvent) -> Iterable[Event]:
         """The pieces of an answer; a subagent's talk is its own."""
@@ -208,7 +209,7 @@ class Translation:
         )
         if not asks(block.name) and not found.told:
             found.told = True
-            yield Used(found.call)
+            yield ToolStarted(found.call)
 
     def _user(self, message: UserMessage) -> Iterable[Event]:
         for block in message.content if isinstance(message.content, list) else ():
@@ -221,7 +222,7 @@ class Translation:
         if found is None:
             return
         if not found.told:  # refused by the agent itself before anybody was asked
-            yield Used(found.call)
+            yield ToolStarted(found.call)
         took, text = (
             max(0, round((self._clock() - found.begun) * 1000)),
             clean(_text(block.content)),
@@ -238,7 +239,7 @@ class Translation:
                 if isinstance(result, Mapping) and result.get("isAsync") is True
                 else text
             )
-            yield Done(
+            yield ToolSucceeded(
                 found.call,
                 ToolOutcome(
                     success=True,
@@ -276,15 +277,15 @@ class Translation:
         # a result that does not say
         return message.origin is None or message.origin.get("kind") == "human"
 
-    def _ended(self, message: ResultMessage) -> Ended:
+    def _ended(self, message: ResultMessage) -> TurnEnded:
         usage = _usage(message)
         if self._interrupted:
-            return Ended("stop", usage)
+            return TurnEnded("stop", usage)
         if self._error == _LENGTH:
-            return Ended("length", usage)
+            return TurnEnded("length", usage)
         if message.is_error or message.subtype != "success":
             errors = "; ".join(message.errors or ())
-            return Ended(
+            return TurnEnded(
                 "error",
                 usage,
                 clean(
@@ -294,7 +295,7 @@ class Translation:
                 ),
             )
         reason = _FINISHED.get(message.stop_reason, "error")
-        return Ended(
+        return TurnEnded(
             reason, usage, f"The model stopped: {message.stop_reason}." if reason == "error" else ""
         )
 
@@ -315,8 +316,8 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
     )
 
 
-def _stopped(found: _Open, took: int | None) -> Done:
-    return Done(
+def _stopped(found: _Open, took: int | None) -> ToolSucceeded:
+    return ToolSucceeded(
         found.call,
         ToolOutcome(
             success=False, content="", error=clean(found.refused) or INTERRUPTED, duration_ms=took
@@ -324,7 +325,7 @@ def _stopped(found: _Open, took: int | None) -> Done:
     )
 
 
-def _failed(call: Call, text: str, took: int) -> Failed:
+def _failed(call: Call, text: str, took: int) -> ToolFailed:
     """The agent tells the model of a failure in one text; a command's has its exit code, and both
     of its outputs as one.
     """
@@ -336,7 +337,7 @@ def _failed(call: Call, text: str, took: int) -> Failed:
         details = ToolErrorDetails(
             exit_code=int(code[1]), stderr=text[code.end() :], execution_time_ms=took
         )
-    return Failed(
+    return ToolFailed(
         call,
         text or "The tool failed.",
         "TOOL_TIMEOUT" if _TIMED_OUT.search(text) else "TOOL_EXECUTION_FAILED",

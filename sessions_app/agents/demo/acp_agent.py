@@ -25,17 +25,17 @@ from acp import (
 )
 from acp.interfaces import Agent, Client
 
-from sessions_app.agents.demo.driver import Demo
+from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import (
-    Asked,
+    ApprovalAsked,
     CannotResume,
     Chunk,
-    Done,
-    Ended,
     Event,
-    Failed,
-    Identified,
+    SessionIdentified,
     Start,
+    ToolFailed,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
 )
 from sessions_app.approvals.tool_call import Call
@@ -65,7 +65,7 @@ class DemoAcp:
     client: Client
 
     def __init__(self) -> None:
-        self.sessions: dict[str, Demo] = {}
+        self.sessions: dict[str, DemoDriver] = {}
         self.directories: dict[str, Path] = {}
         self.modes: dict[str, str] = {}
         self._cancelled: set[str] = set()
@@ -125,7 +125,7 @@ class DemoAcp:
         self._cancelled.discard(session_id)
         await demo.prompt(text)
         async for event in demo.events():
-            if isinstance(event, Ended):
+            if isinstance(event, TurnEnded):
                 if event.error:
                     raise RequestError.internal_error({"details": event.error})
                 return schema.PromptResponse(
@@ -146,10 +146,10 @@ class DemoAcp:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def _open(self, cwd: str, resume_id: str | None) -> str:
-        demo = Demo()
+        demo = DemoDriver()
         await demo.start(Start("", Path(cwd), resume_id))
         first = await anext(demo.events())
-        assert isinstance(first, Identified)
+        assert isinstance(first, SessionIdentified)
         self.sessions[first.resume_id], self.directories[first.resume_id] = demo, Path(cwd)
         return first.resume_id
 
@@ -161,11 +161,11 @@ class DemoAcp:
     async def say(self, session_id: str, text: str) -> None:
         await self.client.session_update(session_id, update_agent_message_text(text))
 
-    async def _tell(self, session_id: str, demo: Demo, event: Event) -> None:
+    async def _tell(self, session_id: str, demo: DemoDriver, event: Event) -> None:
         match event:
             case Chunk(content=text):
                 await self.say(session_id, text)
-            case Asked(call=call):
+            case ApprovalAsked(call=call):
                 answer = await self.client.request_permission(
                     session_id, _call(call, "pending"), OPTIONS
                 )
@@ -175,9 +175,9 @@ class DemoAcp:
                     "yes-always",
                 )
                 await demo.decide(call.id or "", Verdict("approved" if approved else "rejected"))
-            case Done(call=call, outcome=outcome) if outcome.success:
+            case ToolSucceeded(call=call, outcome=outcome) if outcome.success:
                 await self._update(session_id, call, "completed", outcome.content)
-            case Failed(call=call, message=message):
+            case ToolFailed(call=call, message=message):
                 await self._update(session_id, call, "failed", message)
 
     async def _update(

@@ -17,19 +17,19 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from sessions_app.agents.driver import (
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     CannotResume,
     Chunk,
-    Done,
     Driver,
-    Ended,
     Event,
     Events,
-    Failed,
-    Identified,
+    SessionIdentified,
     Start,
+    ToolFailed,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.registry import Kind
@@ -43,7 +43,7 @@ ECHO_MAX_CHARS = 20_000  # of a prompt repeated; a phone that sends megabytes ne
 INTERRUPTED = "The call was interrupted."
 
 
-class Demo(Driver):
+class DemoDriver(Driver):
     """Repeats the prompt. ``/tool NAME {json}`` asks for approval and reports; ``/fail`` fails;
     ``/sleep N`` streams for N seconds.
     """
@@ -60,7 +60,7 @@ class Demo(Driver):
         if start.resume_id is not None and not start.resume_id.startswith("demo-"):
             raise CannotResume("This is no session of the demo agent.")
         self._directory = start.directory
-        await self._events.put(Identified(start.resume_id or f"demo-{uuid.uuid4()}"))
+        await self._events.put(SessionIdentified(start.resume_id or f"demo-{uuid.uuid4()}"))
 
     def events(self) -> AsyncIterator[Event]:
         return aiter(self._events)
@@ -102,27 +102,29 @@ class Demo(Driver):
             ended = await self._answer(content.strip())
         except asyncio.CancelledError:
             for call_id in tuple(self._waiting):
-                await self._events.put(Withdrawn(call_id))
+                await self._events.put(ApprovalWithdrawn(call_id))
             self._waiting.clear()
             if self._running is not None:
                 await self._events.put(
-                    Done(self._running, ToolOutcome(success=False, content="", error=INTERRUPTED))
+                    ToolSucceeded(
+                        self._running, ToolOutcome(success=False, content="", error=INTERRUPTED)
+                    )
                 )
-            ended = Ended("stop")
+            ended = TurnEnded("stop")
         self._running = None
         await self._events.put(
-            Ended(
+            TurnEnded(
                 ended.finish_reason,
                 {"duration_ms": round((time.monotonic() - started) * 1000)},
                 ended.error,
             )
         )
 
-    async def _answer(self, content: str) -> Ended:
+    async def _answer(self, content: str) -> TurnEnded:
         command, _, rest = content.partition(" ")
         if command == "/fail":
             await self._events.put(Chunk("This is the demo agent, and it was asked to fail."))
-            return Ended(
+            return TurnEnded(
                 "error", error=rest.strip() or "The demo agent failed, as it was asked to."
             )
         if command == "/sleep":
@@ -137,7 +139,7 @@ class Demo(Driver):
         await self._stream(
             f"This is the demo agent; it has no model and repeats what you say: {said}"
         )
-        return Ended("stop")
+        return TurnEnded("stop")
 
     async def _stream(self, text: str) -> None:
         size = max(1, -(-len(text) // PIECES))
@@ -145,7 +147,7 @@ class Demo(Driver):
             await self._events.put(Chunk(text[begin : begin + size]))
             await asyncio.sleep(limits.STREAM_COALESCE_SECONDS)
 
-    async def _sleep(self, rest: str) -> Ended:
+    async def _sleep(self, rest: str) -> TurnEnded:
         try:
             seconds = float(rest)
         except ValueError:
@@ -161,15 +163,15 @@ class Demo(Driver):
             await self._events.put(Chunk(f"{number} "))
             await asyncio.sleep(min(SLEEP_PIECE_SECONDS, left))
         await self._events.put(Chunk(f"Slept for {seconds:g} seconds."))
-        return Ended("stop")
+        return TurnEnded("stop")
 
-    async def _explain(self, text: str) -> Ended:
+    async def _explain(self, text: str) -> TurnEnded:
         await self._stream(text)
-        return Ended("stop")
+        return TurnEnded("stop")
 
     # -- tools -------------------------------------------------------------------------------------
 
-    async def _use(self, rest: str) -> Ended:
+    async def _use(self, rest: str) -> TurnEnded:
         tool, _, text = rest.strip().partition(" ")
         try:
             params = json.loads(text) if text.strip() else {}
@@ -188,7 +190,7 @@ class Demo(Driver):
         verdict = await self._ask(call)
         if verdict.decision == "rejected":
             await self._events.put(
-                Done(
+                ToolSucceeded(
                     call,
                     ToolOutcome(
                         success=False, content="", error=verdict.reason or "The call was rejected."
@@ -196,7 +198,7 @@ class Demo(Driver):
                 )
             )
             await self._stream(f"{tool} was rejected.")
-            return Ended("stop")
+            return TurnEnded("stop")
         self._running = call
         await self._act(
             call,
@@ -206,13 +208,13 @@ class Demo(Driver):
         )
         self._running = None
         await self._stream(f"{tool} is over.")
-        return Ended("stop")
+        return TurnEnded("stop")
 
     async def _ask(self, call: Call) -> Verdict:
         assert call.id is not None
         waiting: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
-        await self._events.put(Asked(call))
+        await self._events.put(ApprovalAsked(call))
         verdict = await waiting
         del self._waiting[call.id]
         return verdict
@@ -230,10 +232,12 @@ class Demo(Driver):
                     stdout=ran.stdout,
                     execution_time_ms=took,
                 )
-                await self._events.put(Failed(call, ran.failure, ran.code, details, ran.retries))
+                await self._events.put(
+                    ToolFailed(call, ran.failure, ran.code, details, ran.retries)
+                )
             else:
                 await self._events.put(
-                    Done(
+                    ToolSucceeded(
                         call,
                         ToolOutcome(
                             success=True,
@@ -246,7 +250,7 @@ class Demo(Driver):
             return
         said = f"A scripted result of {call.tool}: nothing was run. Parameters: {json.dumps(dict(params), ensure_ascii=False)}"
         await self._events.put(
-            Done(
+            ToolSucceeded(
                 call,
                 ToolOutcome(
                     success=True,
@@ -259,4 +263,4 @@ class Demo(Driver):
 
 def kinds() -> list[Kind]:
     """Always there (D41)."""
-    return [Kind("demo", Demo, lambda: None, lambda: __version__, real=False)]
+    return [Kind("demo", DemoDriver, lambda: None, lambda: __version__, real=False)]

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import driver
-from sessions_app.agents.driver import Died, Verdict
+from sessions_app.agents.driver import AgentDied, Verdict
 from sessions_app.agents.process import groups
 from tests.agents.drive import Drive, carrying, command
 from tests.conformance.agent_tools import PROGRAM
@@ -79,8 +79,8 @@ async def opened(root: Path, kept: dict[tuple[str, str], Drive]) -> AsyncIterato
         fresh: bool = False,
     ) -> Drive:
         drive = kept.get((module, mode))
-        if fresh or resume_id or drive is None or drive.closed or drive.of(Died):
-            drive = Drive(driver.Acp("strange", command(module, mode)))
+        if fresh or resume_id or drive is None or drive.closed or drive.of(AgentDied):
+            drive = Drive(driver.AcpDriver("strange", command(module, mode)))
             if fresh or resume_id:
                 own.append(drive)
             await drive.start(root, resume_id)
@@ -100,4 +100,6 @@ def scripted(journal: Path, mode: str = "plain") -> Drive:
     """The agent of the conformance tests, which starts in no time: it is nothing but the standard
     library. Its name in processes is its journal's.
     """
-    return Drive(driver.Acp("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]))
+    return Drive(
+        driver.AcpDriver("scripted", [sys.executable, "-IS", str(PROGRAM), mode, str(journal)])
+    )

@@ -17,9 +17,9 @@ from acp import RequestError, schema
 from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
 from sessions_app.agents.acp.client import Host
-from sessions_app.agents.acp.driver import Acp
+from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.acp.tool_calls import diff_of
-from sessions_app.agents.driver import Asked, Chunk, Ended, Event, Start, Verdict
+from sessions_app.agents.driver import ApprovalAsked, Chunk, Event, Start, TurnEnded, Verdict
 from tests.agents.drive import APPROVED, REJECTED, Drive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,14 +57,14 @@ class Play:
 
     def _hear(self, event: Event) -> None:
         self.said.append(event)
-        if isinstance(event, Asked):
+        if isinstance(event, ApprovalAsked):
             asyncio.get_running_loop().call_soon(
                 self.host.asking.decide, event.call.id or "", self.verdicts.pop(0)
             )
 
     @property
-    def asked(self) -> list[Asked]:
-        return [event for event in self.said if isinstance(event, Asked)]
+    def asked(self) -> list[ApprovalAsked]:
+        return [event for event in self.said if isinstance(event, ApprovalAsked)]
 
     async def update(self, what: str, **parts: Any) -> None:
         model = schema.ToolCallStart if what == "tool_call" else schema.ToolCallProgress
@@ -195,7 +195,7 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
         "for each in range(4): send(id=100 + each, method='terminal/create', params="
         "{'sessionId': 'it', 'command': 'sh', 'args': ['-c', \"trap '' TERM; while :; do sleep 0.1; done\"]})"
     )
-    await drive.until(lambda: len(drive.of(Asked)) == 4)
+    await drive.until(lambda: len(drive.of(ApprovalAsked)) == 4)
     await _until(lambda: len(driver._host.terminals._terminals) == 4)
     groups = [terminal.group for terminal in driver._host.terminals._terminals.values()]
     await session_runner.close(driver, "it")
@@ -212,11 +212,11 @@ async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
     said = await drive.turn(
         f"sys.stdout.write(json.dumps({{'id': number, {answer}}}) + chr(10)); sys.stdout.flush()"
     )
-    assert [event.finish_reason for event in said if isinstance(event, Ended)] == ["error"]
+    assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["error"]
     said = await drive.turn(
         "send(id=[1], method='x'); send(id=1, method=['x']); send(id=number, result={'stopReason': 'end_turn'})"
     )
-    assert [event.finish_reason for event in said if isinstance(event, Ended)] == ["stop"]
+    assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["stop"]
     await drive.close()
 
 
@@ -227,7 +227,7 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
     few large ones.
     """
     monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 1000)
-    driver = Acp("stub", [sys.executable, "-IS", "-c", STUB])
+    driver = AcpDriver("stub", [sys.executable, "-IS", "-c", STUB])
     await driver.start(Start("it", root))
     piece = {
         "sessionId": "it",
@@ -245,14 +245,14 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
     chars = 0
     async for event in driver.events():
         chars += len(event.content) if isinstance(event, Chunk) else 0
-        if isinstance(event, Ended):
+        if isinstance(event, TurnEnded):
             break
     assert chars == 60_000
     await driver.close()
 
 
-async def _opened(root: Path) -> tuple[Drive, Acp]:
-    driver = Acp("stub", [sys.executable, "-IS", "-c", STUB])
+async def _opened(root: Path) -> tuple[Drive, AcpDriver]:
+    driver = AcpDriver("stub", [sys.executable, "-IS", "-c", STUB])
     return await Drive(driver, APPROVED).start(root), driver
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp import terminal as acp_terminal
-from sessions_app.agents.driver import Asked, Failed
+from sessions_app.agents.driver import ApprovalAsked, ToolFailed
 from tests.agents.acp.conftest import DEMO, Open
 from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, text, within
 
@@ -26,11 +26,11 @@ async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, ro
         and str(root) in text(said)
         and "oops" in text(said)
     )
-    assert (drive.of(Asked)[0].call.tool, drive.of(Asked)[0].call.params) == (
+    assert (drive.of(ApprovalAsked)[0].call.tool, drive.of(ApprovalAsked)[0].call.params) == (
         "Bash",
         {"command": "pwd; echo oops >&2; exit 3"},
     )
-    assert drive.of(Failed)[0].details.exit_code == 3
+    assert drive.of(ToolFailed)[0].details.exit_code == 3
 
 
 async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:
@@ -46,7 +46,7 @@ async def test_an_approved_command_is_run_once_without_asking_again(
     said = text(await drive.turn("/shell echo x >>made"))
     assert "It ended with 0" in said and "does not do it" in said
     assert (root / "made").read_text() == "x\n"
-    assert len(drive.of(Asked)) == 2
+    assert len(drive.of(ApprovalAsked)) == 2
 
 
 async def test_a_command_has_the_specs_time(
@@ -63,7 +63,7 @@ async def test_a_command_has_the_specs_time(
         20, drive.turn(f"/run echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}")
     )
     assert "begun" in text(said) and "longer than 0.5 seconds" in text(said)
-    [failed] = drive.of(Failed)
+    [failed] = drive.of(ToolFailed)
     assert (failed.code, failed.details.exit_code, failed.retries) == ("TOOL_TIMEOUT", None, 0)
     assert failed.details.execution_time_ms and failed.details.execution_time_ms >= 500
     await eventually(

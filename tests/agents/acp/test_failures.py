@@ -15,7 +15,7 @@ import pytest
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from sessions_app.agents.acp import agent, driver
-from sessions_app.agents.driver import CannotResume, CannotStart, Chunk, Died, Start
+from sessions_app.agents.driver import AgentDied, CannotResume, CannotStart, Chunk, Start
 from tests.agents.acp.conftest import DEMO, scripted
 from tests.agents.drive import Drive, carrying, command, eventually, kinds, text, within
 
@@ -26,10 +26,10 @@ async def test_an_agent_that_exits_in_a_turn_is_dead(root: Path, tmp_path: Path)
     """D35: the reason is said, after everything that the agent had said."""
     drive = await scripted(tmp_path / "journal").start(root)
     said = await drive.turn("/exit 7")
-    assert (kinds(said), text(said)) == (["Chunk", "Died"], "so far ")
+    assert (kinds(said), text(said)) == (["Chunk", "AgentDied"], "so far ")
     assert (
-        "ended with code 7" in drive.of(Died)[0].reason
-        and "it went wrong" in drive.of(Died)[0].reason
+        "ended with code 7" in drive.of(AgentDied)[0].reason
+        and "it went wrong" in drive.of(AgentDied)[0].reason
     )
     await drive.close()
 
@@ -37,8 +37,8 @@ async def test_an_agent_that_exits_in_a_turn_is_dead(root: Path, tmp_path: Path)
 async def test_an_agent_that_is_killed_between_turns_is_dead(root: Path, tmp_path: Path) -> None:
     drive = await scripted(tmp_path / "journal").start(root)
     os.kill(drive.driver._group.pid, 9)  # type: ignore[attr-defined]
-    await drive.until(lambda: bool(drive.of(Died)))
-    assert "signal 9" in drive.of(Died)[0].reason
+    await drive.until(lambda: bool(drive.of(AgentDied)))
+    assert "signal 9" in drive.of(AgentDied)[0].reason
     await drive.close()
 
 
@@ -58,7 +58,7 @@ async def test_an_agent_that_cannot_start_says_why(
     """D35: in words that a person can act on."""
     monkeypatch.setattr(limits, "AGENT_MESSAGE_BYTES", 1_000_000)
     drive = (
-        Drive(driver.Acp("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"]))
+        Drive(driver.AcpDriver("scripted", ["sh", "-c", "tr '\\0' x </dev/zero"]))
         if mode == "long"
         else scripted(tmp_path / "journal", mode)
     )
@@ -71,7 +71,7 @@ async def test_an_agent_that_cannot_start_says_why(
 
 async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
     with pytest.raises(CannotStart, match=r"no-such-agent is not installed.*BRIDGE_ACP_AGENTS"):
-        await driver.Acp("it", ["no-such-agent", "--acp"]).start(Start("s", root))
+        await driver.AcpDriver("it", ["no-such-agent", "--acp"]).start(Start("s", root))
 
 
 async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(root: Path, tmp_
     await within(10, drive.close())
     await within(10, drive.close())
     turn.cancel()
-    assert drive.of(Died) == []
+    assert drive.of(AgentDied) == []
 
 
 async def test_a_bridge_without_such_agents_does_not_load_the_library() -> None:

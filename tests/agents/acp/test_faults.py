@@ -16,7 +16,7 @@ from sessions_app.agents.acp import files
 from sessions_app.agents.acp import terminal as acp_terminal
 from sessions_app.agents.acp.client import Host
 from sessions_app.agents.demo.acp_agent import OPTIONS
-from sessions_app.agents.driver import Asked, Done, Event, Failed, Used
+from sessions_app.agents.driver import ApprovalAsked, Event, ToolFailed, ToolStarted, ToolSucceeded
 from tests.agents.drive import APPROVED, eventually, within
 from tests.agents.test_shell import RETRIES
 
@@ -36,15 +36,15 @@ class Told:
 
     def say(self, event: Event) -> None:
         self.said.append(event)
-        if isinstance(event, Asked):
+        if isinstance(event, ApprovalAsked):
             self.host.asking.decide(event.call.id or "", APPROVED)
 
     def kinds(self) -> list[str]:
         return [type(event).__name__ for event in self.said]
 
     @property
-    def failed(self) -> Failed:
-        [found] = [event for event in self.said if isinstance(event, Failed)]
+    def failed(self) -> ToolFailed:
+        [found] = [event for event in self.said if isinstance(event, ToolFailed)]
         return found
 
     async def refuses(self, way: str) -> None:
@@ -97,7 +97,9 @@ async def test_a_file_that_the_system_fails_at(
     """
     broken(monkeypatch, way, number)
     await told.refuses(way)
-    assert told.kinds() == (["Used", "Failed"] if way == "read" else ["Asked", "Failed"])
+    assert told.kinds() == (
+        ["ToolStarted", "ToolFailed"] if way == "read" else ["ApprovalAsked", "ToolFailed"]
+    )
     assert (told.failed.code, told.failed.retries, told.failed.message) == (
         "TOOL_EXECUTION_FAILED",
         retries,
@@ -115,8 +117,8 @@ async def test_what_may_not_be_read_is_said_and_what_is_not_there_is_not(told: T
     with pytest.raises(RequestError):
         await told.host.read_text_file("s", "/etc/passwd")
     assert (
-        told.kinds() == ["Used", "Failed"]
-        and isinstance(told.said[0], Used)
+        told.kinds() == ["ToolStarted", "ToolFailed"]
+        and isinstance(told.said[0], ToolStarted)
         and told.said[0].call == told.failed.call
     )
     assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 0)
@@ -125,7 +127,7 @@ async def test_what_may_not_be_read_is_said_and_what_is_not_there_is_not(told: T
 @pytest.mark.parametrize(("command", "retries"), RETRIES)
 async def test_a_command_that_fails(told: Told, command: str, retries: int) -> None:
     terminal = await told.runs(command)
-    await eventually(lambda: "Failed" in told.kinds())
+    await eventually(lambda: "ToolFailed" in told.kinds())
     assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", retries)
     await told.host.release_terminal("s", terminal)
 
@@ -137,7 +139,7 @@ async def test_a_command_that_the_agent_has_ended_ran_out_of_nothing(told: Told)
     ).terminal_id
     await eventually(lambda: "ready" in told.host.terminals.text(terminal))
     await told.host.kill_terminal("s", terminal)
-    await eventually(lambda: "Failed" in told.kinds())
+    await eventually(lambda: "ToolFailed" in told.kinds())
     assert told.failed.message.startswith("The command ") and told.failed.retries == 0
     await told.host.release_terminal("s", terminal)
 
@@ -173,12 +175,13 @@ async def test_a_file_of_the_agents_own_call(
         await permitted(told, kind="edit", content=[tool_diff_content(path, "text")])
     broken(monkeypatch, way, errno.ETIMEDOUT)
     await told.refuses(way)
-    assert "Failed" not in told.kinds()
+    assert "ToolFailed" not in told.kinds()
     await told.update("failed")
     assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 3)
     assert (
         told.failed.call.id == "c1"
-        and len([event for event in told.said if isinstance(event, Asked | Used)]) == 1
+        and len([event for event in told.said if isinstance(event, ApprovalAsked | ToolStarted)])
+        == 1
     )
 
 
@@ -189,13 +192,15 @@ async def test_a_time_out_of_the_agents_own_call(
     told = Told(told.root)
     await permitted(told, kind="execute", raw_input={"command": "sleep 60"})
     terminal = await told.runs("sleep 60")
-    assert "Failed" not in told.kinds()
+    assert "ToolFailed" not in told.kinds()
     await told.update("failed")
     assert (told.failed.code, told.failed.retries, told.failed.call.id) == ("TOOL_TIMEOUT", 0, "c1")
     await told.host.release_terminal("s", terminal)
 
 
-@pytest.mark.parametrize(("status", "expected"), [("failed", Failed), ("completed", Done)])
+@pytest.mark.parametrize(
+    ("status", "expected"), [("failed", ToolFailed), ("completed", ToolSucceeded)]
+)
 async def test_a_command_of_the_agents_own_call(
     told: Told, status: str, expected: type[Event]
 ) -> None:
@@ -206,7 +211,7 @@ async def test_a_command_of_the_agents_own_call(
     await told.update(status)
     last = told.said[-1]
     assert isinstance(last, expected)
-    assert not isinstance(last, Failed) or (last.code, last.retries, last.call.id) == (
+    assert not isinstance(last, ToolFailed) or (last.code, last.retries, last.call.id) == (
         "TOOL_EXECUTION_FAILED",
         3,
         "c1",

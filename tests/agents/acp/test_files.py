@@ -14,7 +14,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import files
 from sessions_app.agents.acp.permissions import REJECTED as WORDS_OF_A_REJECTION
-from sessions_app.agents.driver import Asked, Done, Failed, Verdict
+from sessions_app.agents.driver import ApprovalAsked, ToolFailed, ToolSucceeded, Verdict
 from tests.agents.acp.conftest import DEMO, Open
 from tests.agents.drive import APPROVED, REJECTED, kinds, text, within
 
@@ -25,7 +25,7 @@ async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -
     (root / "a.txt").write_text("content")
     drive = await opened(module=DEMO)
     said = await drive.turn("/read a.txt")
-    assert (kinds(said), text(said)) == (["Chunk", "Ended"], "content")
+    assert (kinds(said), text(said)) == (["Chunk", "TurnEnded"], "content")
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "none.txt", "."])
@@ -61,11 +61,15 @@ async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root
     (root / "a.txt").write_text("old\n")
     drive = await opened(APPROVED, module=DEMO)
     said = await drive.turn("/write a.txt new")
-    assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
-    assert drive.of(Asked)[0].call.tool == "Write"
-    assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "new"}
+    assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "Chunk", "TurnEnded"]
+    assert drive.of(ApprovalAsked)[0].call.tool == "Write"
+    assert drive.of(ApprovalAsked)[0].call.params == {
+        "file_path": str(root / "a.txt"),
+        "content": "new",
+    }
     assert (
-        drive.of(Done)[0].outcome.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
+        drive.of(ToolSucceeded)[0].outcome.diff
+        == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
     )
     assert (root / "a.txt").read_text() == "new"
 
@@ -73,7 +77,7 @@ async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root
 async def test_a_write_that_is_rejected_is_not_made(opened: Open, root: Path) -> None:
     drive = await opened(Verdict("rejected", reason="keep it"), module=DEMO)
     said = await drive.turn("/write a.txt new")
-    assert kinds(said) == ["Asked", "Done", "Chunk", "Ended"]
+    assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "Chunk", "TurnEnded"]
     assert "keep it" in text(said)
     assert list(root.iterdir()) == []
 
@@ -84,7 +88,7 @@ async def test_an_approved_write_stays_inside(opened: Open, root: Path, path: st
     (root / "link").symlink_to(root.parent / "secret")
     drive = await opened(APPROVED, module=DEMO)
     assert "does not do it" in text(await drive.turn(f"/write {path} new"))
-    assert drive.of(Failed) and not drive.of(Done)
+    assert drive.of(ToolFailed) and not drive.of(ToolSucceeded)
     assert (root.parent / "secret").read_text() == "secret"
     assert not (root.parent / "out.txt").exists()
 
@@ -99,15 +103,18 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
         text(said)
         == f"chosen yes a.txt is written.The bridge does not do it: {WORDS_OF_A_REJECTION}"
     )
-    assert [asked.call.tool for asked in drive.of(Asked)] == ["Edit", "Write"]
-    assert drive.of(Asked)[0].call.params == {"file_path": str(root / "a.txt"), "content": "hello"}
+    assert [asked.call.tool for asked in drive.of(ApprovalAsked)] == ["Edit", "Write"]
+    assert drive.of(ApprovalAsked)[0].call.params == {
+        "file_path": str(root / "a.txt"),
+        "content": "hello",
+    }
     assert (root / "a.txt").read_text() == "hello"
 
 
 async def test_an_approval_covers_no_other_file(opened: Open, root: Path) -> None:
     drive = await opened(APPROVED, REJECTED)
     await drive.turn("/edit a.txt b.txt hello")
-    assert [asked.call.params["file_path"] for asked in drive.of(Asked)][:2] == [
+    assert [asked.call.params["file_path"] for asked in drive.of(ApprovalAsked)][:2] == [
         str(root / "a.txt"),
         str(root / "b.txt"),
     ]
@@ -181,5 +188,5 @@ async def test_a_disk_that_hangs_holds_the_agent_up_no_longer_than_the_spec_says
     finally:
         released.set()
     assert "It took longer than the bridge allows." in text(said)
-    [failed] = drive.of(Failed)
+    [failed] = drive.of(ToolFailed)
     assert (failed.code, failed.retries, failed.call.tool) == ("TOOL_TIMEOUT", 0, way.capitalize())

@@ -11,7 +11,16 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp import driver as acp_driver
-from sessions_app.agents.driver import Asked, CannotStart, Chunk, Done, Ended, Failed, Start, Used
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    CannotStart,
+    Chunk,
+    Start,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
+)
 from tests.agents.acp.conftest import Open, scripted
 from tests.agents.drive import APPROVED, eventually, kinds, text
 
@@ -46,8 +55,8 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
     """
     drive = await opened(mode=BANNER)
     said = await drive.turn("/announce")
-    assert kinds(said) == ["Used", "Done", "Ended"]
-    [used], [done] = drive.of(Used), drive.of(Done)
+    assert kinds(said) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
+    [used], [done] = drive.of(ToolStarted), drive.of(ToolSucceeded)
     assert (used.call.id, used.call.tool, used.call.params, used.call.reasoning) == (
         "c1",
         "Edit",
@@ -61,14 +70,14 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
     drive = await opened(mode=BANNER)
-    assert kinds(await drive.turn("/forget")) == ["Used", "Done", "Ended"]
-    assert drive.of(Done)[0].outcome.error == "The agent reported no result of this call."
+    assert kinds(await drive.turn("/forget")) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
+    assert drive.of(ToolSucceeded)[0].outcome.error == "The agent reported no result of this call."
 
 
 async def test_a_failed_call_has_its_details(opened: Open) -> None:
     drive = await opened(mode=BANNER)
-    assert kinds(await drive.turn("/broken")) == ["Used", "Failed", "Ended"]
-    [failed] = drive.of(Failed)
+    assert kinds(await drive.turn("/broken")) == ["ToolStarted", "ToolFailed", "TurnEnded"]
+    [failed] = drive.of(ToolFailed)
     assert (failed.message, failed.details.exit_code, failed.details.stderr) == (
         "make: no rule",
         2,
@@ -84,7 +93,9 @@ async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
     drive = await opened(APPROVED, mode=BANNER)
     said = await drive.turn("/always")
     assert text(said) == "no"
-    assert drive.of(Asked) == [] and "allow this call once" in drive.of(Failed)[0].message
+    assert (
+        drive.of(ApprovalAsked) == [] and "allow this call once" in drive.of(ToolFailed)[0].message
+    )
 
 
 async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
@@ -99,7 +110,7 @@ async def test_everything_is_said_in_order_however_slowly_it_is_read(
     is lost.
     """
     driver, count = scripted(tmp_path / "journal").driver, 3 * limits.AGENT_EVENTS_WAITING
-    assert isinstance(driver, acp_driver.Acp)
+    assert isinstance(driver, acp_driver.AcpDriver)
     await driver.start(Start("s", root))
     await driver.prompt(f"/rate n {count} 1000000")
     await eventually(lambda: driver._said.qsize() >= limits.AGENT_EVENTS_WAITING)
@@ -108,7 +119,7 @@ async def test_everything_is_said_in_order_however_slowly_it_is_read(
     said = []
     async for event in driver.events():
         said.append(event)
-        if isinstance(event, Ended):
+        if isinstance(event, TurnEnded):
             break
     assert text(said).split() == [f"n-{number}" for number in range(count)]
     await driver.close()

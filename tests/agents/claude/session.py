@@ -12,23 +12,31 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from sessions_app.agents.driver import Asked, Chunk, Ended, Event, Identified, Start, Verdict
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    Chunk,
+    Event,
+    SessionIdentified,
+    Start,
+    TurnEnded,
+    Verdict,
+)
 from sessions_app.agents.process.launch import AGENT_RUN
 
 if TYPE_CHECKING:
-    from sessions_app.agents.claude.driver import Claude
+    from sessions_app.agents.claude.driver import ClaudeDriver
 
 PATIENCE = 20.0
 E = TypeVar("E", bound=Event)
 
 
-def driver_of(program: Path | None = None) -> Claude:
+def driver_of(program: Path | None = None) -> ClaudeDriver:
     """A driver, of the real program or of another. Imported here, so that the tests can be
     collected where there is no SDK.
     """
-    from sessions_app.agents.claude.driver import Claude
+    from sessions_app.agents.claude.driver import ClaudeDriver
 
-    return Claude(program)
+    return ClaudeDriver(program)
 
 
 class Session:
@@ -84,11 +92,11 @@ class Session:
         begin = position = len(self.said)
         await self.driver.prompt(prompt)
         for verdict in verdicts:
-            asked = await self.until(Asked, after=position)
+            asked = await self.until(ApprovalAsked, after=position)
             position = self.said.index(asked) + 1
             assert asked.call.id is not None
             assert await self.driver.decide(asked.call.id, verdict)
-        ended = await self.until(Ended, after=position)
+        ended = await self.until(TurnEnded, after=position)
         return self.said[begin : self.said.index(ended, position) + 1]
 
 
@@ -107,7 +115,9 @@ class Kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if self._session is None:
             self._session = await Session(self._directory).__aenter__()
-            self.resume_id = only(Identified, await self._session.turn("play:hello")).resume_id
+            self.resume_id = only(
+                SessionIdentified, await self._session.turn("play:hello")
+            ).resume_id
         self._session.said.clear()
         return self._session
 

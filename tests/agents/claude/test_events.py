@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sessions_app.agents.claude.diff import unified_diff
-from sessions_app.agents.driver import Asked, Chunk, Done, Ended, Failed, Used, Verdict, Withdrawn
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    Chunk,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from sessions_app.agents.claude.events import Translation
@@ -71,7 +80,7 @@ def test_a_turn_of_the_agents_own_never_ends_that_of_a_prompt(talk: Translation)
     )
     assert talk.read(result(origin=BACKGROUND)) == []
     [ended] = talk.read(result(user_message_uuid="a", user_message_uuids=["a"]))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, TurnEnded)
 
 
 def test_a_prompt_that_was_answered_within_such_a_turn_has_ended(talk: Translation) -> None:
@@ -105,31 +114,31 @@ def test_a_result_that_names_no_prompt_ends_the_one_that_runs(talk: Translation)
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"stop_reason": "max_tokens"}, Ended("length")),
-        ({"stop_reason": "refusal"}, Ended("error", error="The model stopped: refusal.")),
+        ({"stop_reason": "max_tokens"}, TurnEnded("length")),
+        ({"stop_reason": "refusal"}, TurnEnded("error", error="The model stopped: refusal.")),
         (
             {"subtype": "error_max_turns", "is_error": True},
-            Ended("error", error="The agent reached its limit of turns."),
+            TurnEnded("error", error="The agent reached its limit of turns."),
         ),
         (
             {"subtype": "error_during_execution", "is_error": True, "errors": ["one", "two"]},
-            Ended("error", error="one; two"),
+            TurnEnded("error", error="one; two"),
         ),
         (
             {"is_error": True, "result": "API Error: 529\x00"},
-            Ended("error", error="API Error: 529\ufffd"),
+            TurnEnded("error", error="API Error: 529\ufffd"),
         ),
         (
             {"subtype": "error_new", "is_error": True},
-            Ended("error", error="The agent failed: error_new."),
+            TurnEnded("error", error="The agent failed: error_new."),
         ),
-        ({"stop_reason": None}, Ended("stop")),
+        ({"stop_reason": None}, TurnEnded("stop")),
     ],
 )
-def test_how_a_turn_ends(talk: Translation, fields: dict[str, Any], expected: Ended) -> None:
+def test_how_a_turn_ends(talk: Translation, fields: dict[str, Any], expected: TurnEnded) -> None:
     talk.begin("a")
     [ended] = talk.read(result(**fields))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, TurnEnded)
     assert (ended.finish_reason, ended.error) == (expected.finish_reason, expected.error)
 
 
@@ -142,19 +151,19 @@ def test_what_was_open_when_it_was_interrupted_is_closed(talk: Translation) -> N
     talk.read(used("2", "Read", file_path="f"))
     talk.read(used("3", "Bash", command="never asked about"))
     [asked] = talk.ask("1", "Bash", {"command": "ls"})
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, ApprovalAsked)
     talk.interrupt()
     withdrawn, first, second, ended = talk.read(
         result(subtype="error_during_execution", is_error=True)
     )
-    assert withdrawn == Withdrawn("1")
+    assert withdrawn == ApprovalWithdrawn("1")
     assert (
-        isinstance(first, Done)
-        and isinstance(second, Done)
+        isinstance(first, ToolSucceeded)
+        and isinstance(second, ToolSucceeded)
         and (first.call.id, second.call.id) == ("1", "2")
     )
     assert not first.outcome.success and not second.outcome.success
-    assert isinstance(ended, Ended) and (ended.finish_reason, ended.error) == ("stop", "")
+    assert isinstance(ended, TurnEnded) and (ended.finish_reason, ended.error) == ("stop", "")
     assert talk.withdraw("1") == []
 
 
@@ -164,7 +173,7 @@ def test_only_an_interrupt_makes_a_failure_a_stop(talk: Translation) -> None:
     talk.begin("b")
     talk.read(used("1", "Read", file_path="f"))
     [failed] = talk.read(gave("1", "no such file", failed=True))
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, ToolFailed)
 
 
 def test_a_subagents_talk_is_its_own(talk: Translation) -> None:
@@ -182,7 +191,7 @@ def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
         and not asks("Read")
     )
     assert talk.read(used("1", "InventedLater")) == []
-    assert [type(event) for event in talk.read(gave("1", None))] == [Used, Done]
+    assert [type(event) for event in talk.read(gave("1", None))] == [ToolStarted, ToolSucceeded]
 
 
 def test_a_result_without_text(talk: Translation) -> None:
@@ -191,7 +200,7 @@ def test_a_result_without_text(talk: Translation) -> None:
     [done] = talk.read(
         gave("1", [{"type": "image", "source": {}}, {"type": "text", "text": "a\x00b\ud800"}])
     )
-    assert isinstance(done, Done)
+    assert isinstance(done, ToolSucceeded)
     assert done.outcome.content == "[image]\na\ufffdb?"
 
 

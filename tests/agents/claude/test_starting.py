@@ -12,7 +12,14 @@ import psutil
 import pytest
 
 from sessions_app.agents.claude import agent
-from sessions_app.agents.driver import Asked, CannotResume, CannotStart, Start, Used, Verdict
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    CannotResume,
+    CannotStart,
+    Start,
+    ToolStarted,
+    Verdict,
+)
 from tests.agents.claude.model import Model, Text, Tool
 from tests.agents.claude.session import Session, driver_of, only, pid_of
 
@@ -77,8 +84,8 @@ async def test_nothing_that_is_configured_is_run(model: Model, directory: Path) 
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Not then.")])
     async with Session(directory) as session:
         said = await session.turn(prompt, Verdict("rejected"))
-    assert only(Asked, said).call.tool == "Bash"
-    assert not [event for event in said if isinstance(event, Used)]
+    assert only(ApprovalAsked, said).call.tool == "Bash"
+    assert not [event for event in said if isinstance(event, ToolStarted)]
     assert sorted(path.name for path in directory.iterdir()) == [".claude", ".mcp.json"]
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from sessions_app.agents.driver import (
-    Asked,
+    AgentDied,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     Chunk,
-    Died,
-    Done,
-    Ended,
-    Failed,
-    Identified,
+    SessionIdentified,
+    ToolFailed,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from tests.agents.claude.model import Model, Text, Tool
 from tests.agents.claude.session import (
@@ -59,7 +59,7 @@ async def test_an_interrupt_while_it_speaks(
     await session.driver.prompt(model.play("slow", [Text("one two three", hold)]))
     await session.until(Chunk, lambda event: event.content == "two ")
     await session.driver.interrupt()
-    ended = await session.until(Ended)
+    ended = await session.until(TurnEnded)
     assert (ended.finish_reason, ended.error, text(session.said)) == ("stop", "", "one two ")
     assert text(await session.turn("play:hello")) == "Hello from the scripted model."
 
@@ -69,11 +69,11 @@ async def test_an_interrupt_while_it_asks(model: Model, session: Session) -> Non
     await session.driver.prompt(
         model.play("asking", [Tool("Bash", {"command": "touch made"})], [Text("never")])
     )
-    asked = await session.until(Asked)
+    asked = await session.until(ApprovalAsked)
     await session.driver.interrupt()
-    assert (await session.until(Ended)).finish_reason == "stop"
-    assert only(Withdrawn, session.said).call_id == asked.call.id
-    assert not only(Done, session.said).outcome.success
+    assert (await session.until(TurnEnded)).finish_reason == "stop"
+    assert only(ApprovalWithdrawn, session.said).call_id == asked.call.id
+    assert not only(ToolSucceeded, session.said).outcome.success
     assert not await session.driver.decide(asked.call.id or "", APPROVED)
     assert text(await session.turn("play:hello")) == "Hello from the scripted model."
     assert not list(session.directory.iterdir())
@@ -86,13 +86,13 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Session) ->
             "busy", [Tool("Bash", {"command": "touch begun; tail -f /dev/null"})], [Text("never")]
         )
     )
-    asked = await session.until(Asked)
+    asked = await session.until(ApprovalAsked)
     assert await session.driver.decide(asked.call.id or "", APPROVED)
     await _exists(session.directory / "begun")
     await session.driver.interrupt()
-    assert (await session.until(Ended)).finish_reason == "stop"
-    assert not only(Done, session.said).outcome.success
-    assert not [event for event in session.said if isinstance(event, Failed)]
+    assert (await session.until(TurnEnded)).finish_reason == "stop"
+    assert not only(ToolSucceeded, session.said).outcome.success
+    assert not [event for event in session.said if isinstance(event, ToolFailed)]
 
 
 async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Session) -> None:
@@ -101,17 +101,19 @@ async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Se
         "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
     )
     await session.driver.prompt(model.play("delegate", [task], [Text("never")]))
-    asked = await session.until(Asked)
+    asked = await session.until(ApprovalAsked)
     await session.driver.interrupt()
-    assert (await session.until(Ended)).finish_reason == "stop"
-    assert only(Withdrawn, session.said).call_id == asked.call.id
-    assert [event.outcome.success for event in session.said if isinstance(event, Done)] == [
+    assert (await session.until(TurnEnded)).finish_reason == "stop"
+    assert only(ApprovalWithdrawn, session.said).call_id == asked.call.id
+    assert [
+        event.outcome.success for event in session.said if isinstance(event, ToolSucceeded)
+    ] == [
         False,
         False,
     ]
     turn = await session.turn("play:hello")
     assert text(turn) == "Hello from the scripted model."
-    assert len([event for event in session.said if isinstance(event, Ended)]) == 2
+    assert len([event for event in session.said if isinstance(event, TurnEnded)]) == 2
     assert not list(session.directory.iterdir())
 
 
@@ -120,12 +122,12 @@ async def test_a_late_decision_counts(model: Model, session: Session) -> None:
     await session.driver.prompt(
         model.play("patient", [Tool("Bash", {"command": "touch made"})], [Text("Thanks.")])
     )
-    asked = await session.until(Asked)
+    asked = await session.until(ApprovalAsked)
     seconds = float(os.environ.get("LATE_SECONDS", "1"))
     await asyncio.sleep(seconds)  # the passing of time is what is tested
     assert await session.driver.decide(asked.call.id or "", APPROVED)
-    await session.until(Ended)
-    assert only(Done, session.said).outcome.success
+    await session.until(TurnEnded)
+    assert only(ToolSucceeded, session.said).outcome.success
     assert (session.directory / "made").exists()
 
 
@@ -142,7 +144,7 @@ async def test_nothing_is_left_after_the_end(model: Model, directory: Path) -> N
                 [Text("never")],
             )
         )
-        asked = await session.until(Asked)
+        asked = await session.until(ApprovalAsked)
         assert await session.driver.decide(asked.call.id or "", APPROVED)
         await _exists(directory / "begun")
         assert len(carrying(run)) > 1
@@ -159,10 +161,10 @@ async def test_a_fresh_driver_goes_on(model: Model, directory: Path) -> None:
         said = await session.turn(
             model.play("remember", [Text("I shall remember the word marmalade.")])
         )
-        resume_id = only(Identified, said).resume_id
+        resume_id = only(SessionIdentified, said).resume_id
     async with Session(directory, resume_id) as session:
         said = await session.turn("play:hello")
-    assert not [event for event in said if isinstance(event, Identified)]
+    assert not [event for event in said if isinstance(event, SessionIdentified)]
     assert text(said) == "Hello from the scripted model."
     assert "marmalade" in str(model.requests[-1].body["messages"])
 
@@ -177,15 +179,15 @@ async def test_a_killed_program_is_said_and_its_turn_continued(
         run = run_of(pid_of(session))
         await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
         await session.until(Chunk)
-        resume_id = only(Identified, session.said).resume_id
+        resume_id = only(SessionIdentified, session.said).resume_id
         await _saved(resume_id, "play:dying")
         os.kill(pid_of(session), signal.SIGKILL)
-        died = await session.until(Died)
+        died = await session.until(AgentDied)
         assert "signal 9" in died.reason
         await gone(run)
         await session.driver.prompt("play:hello")
         await session.driver.interrupt()
-    assert isinstance(session.said[-1], Died)
+    assert isinstance(session.said[-1], AgentDied)
     calls = len(model.requests)
     async with Session(directory, resume_id) as session:
         said = await session.turn("play:hello")

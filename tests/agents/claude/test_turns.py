@@ -12,15 +12,15 @@ from types import ModuleType
 import pytest
 
 from sessions_app.agents.driver import (
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     Chunk,
-    Done,
-    Ended,
-    Failed,
-    Identified,
-    Used,
+    SessionIdentified,
+    ToolFailed,
+    ToolStarted,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from tests.agents.claude.model import Model, Refused, Text, Tool
 from tests.agents.claude.session import Kept, Session, only, text
@@ -41,10 +41,10 @@ async def test_an_answer_is_streamed(model: Model, directory: Path) -> None:
     """Piece by piece, with the agent's own id before it and usage and cost after it."""
     async with Session(directory) as session:
         said = await session.turn("play:hello")
-    assert only(Identified, said).resume_id and said[0] == only(Identified, said)
+    assert only(SessionIdentified, said).resume_id and said[0] == only(SessionIdentified, said)
     assert text(said) == "Hello from the scripted model."
     assert len([event for event in said if isinstance(event, Chunk)]) == 5
-    ended = only(Ended, said)
+    ended = only(TurnEnded, said)
     assert (ended.finish_reason, ended.error) == ("stop", "")
     assert (
         ended.usage is not None
@@ -64,14 +64,14 @@ async def test_an_approved_command_runs(model: Model, session: Session) -> None:
         [Text("That was it.")],
     )
     said = await session.turn(prompt, APPROVED)
-    call = only(Asked, said).call
+    call = only(ApprovalAsked, said).call
     assert (call.tool, call.params["command"], call.description, call.reasoning) == (
         "Bash",
         "echo seen",
         "Bash: echo seen",
         "Harmless",
     )
-    done = only(Done, said)
+    done = only(ToolSucceeded, said)
     assert (done.call.id, done.outcome.success, done.outcome.content, done.outcome.diff) == (
         call.id,
         True,
@@ -86,7 +86,7 @@ async def test_an_approved_command_runs(model: Model, session: Session) -> None:
         ).count("echo seen")
         == 1
     )
-    before, after = said[: said.index(only(Asked, said))], said[said.index(done) :]
+    before, after = said[: said.index(only(ApprovalAsked, said))], said[said.index(done) :]
     assert text(before) == "I will look. " and text(after) == "That was it."
     assert not await session.driver.decide(call.id or "", APPROVED)
 
@@ -95,10 +95,10 @@ async def test_a_rejected_command_does_not_run(model: Model, session: Session) -
     """A denial is a result without success, no failure of the tool; the model reads the reason."""
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Then not.")])
     said = await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
-    outcome = only(Done, said).outcome
+    outcome = only(ToolSucceeded, said).outcome
     assert (outcome.success, outcome.error) == (False, "Not on a Friday.")
-    assert not [event for event in said if isinstance(event, Failed)]
-    assert only(Ended, said).finish_reason == "stop"
+    assert not [event for event in said if isinstance(event, ToolFailed)]
+    assert only(TurnEnded, said).finish_reason == "stop"
     assert not (session.directory / "made").exists()
     assert "Not on a Friday." in str(model.requests[-1].body["messages"])
 
@@ -106,7 +106,7 @@ async def test_a_rejected_command_does_not_run(model: Model, session: Session) -
 async def test_a_modified_command_runs_as_modified(model: Model, session: Session) -> None:
     prompt = model.play("modify", [Tool("Bash", {"command": "touch theirs"})], [Text("Done.")])
     said = await session.turn(prompt, Verdict("modified", {"command": "touch ours"}))
-    assert only(Done, said).outcome.success
+    assert only(ToolSucceeded, said).outcome.success
     assert [path.name for path in session.directory.iterdir()] == ["ours"]
 
 
@@ -123,9 +123,12 @@ async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
         [Text("Edited.")],
     )
     said = await session.turn(prompt, APPROVED, APPROVED)
-    assert [event.call.tool for event in said if isinstance(event, Asked)] == ["Write", "Edit"]
-    assert only(Used, said).call.tool == "Read"
-    write, read, edit = (event.outcome for event in said if isinstance(event, Done))
+    assert [event.call.tool for event in said if isinstance(event, ApprovalAsked)] == [
+        "Write",
+        "Edit",
+    ]
+    assert only(ToolStarted, said).call.tool == "Read"
+    write, read, edit = (event.outcome for event in said if isinstance(event, ToolSucceeded))
     assert write.diff == f"--- /dev/null\n+++ {file}\n@@ -0,0 +1,2 @@\n+one\n+two\n"
     assert read.diff is None and "two" in read.content
     assert edit.diff == f"--- {file}\n+++ {file}\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n"
@@ -140,8 +143,8 @@ async def test_reading_outside_the_directory_asks(
         "outside", [Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})], [Text("No.")]
     )
     said = await session.turn(prompt, Verdict("rejected"))
-    assert only(Used, said).call.id == only(Asked, said).call.id
-    assert not only(Done, said).outcome.success
+    assert only(ToolStarted, said).call.id == only(ApprovalAsked, said).call.id
+    assert not only(ToolSucceeded, said).outcome.success
     assert "private" not in str(said)
 
 
@@ -150,14 +153,14 @@ async def test_a_failing_command(model: Model, session: Session) -> None:
         "fails", [Tool("Bash", {"command": "echo oops >&2; exit 3"})], [Text("It failed.")]
     )
     said = await session.turn(prompt, APPROVED)
-    failed = only(Failed, said)
+    failed = only(ToolFailed, said)
     assert (failed.call.id, failed.code, failed.retries) == (
-        only(Asked, said).call.id,
+        only(ApprovalAsked, said).call.id,
         "TOOL_EXECUTION_FAILED",
         0,
     )
     assert (failed.details.exit_code, failed.details.stderr) == (3, "oops")
-    assert only(Ended, said).finish_reason == "stop"
+    assert only(TurnEnded, said).finish_reason == "stop"
 
 
 async def test_a_command_that_takes_too_long(model: Model, session: Session) -> None:
@@ -168,22 +171,22 @@ async def test_a_command_that_takes_too_long(model: Model, session: Session) -> 
         [Text("Too long.")],
     )
     said = await session.turn(prompt, APPROVED)
-    assert only(Failed, said).code == "TOOL_TIMEOUT"
+    assert only(ToolFailed, said).code == "TOOL_TIMEOUT"
 
 
 async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Session) -> None:
     """Nobody is asked about what cannot run, and it is said all the same."""
     prompt = model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")])
     said = await session.turn(prompt)
-    failed = only(Failed, said)
-    assert only(Used, said).call.id == failed.call.id
+    failed = only(ToolFailed, said)
+    assert only(ToolStarted, said).call.id == failed.call.id
     assert "nonsense" in failed.message and "<tool_use_error>" not in failed.message
 
 
 async def test_a_model_that_refuses(model: Model, session: Session) -> None:
     """A failing turn says why and leaves the session as it was (D35)."""
     prompt = model.play("down", Refused(400, "scripted refusal"))
-    ended = only(Ended, await session.turn(prompt))
+    ended = only(TurnEnded, await session.turn(prompt))
     assert (ended.finish_reason, "scripted refusal" in ended.error) == ("error", True)
     assert text(await session.turn("play:hello")) == "Hello from the scripted model."
 
@@ -192,22 +195,22 @@ async def test_an_answer_that_is_too_long(model: Model, session: Session) -> Non
     """The agent has the model go on a few times, then gives up: finish_reason length."""
     model.play("long", [Text("and on")], stop="max_tokens")
     said = await session.turn("play:long")
-    assert only(Ended, said).finish_reason == "length"
+    assert only(TurnEnded, said).finish_reason == "length"
     assert text(said).startswith("and on")
     assert "API Error" not in text(said)
 
 
 async def test_clearing_changes_the_id(kept: Kept, session: Session) -> None:
-    assert only(Identified, await session.turn("/clear")).resume_id != kept.resume_id
+    assert only(SessionIdentified, await session.turn("/clear")).resume_id != kept.resume_id
     again = await session.turn("play:hello")
-    assert not [event for event in again if isinstance(event, Identified)]
+    assert not [event for event in again if isinstance(event, SessionIdentified)]
 
 
 async def test_what_no_model_says_is_said(model: Model, session: Session) -> None:
     """The answer to a /command comes in one piece, and once."""
     said = await session.turn("/context")
     assert text(said).count("Context Usage") == 1
-    assert only(Ended, said).finish_reason == "stop"
+    assert only(TurnEnded, said).finish_reason == "stop"
 
 
 async def test_a_question_to_the_user(model: Model, session: Session) -> None:
@@ -222,7 +225,7 @@ async def test_a_question_to_the_user(model: Model, session: Session) -> None:
     said = await session.turn(
         prompt, Verdict("modified", {"questions": questions, "answers": {"Which colour?": "Blue"}})
     )
-    assert "Blue" in only(Done, said).outcome.content
+    assert "Blue" in only(ToolSucceeded, said).outcome.content
 
 
 async def test_a_subagent_asks_too(model: Model, session: Session) -> None:
@@ -236,17 +239,20 @@ async def test_a_subagent_asks_too(model: Model, session: Session) -> None:
     said = await session.turn(prompt, APPROVED)
     assert text(said) == "I delegate. It is done."
     assert [type(event) for event in said if not isinstance(event, Chunk)] == [
-        Used,
-        Asked,
-        Done,
-        Done,
-        Ended,
+        ToolStarted,
+        ApprovalAsked,
+        ToolSucceeded,
+        ToolSucceeded,
+        TurnEnded,
     ]
-    assert (only(Used, said).call.tool, only(Asked, said).call.params["command"]) == (
+    assert (
+        only(ToolStarted, said).call.tool,
+        only(ApprovalAsked, said).call.params["command"],
+    ) == (
         "Agent",
         "echo from below",
     )
-    below, above = (event.outcome for event in said if isinstance(event, Done))
+    below, above = (event.outcome for event in said if isinstance(event, ToolSucceeded))
     assert below.content == "from below" and "the report" in above.content
 
 
@@ -262,8 +268,8 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     async with Session(directory) as session:
         said = await session.turn(prompt)
         assert text(said) == "I delegate. Off it goes."
-        assert "internal" not in only(Done, said).outcome.content
-        ended = await session.until(Ended, after=len(said))
+        assert "internal" not in only(ToolSucceeded, said).outcome.content
+        ended = await session.until(TurnEnded, after=len(said))
         assert (text(session.said[len(said) :]), ended.finish_reason) == (
             "The background job is done.",
             "stop",
@@ -283,11 +289,11 @@ async def test_no_approval_outlives_its_turn(
     prompt = model.play("delegate", [TASK], [Text("Off it goes.", hold)])
     async with Session(directory) as session:
         await session.driver.prompt(prompt)
-        asked = await session.until(Asked)
+        asked = await session.until(ApprovalAsked)
         hold.set()
-        assert (await session.until(Withdrawn)).call_id == asked.call.id
-        await session.until(Ended)
-        refused = await session.until(Done, lambda event: event.call.id == asked.call.id)
+        assert (await session.until(ApprovalWithdrawn)).call_id == asked.call.id
+        await session.until(TurnEnded)
+        refused = await session.until(ToolSucceeded, lambda event: event.call.id == asked.call.id)
         assert not refused.outcome.success
         assert not await session.driver.decide(asked.call.id or "", APPROVED)
     assert not list(directory.iterdir())

@@ -12,17 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents.acp.driver import Acp, versions
+from sessions_app.agents.acp.driver import AcpDriver, versions
 from sessions_app.agents.driver import (
-    Asked,
+    AgentDied,
+    ApprovalAsked,
+    ApprovalWithdrawn,
     Chunk,
-    Died,
-    Done,
-    Ended,
-    Failed,
-    Identified,
+    SessionIdentified,
+    ToolFailed,
+    ToolSucceeded,
+    TurnEnded,
     Verdict,
-    Withdrawn,
 )
 from tests.agents.drive import APPROVED, Drive, kinds, text, within
 from tests.agents.real.conftest import Real
@@ -37,13 +37,13 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def drive(agent: Real, nothing_left: None, work: Path) -> AsyncIterator[Drive]:
-    found = await Drive(Acp(agent.name, agent.command)).start(work)
+    found = await Drive(AcpDriver(agent.name, agent.command)).start(work)
     yield found
     await found.close()
 
 
 def end(drive: Drive) -> tuple[str, str]:
-    return drive.of(Ended)[-1].finish_reason, drive.of(Ended)[-1].error
+    return drive.of(TurnEnded)[-1].finish_reason, drive.of(TurnEnded)[-1].error
 
 
 async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, work: Path) -> None:
@@ -57,30 +57,37 @@ async def test_turns_with_text_approval_and_refusal(drive: Drive, agent: Real, w
 
     drive.answers = [APPROVED]
     said = await drive.turn("do: run touch made_by_agent")
-    assert kinds(said) == ["Chunk", "Asked", "Done", "Chunk", "Ended"]
+    assert kinds(said) == ["Chunk", "ApprovalAsked", "ToolSucceeded", "Chunk", "TurnEnded"]
     assert (
-        drive.of(Asked)[-1].call.tool == "Bash"
-        and drive.of(Asked)[-1].call.params["command"] == "touch made_by_agent"
+        drive.of(ApprovalAsked)[-1].call.tool == "Bash"
+        and drive.of(ApprovalAsked)[-1].call.params["command"] == "touch made_by_agent"
     )
     assert (
-        drive.of(Done)[-1].outcome.success and drive.of(Done)[-1].call == drive.of(Asked)[-1].call
+        drive.of(ToolSucceeded)[-1].outcome.success
+        and drive.of(ToolSucceeded)[-1].call == drive.of(ApprovalAsked)[-1].call
     )
     assert (work / "made_by_agent").exists() and text(said).endswith("All done.")
 
     drive.answers = [Verdict("rejected", reason="not this")]
     said = await drive.turn("do: run touch never")
-    assert [name for name in kinds(said) if name != "Chunk"] == ["Asked", "Done", "Ended"]
-    assert drive.of(Done)[-1].outcome.error == "not this"
+    assert [name for name in kinds(said) if name != "Chunk"] == [
+        "ApprovalAsked",
+        "ToolSucceeded",
+        "TurnEnded",
+    ]
+    assert drive.of(ToolSucceeded)[-1].outcome.error == "not this"
     assert not (work / "never").exists()
 
     drive.answers = [APPROVED]
     said = await drive.turn(f"do: write {work}/hello.txt hello there")
-    assert [name for name in kinds(said) if name != "Chunk"] == ["Asked", "Done", "Ended"], (
-        "the write is approved once, by the agent's own question"
-    )
-    assert drive.of(Asked)[-1].call.params["file_path"].endswith("hello.txt")
+    assert [name for name in kinds(said) if name != "Chunk"] == [
+        "ApprovalAsked",
+        "ToolSucceeded",
+        "TurnEnded",
+    ], "the write is approved once, by the agent's own question"
+    assert drive.of(ApprovalAsked)[-1].call.params["file_path"].endswith("hello.txt")
     assert (work / "hello.txt").read_text() == "hello there"
-    assert "+hello there" in (drive.of(Done)[-1].outcome.diff or "")
+    assert "+hello there" in (drive.of(ToolSucceeded)[-1].outcome.diff or "")
 
     await drive.turn("do: fail")
     assert end(drive)[0] == "error" and end(drive)[1].startswith(agent.name)
@@ -93,8 +100,8 @@ async def test_changed_parameters_are_said_to_it(drive: Drive, work: Path) -> No
     """
     drive.answers = [Verdict("modified", {"note": "do: run touch changed"}), APPROVED]
     await drive.turn("do: run touch original")
-    assert len(drive.of(Asked)) == 2 and len(drive.of(Ended)) == 1
-    assert [done.outcome.success for done in drive.of(Done)] == [False, True]
+    assert len(drive.of(ApprovalAsked)) == 2 and len(drive.of(TurnEnded)) == 1
+    assert [done.outcome.success for done in drive.of(ToolSucceeded)] == [False, True]
     assert sorted(path.name for path in work.iterdir()) == ["changed"]
 
 
@@ -107,25 +114,25 @@ async def test_interrupts(drive: Drive, work: Path) -> None:
     assert end(drive) == ("stop", "")
 
     turn = asyncio.create_task(drive.turn("do: run touch never"))
-    await drive.until(lambda: bool(drive.of(Asked)))
+    await drive.until(lambda: bool(drive.of(ApprovalAsked)))
     await drive.driver.interrupt()
     await within(5, turn)
-    assert end(drive) == ("stop", "") and drive.of(Withdrawn) == [
-        Withdrawn(str(drive.of(Asked)[0].call.id))
+    assert end(drive) == ("stop", "") and drive.of(ApprovalWithdrawn) == [
+        ApprovalWithdrawn(str(drive.of(ApprovalAsked)[0].call.id))
     ]
-    assert list(work.iterdir()) == [] and drive.of(Failed) == []
+    assert list(work.iterdir()) == [] and drive.of(ToolFailed) == []
     assert text(await drive.turn("do: say and on")) == "and on"
 
 
 async def test_a_session_is_continued(drive: Drive, agent: Real, work: Path) -> None:
     """D35: by its own id, in a new process, without the history being said again."""
     await drive.turn("do: say remember this")
-    [identified] = drive.of(Identified)
+    [identified] = drive.of(SessionIdentified)
     await drive.close()
     make_older(work.parent / "home")
-    second = await Drive(Acp(agent.name, agent.command)).start(work, identified.resume_id)
+    second = await Drive(AcpDriver(agent.name, agent.command)).start(work, identified.resume_id)
     said = await second.turn("do: say something new")
-    assert second.of(Identified) == [identified]
+    assert second.of(SessionIdentified) == [identified]
     assert text(said) == "something new"
     await second.close()
 
@@ -140,7 +147,7 @@ def make_older(home: Path) -> None:
 
 async def test_a_killed_agent_is_dead(drive: Drive) -> None:
     """D35: whichever of its processes is killed, the wrapper or what it started."""
-    assert isinstance(drive.driver, Acp) and drive.driver._group is not None
+    assert isinstance(drive.driver, AcpDriver) and drive.driver._group is not None
     turn = asyncio.create_task(drive.turn("do: count 2000"))
     await drive.until(lambda: bool(drive.of(Chunk)))
     leader = psutil.Process(drive.driver._group.pid)
@@ -148,4 +155,4 @@ async def test_a_killed_agent_is_dead(drive: Drive) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # one has ended with another
             process.kill()
     said = await within(10, turn)
-    assert isinstance(said[-1], Died) and "has stopped" in said[-1].reason
+    assert isinstance(said[-1], AgentDied) and "has stopped" in said[-1].reason

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.acp.driver import Acp
-from sessions_app.agents.driver import Asked, Identified
+from sessions_app.agents.acp.driver import AcpDriver
+from sessions_app.agents.driver import ApprovalAsked, SessionIdentified
 from tests.agents.drive import APPROVED, REJECTED, Drive
 from tests.agents.real.conftest import Real
 from tests.agents.real.test_npm_agents import make_older
@@ -46,7 +46,7 @@ async def started(
     agent: Real, work: Path, drives: list[Drive], resume_id: str | None = None
 ) -> Drive:
     # its name here is no reason to know it
-    drives.append(Drive(Acp("an-agent", agent.command), REJECTED))
+    drives.append(Drive(AcpDriver("an-agent", agent.command), REJECTED))
     return await drives[-1].start(work, resume_id)
 
 
@@ -56,17 +56,19 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(
     drive = await started(asking, work, drives)
     assert drive.driver.asks is True
     await drive.turn("do: run touch refused")
-    assert len(drive.of(Asked)) == 1 and drive.of(Asked)[0].call.tool == "Bash"
+    assert len(drive.of(ApprovalAsked)) == 1 and drive.of(ApprovalAsked)[0].call.tool == "Bash"
     assert not (work / "refused").exists()
     drive.answers = [APPROVED]
     turns = 0
     while not (work / "approved").exists() and turns < TRIES:
         turns += 1
         await drive.turn("do: run touch approved")
-    assert (work / "approved").exists() and len(drive.of(Asked)) == 1 + turns, drive.said[-6:]
+    assert (work / "approved").exists() and len(drive.of(ApprovalAsked)) == 1 + turns, drive.said[
+        -6:
+    ]
     drive.answers = [REJECTED]
     await drive.turn("do: run touch again")
-    assert len(drive.of(Asked)) == 2 + turns and not (work / "again").exists(), (
+    assert len(drive.of(ApprovalAsked)) == 2 + turns and not (work / "again").exists(), (
         "what was approved once was not allowed for good"
     )
     (work / "kept").write_text("as it was")
@@ -75,10 +77,10 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(
     await drive.close()
 
     make_older(work.parent / "home")
-    resumed = await started(asking, work, drives, drive.of(Identified)[-1].resume_id)
+    resumed = await started(asking, work, drives, drive.of(SessionIdentified)[-1].resume_id)
     assert resumed.driver.asks is True
     await resumed.turn("do: run touch later")
-    assert len(resumed.of(Asked)) == 1, "it asks when its session goes on, too"
+    assert len(resumed.of(ApprovalAsked)) == 1, "it asks when its session goes on, too"
     assert sorted(path.name for path in work.iterdir()) == ["approved", "kept"]
 
 
@@ -94,5 +96,5 @@ async def test_a_repository_allows_nothing(asking: Real, work: Path, drives: lis
         path.write_text(text.replace("{ran}", str(ran)))
     drive = await started(asking, work, drives)
     await drive.turn("do: run touch refused")
-    assert len(drive.of(Asked)) == 1
+    assert len(drive.of(ApprovalAsked)) == 1
     assert not (work / "refused").exists() and not ran.exists()
