@@ -18,6 +18,7 @@ from tests.performance.report import Report, say
 PARTS: dict[str, tuple[int, float]] = {
     "events": (5, 2.0),
     "hookwait": (300, 0.0),
+    "hookway": (3, 30.0),
     "backlog": (7, 3.0),
     "sessions": (5, 0.0),
     "streams": (5, 8.0),
