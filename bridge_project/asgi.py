@@ -40,8 +40,8 @@ from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware, send_error
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import readers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers
 from bridge_project.network import transport
 from bridge_project.operations.standalone import Standalone
 from devices_app import tokens

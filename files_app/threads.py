@@ -1,21 +1,16 @@
-"""The threads in which git runs and files are read, so that neither a slow disk nor a commit's
-hooks hold the server up.
-"""
+"""Bound how many answers with files are in memory, and end git with the server."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
-from bridge_project.kernel import database, limits
+from bridge_project.kernel import limits
+from bridge_project.kernel.threads import files
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox import process as run
 
-P = ParamSpec("P")
-T = TypeVar("T")
 FILES_PATH: Final = "/api/v1/files/"
 
 Message = Mapping[str, Any]
@@ -23,16 +18,6 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-
-
-class Threads(database.Threads):
-    """A few threads; what is more than they can take waits for its turn. What was begun is done to
-    its end, whoever asked for it has gone or not.
-    """
-
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call ``function`` in one of the threads and return its result."""
-        return await super().run(contextvars.copy_context().run, partial(function, *args, **kwargs))
 
 
 class FileRequests:
@@ -87,10 +72,6 @@ class FileRequests:
         finally:
             if timer is not None:
                 timer.cancel()
-
-
-git: Final = Threads("git", limits.GIT_PROCESSES)
-files: Final = Threads("files", limits.FILE_READERS)
 
 
 async def start() -> None:

@@ -12,8 +12,8 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 
 from bridge_project.kernel import failure_alerts, limits
-from bridge_project.kernel.database import background, readers, writers
 from bridge_project.kernel.failure_alerts import Failure
+from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.catalogue import encode
 from devices_app.models import Token
 from sessions_app import leases, notifications
@@ -99,7 +99,7 @@ def _notify(failure: Failure) -> None:
                 error=error.__class__.__name__,
             )
 
-    background.begin(write_notification, failure).add_done_callback(ended)
+    chores.begin(write_notification, failure).add_done_callback(ended)
 
 
 def write_notification(failure: Failure) -> None:

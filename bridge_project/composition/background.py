@@ -48,7 +48,9 @@ WORKS: tuple[Work, ...] = (
     Work("sessions", polling.start, polling.stop),
     Work("chores", chores.start, chores.stop),
     Work("agents", supervisor.start, supervisor.stop),
-    Work("agent versions", listing.start, listing.stop),  # of the agents that the supervisor has loaded
+    Work(
+        "agent versions", listing.start, listing.stop
+    ),  # of the agents that the supervisor has loaded
     Work("git", threads.start, threads.stop),
     Work("forwarder", server_forwarder.start, server_forwarder.stop),
     Work("address", _address.start, _address.stop),

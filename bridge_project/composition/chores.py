@@ -9,7 +9,7 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel import failure_alerts
-from bridge_project.kernel.database import background
+from bridge_project.kernel.threads import chores
 from devices_app import pairing
 from hooks_app.intake import store
 from sessions_app.agents import inbox
@@ -52,7 +52,7 @@ async def _repeat() -> None:
     while True:
         for what, chore in CHORES.items():
             try:
-                await background.run(chore)
+                await chores.run(chore)
             except Exception as error:
                 log.exception("chore_failed", chore=what)
                 # while the database is away, no device could be told

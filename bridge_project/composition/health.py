@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
 
@@ -18,7 +18,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, connection
 
 from bridge_project import __version__
-from bridge_project.kernel import data_files, limits
+from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.protocol.http import DegradedChecks, Health, HealthDegraded, SystemInfo
@@ -39,11 +39,11 @@ def check_database() -> str | None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
             cursor.fetchone()
-        name = str(connection.settings_dict["NAME"])
-        if connection.vendor == "sqlite" and os.path.isabs(name) and not os.access(name, os.W_OK):
-            return "the database cannot be written"
     finally:
         connection.close()  # this thread may not be needed again for hours
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor == "sqlite" and os.path.isabs(name) and not os.access(name, os.W_OK):
+        return "the database cannot be written"
     return None
 
 
@@ -76,7 +76,6 @@ CHECKS: dict[str, tuple[Check, ...]] = {
 
 _started = time.monotonic()
 _unhealthy: frozenset[str] = frozenset()
-_pool = ThreadPoolExecutor(8, thread_name_prefix="health")
 _running: dict[Check, Future[str | None]] = {}
 _lock = threading.Lock()
 
@@ -135,7 +134,7 @@ def _start(check: Check) -> Future[str | None]:
     with _lock:
         future = _running.get(check)
         if future is None or future.done():
-            future = _running[check] = _pool.submit(check)
+            future = _running[check] = threads.health.begin(check)
         return future
 
 

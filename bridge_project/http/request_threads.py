@@ -5,7 +5,7 @@ connection for each request.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from django.core import signals
 from django.core.exceptions import RequestAborted
@@ -15,11 +15,8 @@ from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
 from bridge_project.http import errors
-from bridge_project.kernel.database import Threads
 from bridge_project.kernel.errors import BridgeError
-
-# a request that waits (for the disk, a check, a large directory) must not hold the others up
-THREADS: Final = 8
+from bridge_project.kernel.threads import Threads, requests
 
 Message = Mapping[str, Any]
 
@@ -37,7 +34,6 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         super(ASGIHandler, self).__init__()
         self.load_middleware(is_async=False)
-        self._threads = Threads("http", THREADS)
 
     async def __call__(
         self,
@@ -50,7 +46,7 @@ class Handler(ASGIHandler):
         except RequestAborted:
             return
         with body:
-            threads: Threads = scope.get("bridge.threads", self._threads)
+            threads: Threads = scope.get("bridge.threads", requests)
             response = await threads.run(self._answer, scope, body)
         try:
             await self.send_response(response, send)

@@ -1,33 +1,22 @@
-"""The database: its settings for SQLite and PostgreSQL, and the few threads in which asynchronous
-code uses it.
-"""
+"""Settings of the database, SQLite or PostgreSQL, and deleting without holding others up."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import select
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.db.models import QuerySet
 
 from bridge_project.kernel import data_files
 from bridge_project.kernel.config import Conf, ConfError
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.db.models import QuerySet
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 DELETE_ROWS = 500  # in one transaction
 SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000; PRAGMA journal_size_limit=67108864;"
 
 
 def sqlite_file(conf: Conf) -> str | None:
-    """Where the SQLite database is, or is to be; None for another database."""
+    """Return where the SQLite database is, or is to be; None for another database."""
     parts = urlsplit(conf.database_url)
     if parts.scheme == "sqlite":
         return unquote(parts.path)
@@ -91,8 +80,7 @@ def databases(conf: Conf) -> dict[str, Any]:
 
 
 def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete what a query finds, with what hangs from it, few in each transaction: nobody waits
-    long, however much there is. How many it found.
+    """Delete what a query finds, and what hangs from it, few in each transaction; return how many.
 
     Each step asks again, so what does not match any more is left alone.
     """
@@ -102,68 +90,3 @@ def delete_in_steps(rows: QuerySet[Any]) -> int:
         if len(keys) < DELETE_ROWS:
             break
     return deleted
-
-
-class Threads:
-    """A few threads that keep their database connection, for code that runs on the event loop.
-
-    Django's own way costs a thread and a connection for each request or socket; these are kept. A
-    connection that PostgreSQL has ended is replaced before it is used, one that broke in use is
-    dropped: a restarted server is found again without a restart of the bridge.
-    """
-
-    def __init__(self, name: str, size: int) -> None:
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
-
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call ``function`` in one of the threads and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._pool, lambda: _guarded(function, *args, **kwargs)
-        )
-
-    def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have ``function`` called in one of the threads when its turn comes; callable from any
-        thread. Raises RuntimeError when they are closed.
-        """
-        return self._pool.submit(lambda: _guarded(function, *args, **kwargs))
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _guarded(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    from django.db import Error, connection, reset_queries
-
-    reset_queries()
-    _close_if_ended(connection)
-    try:
-        return function(*args, **kwargs)
-    except Error:
-        connection.close_if_unusable_or_obsolete()
-        raise
-
-
-def _close_if_ended(connection: BaseDatabaseWrapper) -> None:
-    """Close a kept connection that PostgreSQL has ended, so that the next query opens another.
-
-    Between transactions the server sends nothing, so one that can be read from is at its end.
-    Asking it (`SELECT 1`) would cost every call a round trip. A query that failed is never sent
-    again: nobody knows what became of it.
-    """
-    kept: Any = connection.connection
-    if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:
-        return
-    if kept.closed or _readable(kept.fileno()):
-        connection.close()
-
-
-def _readable(descriptor: int) -> bool:
-    polled = select.poll()
-    polled.register(descriptor, select.POLLIN)
-    return bool(polled.poll(0))
-
-
-readers = Threads("db-read", 2)
-writers = Threads("db-write", 1)
-ingestion = Threads("db-ingest", 1)
-background = Threads("db-chores", 1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bridge_project.http.dispatch import handles
+from bridge_project.kernel import threads
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
-from files_app import threads
 from files_app.content import read_lines
 from files_app.tree import listing
 from sessions_app.handlers.session import session_of

@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bridge_project.http.dispatch import handles
-from bridge_project.kernel import limits
-from bridge_project.kernel.database import writers
+from bridge_project.kernel import limits, threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import Encoded, encode
@@ -18,7 +17,6 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
-from files_app import threads
 from files_app.git import commit, diff, status
 from files_app.git.repository import repository_of
 from sessions_app.handlers.session import session_of
@@ -44,7 +42,7 @@ async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> s.GitSta
     """The fresh status, with what was committed."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
-    await writers.run(_record, socket.device, session, answer.commit)
+    await threads.writers.run(_record, socket.device, session, answer.commit)
     return answer
 
 

@@ -19,8 +19,8 @@ from bridge_project.http import errors, ratelimit
 from bridge_project.http.error_body import request_id
 from bridge_project.http.json import check_media_type
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import readers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers
 from bridge_project.network import transport
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.parse import HookInvalid, parse_hook_body

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits, metrics
-from bridge_project.kernel.database import ingestion
+from bridge_project.kernel.threads import ingestion
 from hooks_app.intake import store as intake
 from hooks_app.intake.store import Posted, Receipt
 

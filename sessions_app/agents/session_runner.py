@@ -15,7 +15,7 @@ import structlog
 from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import Threads
+from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents.driver import (
     AgentDied,
     Chunk,
@@ -40,7 +40,6 @@ LAST_WORDS_SECONDS = 1.0  # to read what an agent that has ended had said
 BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 # one: with SQLite a second one would only wait for the first, and not in turn
-threads = Threads("db-agents", 1)
 
 
 async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,8 +17,9 @@ from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import readers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import agents as threads
+from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, inbox, ownership, registry, transcript
@@ -26,7 +27,7 @@ from sessions_app.agents.breaker import Attempt
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
 from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
-from sessions_app.agents.session_runner import Over, SessionRunner, close, stored, threads
+from sessions_app.agents.session_runner import Over, SessionRunner, close, stored
 from sessions_app.agents.transcript import Lost
 from sessions_app.models import Session
 

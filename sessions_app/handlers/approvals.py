@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge_project.http.dispatch import handles
-from bridge_project.kernel.database import writers
+from bridge_project.kernel.threads import writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.parse import ClientMessage

@@ -5,8 +5,8 @@ D40).
 from __future__ import annotations
 
 from bridge_project.http.dispatch import handles
-from bridge_project.kernel.database import writers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app.agents import messages

@@ -12,8 +12,8 @@ from bridge_project.http import ratelimit
 from bridge_project.http.dispatch import Refused, handles
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import readers, writers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport, connection_mode_description, websocket_url
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s

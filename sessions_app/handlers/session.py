@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from bridge_project.http.dispatch import handles
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import readers, writers
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay

@@ -15,7 +15,7 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import readers
+from bridge_project.kernel.threads import readers
 from sessions_app.log import retention
 from sessions_app.log.notify import Notifier
 from sessions_app.log.row import Row

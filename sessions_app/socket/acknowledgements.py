@@ -13,7 +13,7 @@ import structlog
 from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import writers
+from bridge_project.kernel.threads import writers
 from sessions_app.log import cursors
 
 log = structlog.get_logger("bridge.receipts")

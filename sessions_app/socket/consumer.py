@@ -18,8 +18,8 @@ from bridge_project.http import ratelimit
 from bridge_project.http.dispatch import Refused, connection_error_payload, error_payload
 from bridge_project.http.error_body import log_error
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import writers
 from bridge_project.kernel.errors import ERRORS, BridgeError
+from bridge_project.kernel.threads import writers
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device

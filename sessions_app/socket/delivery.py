@@ -12,7 +12,7 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits, metrics
-from bridge_project.kernel.database import readers
+from bridge_project.kernel.threads import readers
 from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
 from devices_app.models import Device
 from sessions_app import notifications

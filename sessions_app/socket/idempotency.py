@@ -19,8 +19,9 @@ from django.utils import timezone
 
 from bridge_project.http.dispatch import Handler, error_payload
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import delete_in_steps, writers
+from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import writers
 from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import structlog
 from django.db import Error as DatabaseError
 
-from bridge_project.kernel.database import writers
+from bridge_project.kernel.threads import writers
 from sessions_app.log.tail import Follower, tail
 from sessions_app.socket import presence
 

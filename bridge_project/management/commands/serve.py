@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project.kernel import data_files, database
+from bridge_project.kernel import data_files, threads
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address
 from bridge_project.operations import startup
@@ -65,7 +65,7 @@ class Command(BaseCommand):
     async def _listening(self) -> None:
         lines = startup.banner(conf, self.certificates, self.here)
         if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
-            code = await database.writers.run(self._pairing_code)
+            code = await threads.writers.run(self._pairing_code)
             lines += ["", *code.rstrip("\n").split("\n"), "", startup.pairing_note(conf)]
         lines += ["", *startup.ending(conf)]
         print("\n".join(lines), flush=True)

@@ -1,0 +1,84 @@
+"""Leave the event loop: one pool of threads for each kind of work.
+
+Work in one pool never waits for work in another, so a slow git or a chore of minutes holds up no
+hook event. Whatever uses the database goes through here, for these threads keep their connections.
+What does not, and is rare, goes through `asyncio.to_thread`. A loop that blocks for as long as the
+process lives (the forwarder's) is a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import select
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from django.db import Error, connection
+
+from bridge_project.kernel import limits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Threads:
+    """A few threads that keep their database connections.
+
+    What is more than they can take waits for its turn; what was begun is done to its end, whether
+    or not somebody still waits for it. A connection that PostgreSQL has ended is replaced before it
+    is used, and one that broke in use is dropped: a restarted server is found again.
+    """
+
+    def __init__(self, name: str, size: int) -> None:
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in one of the threads, with the caller's context variables."""
+        call = partial(_call, function, *args, **kwargs)
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
+
+    def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have `function` called when its turn comes; callable from any thread."""
+        return self._pool.submit(partial(_call, function, *args, **kwargs))
+
+
+def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    if _has_ended():
+        connection.close()  # the next query opens another
+    try:
+        return function(*args, **kwargs)
+    except Error:
+        connection.close_if_unusable_or_obsolete()
+        raise
+
+
+def _has_ended() -> bool:
+    """Tell whether PostgreSQL has ended the kept connection.
+
+    Between transactions the server sends nothing, so a connection that can be read from is at its
+    end. Asking it (`SELECT 1`) would cost every call a round trip. A query that failed is never
+    sent again: nobody knows what became of it.
+    """
+    kept: Any = connection.connection
+    if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:
+        return False
+    if kept.closed:
+        return True
+    polled = select.poll()
+    polled.register(kept.fileno(), select.POLLIN)
+    return bool(polled.poll(0))
+
+
+requests: Final = Threads("http", 8)  # Django's views: one that waits must not hold the others up
+readers: Final = Threads("db-read", 2)  # short queries of sockets and agents
+writers: Final = Threads("db-write", 1)  # their transactions: SQLite takes one at a time
+ingestion: Final = Threads("db-ingest", 1)  # hook events, which wait for nothing else
+agents: Final = Threads("db-agents", 1)  # what agents say, in order
+chores: Final = Threads("db-chores", 1)  # deleting may take minutes
+health: Final = Threads("health", 8)  # a check may hang
+files: Final = Threads("files", limits.FILE_READERS)
+git: Final = Threads("git", limits.GIT_PROCESSES)
