@@ -12,8 +12,7 @@ from rest_framework.response import Response
 from bridge_project.http.json import json_bytes
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.protocol import examples, http
-from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.parse import HookInvalid, parse_hook_batch, parse_hook_body
+from bridge_project.protocol.hooks import HookEvent, HookInvalid, parse_hook_batch, parse_hook_body
 from devices_app.authentication import HookOnly
 from hooks_app.intake import store as intake
 from hooks_app.intake.responses import ingestion_result, validation_failure, violation_body

@@ -1,25 +1,28 @@
-"""The AsyncAPI document: the WebSocket protocol as the catalogue has it, with an example of every
-message (SPEC WebSocket operations).
-"""
+"""Write the AsyncAPI document from the catalogue, with an example of every message."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS, Row
+from bridge_project.protocol.base import Payload, Phase
+from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
 
 EXAMPLES: Final = Path(__file__).parents[1] / "protocol" / "golden"
 ADDRESS: Final = "/api/v1/ws"
 _SCHEMAS: Final = "#/components/schemas/{model}"
-_PHASES: Final = {0: "first, and only once", 1: "once authenticated", 2: "once ready"}
+_CHANNEL: Final = "#/channels/bridge"
+_PHASES: Final = {
+    Phase.OPEN: "first, and only once",
+    Phase.AUTHENTICATED: "once authenticated",
+    Phase.READY: "once ready",
+}
 
 Schema = dict[str, Any]
 
@@ -30,19 +33,59 @@ joined. What the bridge keeps for a device is sent again, with the same id, unti
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message in one direction; what goes both ways comes twice, once as ``TYPE.server``."""
+
+    model: type[Payload]
+    from_client: bool
+
+    @property
+    def name(self) -> str:
+        both = self.model.from_client and self.model.from_server
+        return f"{self.model.type}.server" if both and not self.from_client else self.model.type
+
+    def schema(self, ref_template: str = "#/$defs/{model}") -> Schema:
+        mode: Any = "validation" if self.from_client else "serialization"
+        return self.model.model_json_schema(mode=mode, ref_template=ref_template)
+
+    def example(self) -> Schema:
+        return dict(json.loads((EXAMPLES / f"{self.name}.json").read_text(encoding="utf-8")))
+
+    def rule(self) -> str:
+        """When a client may send it and what becomes of it; empty for what the bridge sends."""
+        if not self.from_client:
+            return ""
+        words = [f"May be sent {_PHASES[self.model.phase]}"]
+        if self.model.needs_joined:
+            words.append("its session must have been joined")
+        if self.model.idempotent:
+            words.append("a repetition with the same id is answered again and not done again")
+        return "; ".join(words) + "."
+
+
+def messages() -> list[Message]:
+    """Every message: each request with its answers, then what the bridge sends by itself."""
+    requests = [model for model in CATALOGUE.values() if model.from_client]
+    answered = [type for model in requests for type in (model.type, *model.reply)]
+    found = []
+    for type in dict.fromkeys([*answered, *CATALOGUE]):
+        model = CATALOGUE[type]
+        found += [Message(model, from_client=True)] if model.from_client else []
+        found += [Message(model, from_client=False)] if model.from_server else []
+    return found
+
+
 @cache
 def document() -> str:
-    """The document as JSON; it does not change while the bridge runs."""
+    """Write the document as JSON; it does not change while the bridge runs."""
     return jsontext.dumps(build())
 
 
 def build() -> Schema:
-    """AsyncAPI 3.0, seen from the bridge: it receives what clients send."""
+    """Build AsyncAPI 3.0, seen from the bridge: it receives what clients send."""
     schemas: dict[str, Schema] = {}
-    messages = {
-        name: _message(row, model, name, schemas)
-        for name, (row, model) in both_directions().items()
-    }
+    found = messages()
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -63,125 +106,62 @@ def build() -> Schema:
             "bridge": {
                 "address": ADDRESS,
                 "servers": [{"$ref": "#/servers/bridge"}],
-                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
+                "messages": {
+                    one.name: {"$ref": f"#/components/messages/{one.name}"} for one in found
+                },
                 "bindings": {"ws": {"method": "GET"}},
             }
         },
-        "operations": _operations(),
-        "components": {"messages": messages, "schemas": dict(sorted(schemas.items()))},
+        "operations": dict(map(_operation, found)),
+        "components": {
+            "messages": {one.name: _message(one, schemas) for one in found},
+            "schemas": dict(sorted(schemas.items())),
+        },
     }
 
 
-def both_directions() -> dict[str, tuple[Row, type[BaseModel]]]:
-    """Name → row and payload model of every message; what goes both ways comes twice, once as
-    ``TYPE.server``.
-    """
-    found: dict[str, tuple[Row, type[BaseModel]]] = {}
-    for row in CATALOGUE.values():
-        if row.client:
-            found[row.type] = row, row.client
-        if row.server:
-            found[f"{row.type}.server" if row.client else row.type] = row, row.server
-    return found
-
-
-def example(name: str) -> dict[str, Any]:
-    """A message of that name as it goes on the wire."""
-    return dict(json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8")))
-
-
-def rule_of(row: Row) -> str:
-    """When a client may send it and what becomes of it, in a sentence; empty for what only the
-    bridge sends.
-    """
-    if row.client is None:
-        return ""
-    words = [f"May be sent {_PHASES[row.phase]}"]
-    words += ["its session must have been joined"] if row.needs_joined else []
-    words += (
-        ["a repetition with the same id is answered again and not done again"]
-        if row.idempotent
-        else []
-    )
-    return "; ".join(words) + "."
-
-
-def _message(row: Row, model: type[BaseModel], name: str, schemas: dict[str, Schema]) -> Schema:
-    from_client = not name.endswith(".server") and row.client is not None
-    payload = model.model_json_schema(
-        mode="validation" if from_client else "serialization", ref_template=_SCHEMAS
-    )
+def _message(message: Message, schemas: dict[str, Schema]) -> Schema:
+    model = message.model
+    payload = message.schema(_SCHEMAS)
     schemas.update(payload.pop("$defs", {}))
-    shape = f"{row.type}.payload" + ("" if from_client or row.client is None else ".server")
-    if row.type not in HEARTBEATS:
-        schemas[shape] = payload
-    described = " ".join(
-        part
-        for part in (
-            row.summary,
-            rule_of(row) if from_client else "",
-            _kept(row, from_client=from_client),
-        )
-        if part
-    )
-    return {
-        "name": row.type,
-        "title": row.type,
-        "summary": row.summary,
-        "description": described,
-        "payload": _envelope(row.type, shape, from_client=from_client),
-        "examples": [{"name": name, "payload": example(name)}],
-    }
-
-
-def _kept(row: Row, *, from_client: bool) -> str:
-    if from_client or row.feed is None:
-        return ""
-    whose = "of its session" if row.feed == "session" else "for all devices"
-    return f"A row of the log {whose}: kept for devices that are away."
-
-
-def _envelope(type_: str, shape: str, *, from_client: bool) -> Schema:
+    shape = message.name.replace(model.type, f"{model.type}.payload", 1)
     properties: Schema = {
-        "type": {"const": type_},
+        "type": {"const": model.type},
         "timestamp": {"type": "string", "format": "date-time"},
     }
     required = ["type", "timestamp"]
-    if type_ not in HEARTBEATS:
-        properties["id"] = {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": limits.CLIENT_MESSAGE_ID_MAX_CHARS,
-        }
+    if model.type not in HEARTBEATS:
+        schemas[shape] = payload
+        longest = limits.CLIENT_MESSAGE_ID_MAX_CHARS
+        properties["id"] = {"type": "string", "minLength": 1, "maxLength": longest}
         properties["payload"] = {"$ref": _SCHEMAS.format(model=shape)}
-        required += ["payload"] if from_client else ["id", "payload"]
-    return {"type": "object", "properties": properties, "required": required}
+        required += ["payload"] if message.from_client else ["id", "payload"]
+    return {
+        "name": model.type,
+        "title": model.type,
+        "summary": model.summary,
+        "description": " ".join(filter(None, (model.summary, message.rule(), _kept(message)))),
+        "payload": {"type": "object", "properties": properties, "required": required},
+        "examples": [{"name": message.name, "payload": message.example()}],
+    }
 
 
-def _operations() -> dict[str, Schema]:
-    channel = {"$ref": "#/channels/bridge"}
-    operations: dict[str, Schema] = {}
-    for name, (row, _) in both_directions().items():
-        from_client = row.client is not None and not name.endswith(".server")
-        operation: Schema = {
-            "action": "receive" if from_client else "send",
-            "channel": channel,
-            "summary": row.summary,
-            "messages": [_in_channel(name)],
-        }
-        answers = [
-            reply if CATALOGUE[reply].client is None else f"{reply}.server"
-            for reply in row.reply
-            if CATALOGUE[reply].server
-        ]
-        if from_client and answers:
-            operation["reply"] = {
-                "channel": channel,
-                "messages": [_in_channel(answer) for answer in (*answers, "error")],
-            }
-        operations[f"{'receive' if from_client else 'send'}_{row.type}"] = operation
-    return operations
+def _kept(message: Message) -> str:
+    if message.from_client or message.model.feed is None:
+        return ""
+    whose = "of its session" if message.model.feed == "session" else "for all devices"
+    return f"A row of the log {whose}: kept for devices that are away."
 
 
-def _in_channel(name: str) -> Schema:
-    return {"$ref": f"#/channels/bridge/messages/{name}"}
+def _operation(message: Message) -> tuple[str, Schema]:
+    channel = {"$ref": _CHANNEL}
+    operation: Schema = {
+        "action": "receive" if message.from_client else "send",
+        "channel": channel,
+        "summary": message.model.summary,
+        "messages": [{"$ref": f"{_CHANNEL}/messages/{message.name}"}],
+    }
+    if message.from_client and message.model.reply:
+        answers = [{"$ref": f"{_CHANNEL}/messages/{n}"} for n in (*message.model.reply, "error")]
+        operation["reply"] = {"channel": channel, "messages": answers}
+    return f"{operation['action']}_{message.model.type}", operation

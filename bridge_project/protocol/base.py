@@ -1,12 +1,21 @@
-"""The two kinds of models: what others send (unknown fields kept, D3) and what the bridge sends
-(unknown fields are a mistake).
-"""
+"""The classes that every JSON object of the contract is made of."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from enum import IntEnum
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+
+class Phase(IntEnum):
+    """How far a connection has come: OPEN until ``connection_ack``, AUTHENTICATED until ready, then
+    READY (D21).
+    """
+
+    OPEN = 0
+    AUTHENTICATED = 1
+    READY = 2
 
 
 class Wire(BaseModel):
@@ -18,9 +27,7 @@ class Wire(BaseModel):
     """Fields that are sent as null when they have no value; every other one is left out."""
 
     def wire(self) -> dict[str, Any]:
-        """The object as it goes out. Nulls inside free-form fields (params, data, results) stay as
-        they are.
-        """
+        """Return the object as it goes out; nulls inside free-form fields stay as they are."""
         body = self.model_dump(exclude_none=True)
         for name in self.nullable:
             body.setdefault(name, None)
@@ -28,26 +35,45 @@ class Wire(BaseModel):
 
 
 class Received(Wire):
-    """What a client or a hook producer sends: fields the contract does not know are kept and never
-    an error (D3).
-    """
+    """What a client or a hook producer sends: unknown fields are kept, never an error (D3)."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Sent(Wire):
-    """What the bridge sends: a field that the contract does not know is a mistake in the bridge."""
+    """What the bridge sends: an unknown field is a mistake in the bridge."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class ClientPayload(Received):
-    """The payload of a message from a client; ``type`` is the message's type."""
+class Payload(Wire):
+    """The payload of a WebSocket message, and all that the bridge knows of that message."""
 
     type: ClassVar[str]
+    summary: ClassVar[str]
+    from_client: ClassVar[bool] = False
+    from_server: ClassVar[bool] = False
+    # the types of the messages that answer it
+    reply: ClassVar[tuple[str, ...]] = ()
+    # the earliest phase in which a client may send it
+    phase: ClassVar[Phase] = Phase.READY
+    # a client must have joined the session that it names
+    needs_joined: ClassVar[bool] = False
+    # a repetition is answered again and not done again (D31; of session_start only with a null id)
+    idempotent: ClassVar[bool] = False
+    # slow requests of one lane and session are done in order, beside everything else
+    lane: ClassVar[Literal["git", "files"] | None] = None
+    # the feed of the log that keeps it for devices that are away (D26)
+    feed: ClassVar[Literal["session", "all"] | None] = None
 
 
-class ServerPayload(Sent):
-    """The payload of a message from the bridge; ``type`` is the message's type."""
+class ClientPayload(Payload, Received):
+    """The payload of a message from a client."""
 
-    type: ClassVar[str]
+    from_client = True
+
+
+class ServerPayload(Payload, Sent):
+    """The payload of a message from the bridge."""
+
+    from_server = True

@@ -1,15 +1,13 @@
-"""The payload of every message that a client may send, one model each (SPEC WebSocket operations;
-D38, D40, D29 add three).
-"""
+"""The messages that a client may send."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.base import ClientPayload
+from bridge_project.protocol.base import ClientPayload, Phase
 from bridge_project.protocol.types import Decision, Platform, SessionEndReason, SessionId, Timestamp
 
 _WIRE_INT_MAX = 2**53 - 1  # the spec sends larger integers as strings
@@ -26,7 +24,10 @@ def _null_is(default: int) -> BeforeValidator:
 class Auth(ClientPayload):
     """Always the first message. ``device_id`` binds the token at its first use (D15)."""
 
-    type: ClassVar[str] = "auth"
+    type = "auth"
+    summary = "Says who the device is; always first."
+    phase = Phase.OPEN
+    reply = ("connection_ack", "connection_error")
     token: str = Field(repr=False)
     client_version: str = Field(max_length=64)
     platform: Platform
@@ -34,14 +35,20 @@ class Auth(ClientPayload):
 
 
 class HealthCheck(ClientPayload):
-    type: ClassVar[str] = "health_check"
+    type = "health_check"
+    summary = "Asks whether the way to the bridge is sound."
+    phase = Phase.AUTHENTICATED
+    reply = ("health_status",)
     timestamp: Timestamp
     client_nonce: str
     client_capabilities: Strings
 
 
 class AcknowledgeWarning(ClientPayload):
-    type: ClassVar[str] = "acknowledge_warning"
+    type = "acknowledge_warning"
+    summary = "The user accepts a warning."
+    phase = Phase.AUTHENTICATED
+    reply = ("acknowledgment_accepted",)
     warning_code: str
     acknowledged: bool
     acknowledged_at: Timestamp
@@ -50,7 +57,10 @@ class AcknowledgeWarning(ClientPayload):
 class HeartbeatPing(ClientPayload):
     """Has no payload: ``type`` and ``timestamp`` are all that is sent."""
 
-    type: ClassVar[str] = "heartbeat_ping"
+    type = "heartbeat_ping"
+    summary = "The client lives."
+    phase = Phase.AUTHENTICATED
+    reply = ("heartbeat_pong",)
 
 
 class SessionStart(ClientPayload):
@@ -58,8 +68,11 @@ class SessionStart(ClientPayload):
     false (D22).
     """
 
-    type: ClassVar[str] = "session_start"
-    nullable: ClassVar[frozenset[str]] = frozenset({"session_id"})
+    type = "session_start"
+    summary = "Joins a session or creates one."
+    idempotent = True
+    reply = ("session_ready",)
+    nullable = frozenset({"session_id"})
     agent: str
     session_id: SessionId | None = None
     working_directory: str
@@ -69,16 +82,34 @@ class SessionStart(ClientPayload):
 class SessionEnd(ClientPayload):
     """Sent by both sides."""
 
-    type: ClassVar[str] = "session_end"
+    type = "session_end"
+    summary = "Ends or leaves a session; says that one has ended."
+    from_server = True
+    needs_joined = True
+    feed = "all"
     session_id: SessionId
     reason: SessionEndReason
 
 
 class Message(ClientPayload):
-    type: ClassVar[str] = "message"
+    type = "message"
+    summary = "What the user says to the agent."
+    needs_joined = True
+    idempotent = True
+    reply = ("stream_start", "stream_chunk", "stream_end")
     session_id: SessionId
     content: str
     role: Literal["user"]
+
+
+class SessionInterrupt(ClientPayload):
+    """Stops the running turn, and ends what the session's commands have left running (D40)."""
+
+    type = "session_interrupt"
+    summary = "Stops the running turn, and ends what the session's commands have left running."
+    needs_joined = True
+    reply = ("stream_end",)
+    session_id: SessionId
 
 
 class ApprovalResponse(ClientPayload):
@@ -86,8 +117,11 @@ class ApprovalResponse(ClientPayload):
     instead (D38).
     """
 
-    type: ClassVar[str] = "approval_response"
-    nullable: ClassVar[frozenset[str]] = frozenset({"modifications"})
+    type = "approval_response"
+    summary = "The decision."
+    idempotent = True
+    reply = ("approval_recorded",)
+    nullable = frozenset({"modifications"})
     session_id: SessionId
     tool_call_id: str
     decision: Decision
@@ -105,23 +139,25 @@ class ApprovalResponse(ClientPayload):
         return value
 
 
-class SessionInterrupt(ClientPayload):
-    """Stops the running turn, and ends what the session's commands have left running (D40)."""
-
-    type: ClassVar[str] = "session_interrupt"
-    session_id: SessionId
-
-
 class GitStatusRequest(ClientPayload):
-    type: ClassVar[str] = "git_status_request"
+    type = "git_status_request"
+    summary = "Asks for the state of the repository."
+    needs_joined = True
+    lane = "git"
+    reply = ("git_status_response",)
     session_id: SessionId
 
 
 class GitCommit(ClientPayload):
     """``files`` null: all that is staged. Answered by ``git_status_response`` (D10)."""
 
-    type: ClassVar[str] = "git_commit"
-    nullable: ClassVar[frozenset[str]] = frozenset({"files"})
+    type = "git_commit"
+    summary = "Commits files."
+    needs_joined = True
+    idempotent = True
+    lane = "git"
+    reply = ("git_status_response",)
+    nullable = frozenset({"files"})
     session_id: SessionId
     message: str
     files: Strings | None = None
@@ -130,15 +166,23 @@ class GitCommit(ClientPayload):
 class GitDiff(ClientPayload):
     """``files`` null: all changes; ``cached`` false: the work tree against the index (D10)."""
 
-    type: ClassVar[str] = "git_diff"
-    nullable: ClassVar[frozenset[str]] = frozenset({"files"})
+    type = "git_diff"
+    summary = "Asks for changes line by line."
+    needs_joined = True
+    lane = "git"
+    reply = ("git_diff_response",)
+    nullable = frozenset({"files"})
     session_id: SessionId
     files: Strings | None = None
     cached: bool
 
 
 class FileList(ClientPayload):
-    type: ClassVar[str] = "file_list"
+    type = "file_list"
+    summary = "Asks for a directory."
+    needs_joined = True
+    lane = "files"
+    reply = ("file_list_response",)
     session_id: SessionId
     path: str
 
@@ -146,7 +190,11 @@ class FileList(ClientPayload):
 class FileRead(ClientPayload):
     """``offset`` and ``limit`` count lines and may be left out (D11)."""
 
-    type: ClassVar[str] = "file_read"
+    type = "file_read"
+    summary = "Asks for lines of a file."
+    needs_joined = True
+    lane = "files"
+    reply = ("file_read_response",)
     session_id: SessionId
     path: str
     offset: Annotated[int, Field(ge=0, le=_WIRE_INT_MAX), _null_is(0)] = 0
@@ -158,7 +206,9 @@ class FileRead(ClientPayload):
 class NotificationAck(ClientPayload):
     """Envelope ids of any messages that were received (D27)."""
 
-    type: ClassVar[str] = "notification_ack"
+    type = "notification_ack"
+    summary = "Messages that arrived."
+    phase = Phase.AUTHENTICATED
     notification_ids: Strings
 
 
@@ -167,27 +217,10 @@ class ReplayRequest(ClientPayload):
     (D29).
     """
 
-    type: ClassVar[str] = "replay_request"
+    type = "replay_request"
+    summary = "Asks for messages since the last received one."
+    needs_joined = True
+    reply = ("replay_buffer",)
     session_id: SessionId
     after_id: str | None = None
     since: Timestamp | None = None
-
-
-CLIENT_PAYLOADS: tuple[type[ClientPayload], ...] = (
-    Auth,
-    HealthCheck,
-    AcknowledgeWarning,
-    HeartbeatPing,
-    SessionStart,
-    SessionEnd,
-    Message,
-    ApprovalResponse,
-    SessionInterrupt,
-    GitStatusRequest,
-    GitCommit,
-    GitDiff,
-    FileList,
-    FileRead,
-    NotificationAck,
-    ReplayRequest,
-)

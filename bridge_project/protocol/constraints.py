@@ -1,6 +1,4 @@
-"""What a value should have been and what came instead, in words: pydantic's findings become the
-contract's violations.
-"""
+"""Say what a value should have been and what came instead, from pydantic's findings."""
 
 from __future__ import annotations
 
@@ -17,6 +15,13 @@ from bridge_project.protocol import jsontext
 _SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
 _SHOWN_CHARS: Final = 40
 _MISSING: Final = object()
+_KINDS: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+}
 
 # pydantic's error type → (constraint, end of the sentence that begins with the field's name)
 _WORDS: Final = {
@@ -40,9 +45,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a payload: where, what it should have been, and the same as the end of a
-    sentence.
-    """
+    """One thing wrong: where, what it should have been, and the same as the end of a sentence."""
 
     path: tuple[str | int, ...]
     constraint: str
@@ -54,7 +57,7 @@ class Fault:
 
 
 def faults(error: ValidationError) -> Iterator[Fault]:
-    """Everything that pydantic found, in the order of the model's fields."""
+    """List what pydantic found, in the order of the model's fields."""
     for found in error.errors(include_url=False, include_input=False):
         constraint, sentence = _words(found["type"], found["msg"], found.get("ctx") or {})
         yield Fault(found["loc"], constraint, sentence)
@@ -65,11 +68,9 @@ def _words(kind: str, message: str, context: dict[str, Any]) -> tuple[str, str]:
         return _WORDS[kind]
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        bound = (
-            "non-empty"
-            if (kind, context[key]) == ("string_too_short", 1)
-            else words.format(context[key])
-        )
+        bound = words.format(context[key])
+        if bound == "at least 1 characters long":
+            bound = "non-empty"
         return bound, f"must be {bound}"
     if kind == "literal_error":
         values = re.findall(r"'([^']*)'", context["expected"])
@@ -80,28 +81,23 @@ def _words(kind: str, message: str, context: dict[str, Any]) -> tuple[str, str]:
 
 
 def constraint_of(sentence: str) -> str:
-    """ "must be an ISO 8601 date-time" → "ISO 8601 date-time"."""
+    """Turn "must be an ISO 8601 date-time" into "ISO 8601 date-time"."""
     return sentence.removeprefix("must be ").removeprefix("a ").removeprefix("an ")
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """The strings that stand under the name of a secret in any of these objects (others than dicts
-    are skipped).
-    """
-    pairs = (
-        (key, value) for item in objects if isinstance(item, dict) for key, value in item.items()
-    )
+    """Find the strings that stand under the name of a secret in those of ``objects`` that are dicts."""
     return frozenset(
         value
-        for key, value in pairs
+        for item in objects
+        if isinstance(item, dict)
+        for key, value in item.items()
         if isinstance(value, str) and len(value) >= _SECRET_MIN_CHARS and key.lower() in SECRET_KEYS
     )
 
 
 def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
-    """A short description of what stands at a path: the value itself where it is short and no
-    secret, else its kind.
-    """
+    """Describe what stands at a path: the value where it is short and no secret, else its kind."""
     value = root
     for part in path:
         try:
@@ -109,14 +105,13 @@ def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = fr
         except (KeyError, IndexError, TypeError):
             value = _MISSING
             break
-    secret = any(isinstance(part, str) and part.lower() in SECRET_KEYS for part in path)
-    return _kind(value) if secret or _hides(value, hidden) else describe(value)
+    named = any(isinstance(part, str) and part.lower() in SECRET_KEYS for part in path)
+    holds = isinstance(value, str) and any(secret in value for secret in hidden)
+    return _kind(value) if named or holds else describe(value)
 
 
 def describe(value: Any) -> str:
-    """Null, booleans, numbers and strings as JSON, cut after 40 characters; of arrays and objects
-    only the kind.
-    """
+    """Write null, booleans, numbers and strings as JSON, cut after 40 characters, else the kind."""
     if value is None or isinstance(value, (bool, int, float, str)):
         shown = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
         text = jsontext.dumps(shown)
@@ -124,19 +119,9 @@ def describe(value: Any) -> str:
     return _kind(value)
 
 
-def _hides(value: Any, hidden: frozenset[str]) -> bool:
-    return isinstance(value, str) and any(secret in value for secret in hidden)
-
-
 def _kind(value: Any) -> str:
     if value is _MISSING:
         return "nothing"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return f"array of {len(value)}" if isinstance(value, list) else "object"
+    if isinstance(value, list):
+        return f"array of {len(value)}"
+    return _KINDS.get(type(value), "object")

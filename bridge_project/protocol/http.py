@@ -1,4 +1,4 @@
-"""Every HTTP body of the contract, one model each (SPEC HTTP endpoints and errors; D8, D9, D32)."""
+"""The HTTP bodies, one model each (D8, D9, D32)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from bridge_project.protocol.types import (
     SessionStatus,
     Timestamp,
 )
-
-# -- sessions --------------------------------------------------------------------------------------
 
 
 class RecentEvent(Sent):
@@ -68,9 +66,6 @@ class UserEventAccepted(Sent):
     accepted: bool
     event_id: str
     session_id: str
-
-
-# -- health and info -------------------------------------------------------------------------------
 
 
 class SystemInfo(Sent):
@@ -143,9 +138,6 @@ class Info(Sent):
     agents: list[AgentInfo]
     supported_hooks: list[HookEventName]
     limits: InfoLimits
-
-
-# -- hooks -----------------------------------------------------------------------------------------
 
 
 def _payloads_by_event(schema: dict[str, Any]) -> None:
@@ -235,9 +227,6 @@ class ReloadResult(Sent):
     active_hooks: list[HookEventName]
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
 class TreeEntry(Sent):
     """``size`` in bytes and ``modified_at`` for files, ``children`` for directories that were
     opened.
@@ -264,9 +253,6 @@ class FileContent(Sent):
     size: Count
     encoding: FileEncoding
     modified_at: Timestamp
-
-
-# -- errors ----------------------------------------------------------------------------------------
 
 
 class ErrorBody(Sent):
@@ -310,23 +296,3 @@ class ValidationFailure(Sent):
     request_id: str
     timestamp: Timestamp
     documentation_url: str
-
-
-HTTP_BODIES: tuple[type[Sent] | type[Received], ...] = (
-    Session,
-    SessionList,
-    UserEvent,
-    UserEventAccepted,
-    Health,
-    HealthDegraded,
-    Info,
-    HookEventBody,
-    HookBatchBody,
-    IngestionResult,
-    BatchResult,
-    ReloadResult,
-    FileTree,
-    FileContent,
-    ErrorBody,
-    ValidationFailure,
-)

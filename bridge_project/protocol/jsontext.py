@@ -1,31 +1,23 @@
-"""Strict JSON in, compact ASCII JSON out: what the bridge accepts as JSON is decided here and
-nowhere else (D8).
-"""
+"""Read strict JSON, and write compact JSON (D8)."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from bridge_project.kernel.limits import JSON_MAX_DEPTH
-
-# what Python reads at most by default; more digits cost quadratic time
-INT_MAX_DIGITS: Final = 4300
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class JsonError(ValueError):
-    """The text is no JSON that the bridge takes; the text of the error is one short reason that
-    repeats none of the input.
-    """
+    """A text is no JSON that the bridge takes; the reason repeats none of the input."""
 
 
 def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
-    """The value of a JSON text. Of a key that comes twice the last one counts; NUL inside strings
-    is kept.
+    """Read a JSON text; of a key that comes twice the last one counts.
 
     ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a
     few more than the bridge takes, for the envelopes around a hook event. Raises JsonError on:
@@ -50,16 +42,12 @@ def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """Compact ASCII JSON. Raises ValueError on NaN and infinities, TypeError on what JSON has no
-    word for.
-    """
+    """Write compact ASCII JSON. Raises ValueError on NaN and infinities."""
     return _ENCODER.encode(value)
 
 
 def dumps_unicode(value: Any) -> str:
-    """The same with every character as itself, so that a text is not longer than it came; escaped
-    only where a lone surrogate forces it.
-    """
+    """Write it with every character as itself, escaped only where a lone surrogate forces it."""
     text = _UNICODE_ENCODER.encode(value)
     if not text.isascii():
         try:
@@ -70,18 +58,14 @@ def dumps_unicode(value: Any) -> str:
 
 
 def _text(data: bytes | str) -> str:
-    if isinstance(data, str):
-        text = data
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise JsonError("a lone surrogate, which is no Unicode character") from None
-    else:
-        try:
-            text = bytes(data).decode()
-        except UnicodeDecodeError as error:
-            raise JsonError(f"not UTF-8 (byte {error.start})") from None
+    try:
+        text = data if isinstance(data, str) else bytes(data).decode()
+        if isinstance(data, str) and not text.isascii():
+            text.encode()
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8 (byte {error.start})") from None
+    except UnicodeEncodeError:
+        raise JsonError("a lone surrogate, which is no Unicode character") from None
     if text.startswith("\ufeff"):
         raise JsonError("begins with a byte order mark, which JSON has not")
     return text
@@ -115,12 +99,10 @@ def _check_escaped(value: Any) -> None:
 
 
 def _int(digits: str) -> int:
-    if len(digits) > INT_MAX_DIGITS and len(digits.lstrip("-")) > INT_MAX_DIGITS:
-        raise JsonError(f"a number of more than {INT_MAX_DIGITS} digits")
     try:
         return int(digits)
-    except ValueError:  # the interpreter was told to read fewer
-        raise JsonError("a number of too many digits") from None
+    except ValueError:  # Python's own limit: more digits cost quadratic time
+        raise JsonError("a number of more than 4300 digits") from None
 
 
 def _float(digits: str) -> float:

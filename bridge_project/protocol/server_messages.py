@@ -1,20 +1,13 @@
-"""The payload of every message that the bridge sends, one model each (SPEC WebSocket operations and
-errors; D10, D11, D13, D29, D38).
-"""
+"""The messages that the bridge sends, but for those about files and repositories."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from bridge_project.protocol import client_messages
 from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
-    DiffFile,
-    DirectoryEntry,
-    GitChange,
-    GitCommitSummary,
     HealthChecks,
     SessionInfo,
     ToolErrorDetails,
@@ -26,7 +19,6 @@ from bridge_project.protocol.types import (
     ConnectionMode,
     Count,
     Decision,
-    FileEncoding,
     FinishReason,
     HookEventName,
     NotificationType,
@@ -37,48 +29,10 @@ from bridge_project.protocol.types import (
     ToolErrorCode,
 )
 
-__all__ = [
-    "SERVER_PAYLOADS",
-    "AcknowledgmentAccepted",
-    "AgentEvent",
-    "ApprovalRecorded",
-    "ApprovalRequired",
-    "ConnectionAck",
-    "ConnectionError_",
-    "DiffFile",
-    "DirectoryEntry",
-    "Error_",
-    "FileListResponse",
-    "FileReadResponse",
-    "GitChange",
-    "GitCommitSummary",
-    "GitDiffResponse",
-    "GitStatusResponse",
-    "HealthChecks",
-    "HealthStatus",
-    "HeartbeatPong",
-    "Notification",
-    "ReplayBuffer",
-    "SessionEnd",
-    "SessionInfo",
-    "SessionReady",
-    "SessionStarted",
-    "StreamChunk",
-    "StreamEnd",
-    "StreamStart",
-    "ToolCall",
-    "ToolError",
-    "ToolErrorDetails",
-    "ToolOutcome",
-    "ToolResult",
-    "Violation",
-]
-
-# -- handshake -------------------------------------------------------------------------------------
-
 
 class ConnectionAck(ServerPayload):
-    type: ClassVar[str] = "connection_ack"
+    type = "connection_ack"
+    summary = "The token is good; what the bridge is and which sessions run."
     server_version: str
     supported_agents: list[str]
     connection_mode: ConnectionMode
@@ -97,7 +51,8 @@ class ConnectionAck(ServerPayload):
 class ConnectionError_(ServerPayload):
     """The bridge closes the connection after it (D21)."""
 
-    type: ClassVar[str] = "connection_error"
+    type = "connection_error"
+    summary = "The connection is refused or over; a close follows."
     code: str
     message: str
     documentation_url: str | None = None
@@ -108,7 +63,8 @@ class ConnectionError_(ServerPayload):
 class HealthStatus(ServerPayload):
     """``warning_details`` is keyed by warning code."""
 
-    type: ClassVar[str] = "health_status"
+    type = "health_status"
+    summary = "Whether the connection is ready, and what to be warned of."
     status: Literal["healthy", "warning"]
     connection_mode: ConnectionMode
     warnings: list[str]
@@ -121,7 +77,8 @@ class HealthStatus(ServerPayload):
 
 
 class AcknowledgmentAccepted(ServerPayload):
-    type: ClassVar[str] = "acknowledgment_accepted"
+    type = "acknowledgment_accepted"
+    summary = "The warning is accepted, for how long, and whether all is ready."
     warning_code: str
     ready: bool
     session_timeout: str
@@ -130,10 +87,8 @@ class AcknowledgmentAccepted(ServerPayload):
 class HeartbeatPong(ServerPayload):
     """Has no payload: ``type`` and ``timestamp`` are all that is sent."""
 
-    type: ClassVar[str] = "heartbeat_pong"
-
-
-# -- sessions and chat -----------------------------------------------------------------------------
+    type = "heartbeat_pong"
+    summary = "The bridge lives."
 
 
 class SessionReady(ServerPayload):
@@ -143,8 +98,9 @@ class SessionReady(ServerPayload):
     (D59); null when nobody knows, as of a session that is known by its hooks only.
     """
 
-    type: ClassVar[str] = "session_ready"
-    nullable: ClassVar[frozenset[str]] = frozenset({"asks"})
+    type = "session_ready"
+    summary = "The session is joined."
+    nullable = frozenset({"asks"})
     session_id: str
     agent: str
     working_directory: str
@@ -153,22 +109,25 @@ class SessionReady(ServerPayload):
     asks: bool | None = None
 
 
-SessionEnd = client_messages.SessionEnd  # both sides send it
-
-
 class SessionStarted(ServerPayload):
-    type: ClassVar[str] = "session_started"
+    type = "session_started"
+    summary = "An agent session has begun."
+    feed = "all"
     session_id: str
 
 
 class StreamStart(ServerPayload):
-    type: ClassVar[str] = "stream_start"
+    type = "stream_start"
+    summary = "The agent begins to answer."
+    feed = "session"
     session_id: str
     message_id: str
 
 
 class StreamChunk(ServerPayload):
-    type: ClassVar[str] = "stream_chunk"
+    type = "stream_chunk"
+    summary = "A piece of the answer."
+    feed = "session"
     session_id: str
     message_id: str
     content: str
@@ -180,7 +139,9 @@ class StreamEnd(ServerPayload):
     ``duration_ms``; with the turn's last one only.
     """
 
-    type: ClassVar[str] = "stream_end"
+    type = "stream_end"
+    summary = "The answer is complete, and why."
+    feed = "session"
     session_id: str
     message_id: str
     finish_reason: FinishReason
@@ -192,17 +153,17 @@ class ReplayBuffer(ServerPayload):
     discarded (D29).
     """
 
-    type: ClassVar[str] = "replay_buffer"
+    type = "replay_buffer"
+    summary = "Messages that were missed."
     session_id: str
     messages: list[dict[str, Any]]
     complete: bool
 
 
-# -- tools, approvals, hook events -----------------------------------------------------------------
-
-
 class ToolCall(ServerPayload):
-    type: ClassVar[str] = "tool_call"
+    type = "tool_call"
+    summary = "The agent uses a tool."
+    feed = "session"
     session_id: str
     tool_call_id: str
     tool: str
@@ -213,7 +174,10 @@ class ToolCall(ServerPayload):
 class ApprovalRequired(ServerPayload):
     """``description`` is never empty (D37)."""
 
-    type: ClassVar[str] = "approval_required"
+    type = "approval_required"
+    summary = "The agent waits for a decision about a tool call."
+    reply = ("approval_response",)
+    feed = "session"
     session_id: str
     tool_call_id: str
     tool: str
@@ -229,7 +193,8 @@ class ApprovalRecorded(ServerPayload):
     (D38).
     """
 
-    type: ClassVar[str] = "approval_recorded"
+    type = "approval_recorded"
+    summary = "The decision stands, and whether an agent took it."
     session_id: str
     tool_call_id: str
     decision: Decision
@@ -238,7 +203,9 @@ class ApprovalRecorded(ServerPayload):
 
 
 class ToolResult(ServerPayload):
-    type: ClassVar[str] = "tool_result"
+    type = "tool_result"
+    summary = "What the tool gave."
+    feed = "session"
     session_id: str
     tool_call_id: str
     tool: str
@@ -250,7 +217,9 @@ class ToolError(ServerPayload):
     again.
     """
 
-    type: ClassVar[str] = "tool_error"
+    type = "tool_error"
+    summary = "The tool failed."
+    feed = "session"
     session_id: str
     tool_call_id: str
     tool: str
@@ -266,7 +235,9 @@ class AgentEvent(ServerPayload):
 
     model_config = ConfigDict(extra="allow")
 
-    type: ClassVar[str] = "agent_event"
+    type = "agent_event"
+    summary = "A hook event of the agent."
+    feed = "session"
     event: HookEventName
     event_type: HookEventName
     event_id: str
@@ -275,72 +246,16 @@ class AgentEvent(ServerPayload):
     payload: dict[str, Any]
 
 
-# -- git and files ---------------------------------------------------------------------------------
-
-
-class GitStatusResponse(ServerPayload):
-    """``commit`` is there only in the answer to ``git_commit``; ``truncated``: there are more
-    changes (D10).
-    """
-
-    type: ClassVar[str] = "git_status_response"
-    session_id: str
-    branch: str
-    ahead: Count
-    behind: Count
-    is_clean: bool
-    changes: list[GitChange]
-    commit: GitCommitSummary | None = None
-    truncated: bool | None = None
-
-
-class GitDiffResponse(ServerPayload):
-    """``truncated``: some file has more lines, or there are more files, than one answer holds
-    (D10).
-    """
-
-    type: ClassVar[str] = "git_diff_response"
-    session_id: str
-    files: list[DiffFile]
-    truncated: bool | None = None
-
-
-class FileListResponse(ServerPayload):
-    """``path`` is the directory's real path; ``truncated`` only when something was cut: there is
-    more than one answer shows.
-    """
-
-    type: ClassVar[str] = "file_list_response"
-    session_id: str
-    path: str
-    entries: list[DirectoryEntry]
-    truncated: Literal[True] | None = None
-
-
-class FileReadResponse(ServerPayload):
-    """``size``: bytes of the file; ``lines``: lines of the file; a binary one comes whole as base64
-    (D11).
-    """
-
-    type: ClassVar[str] = "file_read_response"
-    session_id: str
-    path: str
-    content: str
-    size: Count
-    lines: Count
-    encoding: FileEncoding = "utf-8"
-
-
-# -- notifications and errors ----------------------------------------------------------------------
-
-
 class Notification(ServerPayload):
     """``notification_id`` equals the envelope's id; ``session_id`` null: about no session (D13,
     D15).
     """
 
-    type: ClassVar[str] = "notification"
-    nullable: ClassVar[frozenset[str]] = frozenset({"session_id"})
+    type = "notification"
+    summary = "Something a person should know."
+    reply = ("notification_ack",)
+    feed = "all"
+    nullable = frozenset({"session_id"})
     notification_id: str
     session_id: str | None = None
     notification_type: NotificationType
@@ -353,39 +268,13 @@ class Notification(ServerPayload):
 class Error_(ServerPayload):
     """``session_id`` null: about no session."""
 
-    type: ClassVar[str] = "error"
-    nullable: ClassVar[frozenset[str]] = frozenset({"session_id"})
+    type = "error"
+    summary = "A message could not be acted on, or the agent failed."
+    feed = "session"
+    nullable = frozenset({"session_id"})
     code: str
     message: str
     session_id: str | None = None
     recoverable: bool
     violations: list[Violation] | None = None
     details: dict[str, Any] | None = None
-
-
-SERVER_PAYLOADS: tuple[type[ServerPayload] | type[SessionEnd], ...] = (
-    ConnectionAck,
-    ConnectionError_,
-    HealthStatus,
-    AcknowledgmentAccepted,
-    HeartbeatPong,
-    SessionReady,
-    SessionStarted,
-    SessionEnd,
-    StreamStart,
-    StreamChunk,
-    StreamEnd,
-    ReplayBuffer,
-    ToolCall,
-    ApprovalRequired,
-    ApprovalRecorded,
-    ToolResult,
-    ToolError,
-    AgentEvent,
-    GitStatusResponse,
-    GitDiffResponse,
-    FileListResponse,
-    FileReadResponse,
-    Notification,
-    Error_,
-)

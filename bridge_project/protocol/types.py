@@ -1,10 +1,10 @@
-"""The small words of the contract: timestamps, ids, versions and every closed list of values."""
+"""The small types of the contract: timestamps, ids, versions and every closed list of values."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -32,11 +32,6 @@ ConnectionMode = Literal[
 SessionStatus = Literal["created", "active", "paused", "closed", "error"]
 SessionEndReason = Literal["user_request", "timeout", "error", "completed"]
 FinishReason = Literal["stop", "tool_call", "length", "error"]
-# D5: the union of both lists
-StopReason = Literal[
-    "task_completed", "user_request", "error", "tool_error", "max_tokens", "safety"
-]
-ExitReason = Literal["user_exit", "error", "completion"]
 GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]
 DiffLineType = Literal["context", "added", "removed"]
 EntryType = Literal["file", "directory"]
@@ -57,8 +52,9 @@ ToolErrorCode = Literal["TOOL_EXECUTION_FAILED", "TOOL_TIMEOUT"]  # D50
 HOOK_EVENTS: Final[tuple[HookEventName, ...]] = get_args(HookEventName)
 
 _TIMESTAMP = re.compile(
-    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
-    r"(?:[Zz]|(?P<sign>[+-])(?P<offset_hours>[0-9]{2})(?::?(?P<offset_minutes>[0-9]{2}))?)?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ](?P<hour>[0-9]{2}):[0-9]{2}"
+    r"(?::(?P<second>[0-9]{2})(?:[.,][0-9]{1,9})?)?"
+    r"(?:[Zz]|[+-][0-9]{2}(?::?(?P<offset_minutes>[0-9]{2}))?)?"
 )
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4 = re.compile(
@@ -70,8 +66,7 @@ _SEMVER = re.compile(
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The moment, aware and in UTC, of an ISO 8601 / RFC 3339 date and time; one without an offset
-    is UTC.
+    """Return the moment of an ISO 8601 / RFC 3339 date and time, in UTC; without offset it is UTC.
 
     Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
     Digits past the microsecond are dropped.
@@ -79,38 +74,21 @@ def parse_timestamp(text: str) -> datetime:
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         raise ValueError("must be an ISO 8601 date-time")
-    part = found.groupdict()
-    second = int(part["second"] or 0)
-    leap = second == 60  # RFC 3339 has leap seconds, datetime has not
-    micro = int((part["fraction"] or "0").ljust(6, "0")[:6])
+    leap = found["second"] == "60"  # RFC 3339 has leap seconds, datetime has not
+    if leap:
+        text = f"{text[: found.start('second')]}59{text[found.end('second') :]}"
     try:
-        day = datetime.fromisoformat(part["date"])
-        offset = _offset(part["sign"], part["offset_hours"], part["offset_minutes"])
-        moment = day.replace(
-            hour=int(part["hour"]),
-            minute=int(part["minute"]),
-            second=59 if leap else second,
-            microsecond=micro,
-            tzinfo=offset,
-        )
-        return moment.astimezone(UTC) + timedelta(seconds=1 if leap else 0)
+        moment = datetime.fromisoformat(text.upper())
+        if found["hour"] > "23" or (found["offset_minutes"] or "") > "59":
+            raise ValueError
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        return moment.astimezone(UTC) + timedelta(seconds=leap)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and time that exists") from None
 
 
-def _offset(sign: str | None, hours: str | None, minutes: str | None) -> timezone:
-    if sign is None:
-        return UTC
-    if int(minutes or 0) > 59:
-        raise ValueError("minutes of the offset")
-    size = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    return timezone(-size if sign == "-" else size)
-
-
 def now_text(now: datetime | None = None) -> str:
-    """The moment (default: now) as the bridge writes it: UTC, milliseconds, ``Z``. Raises
-    ValueError for a naive one.
-    """
+    """Write a moment (default: now): UTC, milliseconds, ``Z``. Raises ValueError for a naive one."""
     moment = datetime.now(UTC) if now is None else now
     if moment.tzinfo is None:
         raise ValueError("a moment without a time zone")
@@ -118,7 +96,7 @@ def now_text(now: datetime | None = None) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether it is a UUID in its usual form of 36 characters, of any version and case."""
+    """Tell whether it is a UUID of 36 characters, of any version and case."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -127,9 +105,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def session_id_fault(text: str) -> str | None:
-    """What keeps a string from being a session id, as the end of a sentence that begins with "must
-    be"; None if nothing does.
-    """
+    """Say what a session id "must be" where a text is none; None if it is one."""
     if not text.strip():
         return "must be non-empty"
     if len(text) > limits.SESSION_ID_MAX_CHARS:
@@ -176,9 +152,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class SemVer:
-    """major.minor.patch, compared by number. What may follow (``-beta.1``, ``+42``) is read and
-    does not count: the spec's versions have three parts.
-    """
+    """major.minor.patch, compared by number; what may follow (``-beta.1``) does not count."""
 
     major: int
     minor: int

@@ -11,8 +11,8 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
+from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
-from bridge_project.protocol.server_messages import GitDiffResponse
 from bridge_project.protocol.types import GitFileStatus
 from files_app.git import patch, untracked
 from files_app.git.patch import Budget, Section

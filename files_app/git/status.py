@@ -10,8 +10,8 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.protocol.repository_messages import GitStatusResponse
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
-from bridge_project.protocol.server_messages import GitStatusResponse
 from bridge_project.protocol.types import GitFileStatus
 from files_app.git import submodules, untracked
 from files_app.git.paths import Names

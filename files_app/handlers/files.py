@@ -6,7 +6,7 @@ from bridge_project.http.dispatch import handles
 from bridge_project.kernel import threads
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import client_messages as c
-from bridge_project.protocol import server_messages as s
+from bridge_project.protocol import repository_messages as r
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from files_app.content import read_lines
@@ -31,7 +31,7 @@ async def file_read(socket: BridgeConsumer, message: ClientMessage) -> None:
 def _list(session: Session, payload: c.FileList, id: str) -> Encoded:
     found = listing(default_jail(), payload.path, session.working_directory)
     return encode(
-        s.FileListResponse.model_validate({"session_id": session.session_id, **found}), id=id
+        r.FileListResponse.model_validate({"session_id": session.session_id, **found}), id=id
     )
 
 
@@ -40,5 +40,5 @@ def _read(session: Session, payload: c.FileRead, id: str) -> Encoded:
         default_jail(), payload.path, session.working_directory, payload.offset, payload.limit
     )
     return encode(
-        s.FileReadResponse.model_validate({"session_id": session.session_id, **found}), id=id
+        r.FileReadResponse.model_validate({"session_id": session.session_id, **found}), id=id
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 from bridge_project.http.dispatch import handles
 from bridge_project.kernel import limits, threads
 from bridge_project.protocol import client_messages as c
-from bridge_project.protocol import server_messages as s
+from bridge_project.protocol import repository_messages as r
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
@@ -38,7 +38,7 @@ async def git_diff(socket: BridgeConsumer, message: ClientMessage) -> None:
 
 
 @handles(c.GitCommit)
-async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> s.GitStatusResponse:
+async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> r.GitStatusResponse:
     """The fresh status, with what was committed."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
@@ -58,7 +58,7 @@ def _diff(session: Session, payload: c.GitDiff, id: str) -> Encoded:
     )
 
 
-def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> s.GitStatusResponse:
+def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r.GitStatusResponse:
     place, jail = repository_of(session.working_directory)
     committed = commit.commit(place, jail, payload.message, payload.files, begun=begun)
     return status.status(place, jail, session.session_id, committed)

@@ -23,7 +23,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network import transport
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.parse import HookInvalid, parse_hook_body
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
 from devices_app import tokens
 from devices_app.tokens import Principal
 from hooks_app.intake.group_commit import GroupWriter

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 
 from bridge_project.http.errors import error_response
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.parse import HookInvalid, HookViolation
+from bridge_project.protocol.hooks import HookInvalid, HookViolation
 from bridge_project.protocol.types import now_text
 from hooks_app.intake.store import Receipt
 

@@ -16,6 +16,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import FinishReason, NotificationType
 from sessions_app import notifications
 from sessions_app.agents import driver, inbox
@@ -230,7 +231,7 @@ class Page:
             max_retries=event.retries,
         )
         took = round(details.execution_time_ms) if details.execution_time_ms is not None else None
-        outcome = s.ToolOutcome(
+        outcome = ToolOutcome(
             success=False,
             content=said["stderr"] or said["stdout"] or error.message,
             error=error.message,

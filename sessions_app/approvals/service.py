@@ -19,6 +19,7 @@ from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import ApprovalSource, Decision, now_text
 from devices_app import audit
 from devices_app.models import Device
@@ -177,7 +178,7 @@ def _unasked(session: Session, call: Call) -> ToolCall | None:
 # -- finishing -------------------------------------------------------------------------------------
 
 
-def finish(box: Outbox, session: Session, call: Call, outcome: s.ToolOutcome) -> None:
+def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> None:
     """The tool has run: ``tool_result``, and ``tool_error`` if it failed. That it ran says who
     decided, if nobody had (D37).
 
@@ -203,7 +204,7 @@ def finish(box: Outbox, session: Session, call: Call, outcome: s.ToolOutcome) ->
 
 
 def _finished(
-    box: Outbox, session: Session, record: ToolCall, outcome: s.ToolOutcome, *, ran: bool
+    box: Outbox, session: Session, record: ToolCall, outcome: ToolOutcome, *, ran: bool
 ) -> None:
     record.finished_at = box.now
     record.result = jsontext.dumps(outcome.wire()) if record.decision is not None else None
@@ -221,7 +222,7 @@ def _finished(
 
 
 def _tool_error(
-    session: Session, tool_call_id: str, call: Call, outcome: s.ToolOutcome
+    session: Session, tool_call_id: str, call: Call, outcome: ToolOutcome
 ) -> s.ToolError:
     """Why a tool failed. The agent tries again by itself or does not: the bridge did not run it."""
     return s.ToolError(
@@ -230,7 +231,7 @@ def _tool_error(
         tool=call.tool,
         code="TOOL_EXECUTION_FAILED",
         message=outcome.error or "The tool failed.",
-        details=s.ToolErrorDetails(stderr=outcome.error, execution_time_ms=outcome.duration_ms),
+        details=ToolErrorDetails(stderr=outcome.error, execution_time_ms=outcome.duration_ms),
         retryable=False,
         max_retries=0,
     )
@@ -255,7 +256,7 @@ def conclude(
     session: Session,
     tool_call_id: str,
     call: Call,
-    outcome: s.ToolOutcome,
+    outcome: ToolOutcome,
     error: s.ToolError | None = None,
 ) -> None:
     """A call of an agent that the bridge runs is over: ``tool_result``, and ``tool_error`` if the

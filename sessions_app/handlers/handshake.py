@@ -17,8 +17,10 @@ from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport, connection_mode_description, websocket_url
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
-from bridge_project.protocol.catalogue import Encoded, Phase, encode
+from bridge_project.protocol.base import Phase
+from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.resources import HealthChecks, SessionInfo
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
 from devices_app import pairing, tokens
 from sessions_app.agents import listing
@@ -128,7 +130,7 @@ def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> 
     return encode(payload, id=id), head
 
 
-def _active_sessions() -> list[s.SessionInfo]:
+def _active_sessions() -> list[SessionInfo]:
     """Four columns of each and no more: with thousands of sessions their recent events would take
     longer than all the rest.
     """
@@ -136,7 +138,7 @@ def _active_sessions() -> list[s.SessionInfo]:
         "session_id", "agent_type", "title", "working_directory"
     )
     return [
-        s.SessionInfo(session_id=id_, agent=agent, title=title, working_directory=directory or None)
+        SessionInfo(session_id=id_, agent=agent, title=title, working_directory=directory or None)
         for id_, agent, title, directory in found
     ]
 
@@ -163,7 +165,7 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
             connection_mode=socket.transport.mode.value,
             warnings=codes,
             warning_details={code: _warning(code, must_acknowledge) for code in codes},
-            checks=s.HealthChecks(
+            checks=HealthChecks(
                 tls_valid=socket.transport.secure,
                 clock_sync=in_step,
                 version_compatible=True,

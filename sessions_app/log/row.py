@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from bridge_project.protocol.framing import text_frame
+from bridge_project.protocol.catalogue import text_frame
 
 
 @dataclass(frozen=True)

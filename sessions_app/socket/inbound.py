@@ -146,12 +146,9 @@ async def _answer_invalid(socket: BridgeConsumer, invalid: ProtocolInvalid) -> N
     """
     error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
     try:
-        if (
-            invalid.type is not None
-            and invalid.type in CATALOGUE
-            and CATALOGUE[invalid.type].client is not None
-        ):
-            socket.talk.admit(invalid.type)
+        known = CATALOGUE.get(invalid.type or "")
+        if known is not None and known.from_client:
+            socket.talk.admit(known.type)
         _meter(socket, invalid.type)
     except BridgeError as earlier:
         error = earlier

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.catalogue import CATALOGUE, Phase
+from bridge_project.protocol.base import Phase
+from bridge_project.protocol.catalogue import CATALOGUE
 from sessions_app.models import Session
 
 WARNING_DIRECT_PUBLIC = "DIRECT_PUBLIC_CONNECTION"

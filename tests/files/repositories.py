@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel.path_jail import Jail
+from bridge_project.protocol.repository_messages import GitDiffResponse, GitStatusResponse
 from bridge_project.protocol.resources import DiffFile, GitCommitSummary
-from bridge_project.protocol.server_messages import GitDiffResponse, GitStatusResponse
 from files_app.git import commit as commit_module
 from files_app.git import diff as diff_module
 from files_app.git import status as status_module

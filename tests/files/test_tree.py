@@ -14,7 +14,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail
-from bridge_project.protocol.server_messages import FileListResponse
+from bridge_project.protocol.repository_messages import FileListResponse
 from files_app import tree as tree_module
 from files_app.tree import listing, tree
 from tests.files.conftest import House, as_nobody, no_leak, refused

@@ -21,7 +21,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from bridge_project.protocol.parse import HookInvalid, parse_hook_event
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
 TOKEN = "test-hook-token-0123456789abcdefghijklmnop"

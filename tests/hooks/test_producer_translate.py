@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.parse import parse_hook_event
+from bridge_project.protocol.hooks import parse_hook_event
 from hooks_app.producer import program
 from hooks_app.producer.program import (
     EVENT_MAX_BYTES,

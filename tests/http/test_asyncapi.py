@@ -15,7 +15,7 @@ from bridge_project.docs import asyncapi, reference
 from bridge_project.protocol.catalogue import CATALOGUE
 from tests.http.conftest import Api
 
-NAMES = list(asyncapi.both_directions())
+NAMES = [message.name for message in asyncapi.messages()]
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def test_every_reference_leads_to_what_belongs_there(document: dict[str, Any]) -
 
 def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> None:
     actions = {(operation["action"], name) for name, operation in document["operations"].items()}
-    expected = {("receive", f"receive_{row.type}") for row in CATALOGUE.values() if row.client}
-    expected |= {("send", f"send_{row.type}") for row in CATALOGUE.values() if row.server}
+    expected = {("receive", f"receive_{m.type}") for m in CATALOGUE.values() if m.from_client}
+    expected |= {("send", f"send_{m.type}") for m in CATALOGUE.values() if m.from_server}
     assert actions == expected
     assert (
         document["components"]["messages"].keys()
@@ -98,7 +98,9 @@ def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in CATALOGUE.values() if row.client and row.reply], ids=lambda row: row.type
+    "row",
+    [row for row in CATALOGUE.values() if row.from_client and row.reply],
+    ids=lambda row: row.type,
 )
 def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
     replies = {

@@ -21,8 +21,8 @@ from bridge_project.docs import openapi, reference
 from bridge_project.kernel.config import PROJECT_DIR, Conf
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
+from bridge_project.protocol.hooks import parse_hook_event
 from bridge_project.protocol.http import UserEvent
-from bridge_project.protocol.parse import parse_hook_event
 from bridge_project.protocol.types import HOOK_EVENTS
 from tests.http.conftest import Api
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
-from bridge_project.protocol import jsontext
 from bridge_project.protocol.jsontext import JsonError, dumps, loads
 
 VALUES = st.recursive(
@@ -72,19 +70,8 @@ def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], sibl
             loads(text)
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_million_levels_are_refused_like_a_hundred_and_one(opening: str, closed: bool) -> None:
-    closing = {"[": "]", "{": "}"}
-    text = (
-        opening * 1_000_000
-        + "0"
-        + (
-            "".join(closing[c] for c in reversed(opening) if c in closing) * 1_000_000
-            if closed
-            else ""
-        )
-    )
+@pytest.mark.parametrize("text", ["[" * 1_000_000, '[{"a":' * 500_000, "[" * 9**6 + "]" * 9**6])
+def test_a_million_levels_are_refused_like_a_hundred_and_one(text: str) -> None:
     with pytest.raises(JsonError, match="nested more than 100 deep"):
         loads(text)
 
@@ -174,19 +161,6 @@ def test_the_reason_repeats_none_of_the_input() -> None:
     assert "oops" not in str(caught.value)
 
 
-def test_the_digits_of_integers_are_bounded_also_where_the_interpreter_is_told_not_to() -> None:
-    before = sys.get_int_max_str_digits()
-    try:
-        sys.set_int_max_str_digits(0)
-        with pytest.raises(JsonError):
-            loads(b"9" * 4301)
-        sys.set_int_max_str_digits(640)
-        with pytest.raises(JsonError, match="too many digits"):
-            loads(b"9" * 641)
-    finally:
-        sys.set_int_max_str_digits(before)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [math.nan]])
 def test_dumps_writes_no_nan(value: Any) -> None:
     with pytest.raises(ValueError):
@@ -198,12 +172,3 @@ def test_dumps_is_compact_and_ascii() -> None:
         dumps({"a": [1, 2.5, None, True], "ü": "\x00"})
         == '{"a":[1,2.5,null,true],"\\u00fc":"\\u0000"}'
     )
-
-
-def test_ordinary_bodies_are_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def walked(*_: Any) -> None:
-        raise AssertionError("walked")
-
-    monkeypatch.setattr(jsontext, "_check_depth", walked)
-    monkeypatch.setattr(jsontext, "_check_escaped", walked)
-    assert loads(b'{"a": [{"b": []}], "c": "\\u00fc"}') == {"a": [{"b": []}], "c": "ü"}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.parse import (
+from bridge_project.protocol.hooks import (
+    HookEvent,
     HookInvalid,
     parse_hook_batch,
     parse_hook_body,

@@ -708,7 +708,7 @@ def test_a_database_server_is_migrated_with_a_word(
 
 @pytest.mark.django_db(transaction=True)
 def test_prune_says_what_it_removed() -> None:
-    from bridge_project.protocol.parse import parse_hook_body
+    from bridge_project.protocol.hooks import parse_hook_body
     from hooks_app.intake.store import Posted, store
 
     for session_id in ("old", "old", "gone", "young"):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.docs import asyncapi
-from bridge_project.protocol.hooks import PAYLOADS
+from bridge_project.protocol.types import HOOK_EVENTS as PAYLOADS
 from bridge_project.terminal.render import Renderer, plain
 
 GOLDEN = asyncapi.EXAMPLES

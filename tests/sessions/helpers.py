@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.parse import parse_hook_event
+from bridge_project.protocol.hooks import HookEvent, parse_hook_event
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
 from hooks_app.intake import store as intake
