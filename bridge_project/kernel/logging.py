@@ -34,7 +34,7 @@ ACCESS: Final = "bridge.access"  # a line for each request that was answered wel
 HELD_BACK: Final = "bridge.logs"  # how many lines of these were held back
 FILE_ONLY: Final = (REFUSALS, ACCESS, HELD_BACK)  # the terminal shows their warnings alone
 
-_TOKEN = re.compile(r"(bridge_(?:device|hook|admin)_)[A-Za-z0-9_\-]{4,}")
+_TOKEN = re.compile(r"(bridge_(?:device|hook|admin)_)[A-Za-z0-9_\-]{12,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[!-~]{8,}")
 _URL_PASSWORD = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@")
 

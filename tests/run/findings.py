@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bridge_project.operations.doctor.checks import Found
 from bridge_project.operations.doctor.findings import Finding, Level
 
 
-def only(found: list[Finding], level: Level) -> Finding:
-    assert len(found) == 1 and found[0].level is level, found
-    return found[0]
+def only(found: Found, level: Level) -> Finding:
+    listed = found if isinstance(found, list) else [found]
+    assert len(listed) == 1 and listed[0] is not None and listed[0].level is level, found
+    return listed[0]
 
 
 def mended_by(found: Finding, command: str) -> bool:

@@ -27,7 +27,7 @@ from bridge_project.network import certificates, server_address
 from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import machine
 from bridge_project.operations.doctor.findings import Level
-from bridge_project.operations.doctor.snapshot import Look, look
+from bridge_project.operations.doctor.snapshot import Snapshot, take
 from hooks_app.producer.install import install
 from hooks_app.producer.program import RESERVED
 from tests.conformance.bridge import Bridge
@@ -236,9 +236,9 @@ def test_certificate_replaced(bridge: Bridge, tmp_path: Path) -> None:
     directory = bridge.data / "tls"
     with kept(directory / "server.crt", directory / "server.key"):
         shutil.copyfile(other.chain, directory / "server.crt")
-        half = only(parts.certificate(look(conf_of(bridge))), Level.BROKEN)
+        half = only(parts.certificate(take(conf_of(bridge))), Level.BROKEN)
         shutil.copyfile(other.key, directory / "server.key")
-        whole = only(parts.certificate(look(conf_of(bridge))), Level.BROKEN)
+        whole = only(parts.certificate(take(conf_of(bridge))), Level.BROKEN)
     assert "is not the key of" in half.text and mended_by(half, "make run")
     assert "another key than the one that devices were paired with" in whole.text
     assert mended_by(whole, "make run") and mended_by(whole, "make qr")
@@ -250,13 +250,13 @@ def test_something_else_answers(bridge: Bridge) -> None:
     assert recorded is not None
     with kept(server_address.path(conf)):
         server_address.record(conf, replace(recorded, pin="ab" * 32))
-        seen = look(conf)
+        seen = take(conf)
     assert seen.health is None and not seen.statuses
     assert "no token was sent" in only(parts.running(seen), Level.BROKEN).text
 
 
 def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
-    seen = look(conf_of(bridge))
+    seen = take(conf_of(bridge))
     nobody = only(
         parts.proxy(replace(seen, conf=conf_of(bridge, bridge_trusted_proxies=""))), Level.BROKEN
     )
@@ -290,7 +290,7 @@ def test_a_proxy_that_does_not_say_https(bridge: Bridge) -> None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         conf = conf_of(bridge, bridge_public_url=f"https://127.0.0.1:{server.server_address[1]}")
-        found = only(parts.proxy(look(conf)), Level.BROKEN)
+        found = only(parts.proxy(take(conf)), Level.BROKEN)
         server.shutdown()
     assert "X-Forwarded-Proto" in found.text and mended_by(
         found, "proxy_set_header X-Forwarded-Proto $scheme;"
@@ -298,7 +298,7 @@ def test_a_proxy_that_does_not_say_https(bridge: Bridge) -> None:
 
 
 def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen = Look(conf_of(bridge))
+    seen = Snapshot(conf_of(bridge))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     file = tmp_path / "settings.json"
     absent = only(machine.hooks(seen), Level.WARNING)

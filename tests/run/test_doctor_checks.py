@@ -31,16 +31,15 @@ from bridge_project.operations.doctor.findings import (
     as_json,
     as_lines,
     broken,
-    cleaned,
     ok,
     warning,
     worst,
 )
-from bridge_project.operations.doctor.snapshot import Look, Reached, look
+from bridge_project.operations.doctor.snapshot import Reached, Snapshot, take
 from bridge_project.terminal.client import Target
 from hooks_app.producer.program import Spool
 from tests.run.findings import mended_by, only
-from tests.servers import free_port
+from tests.servers import free_port, wait_until
 
 SENT = '{"hook_event_name": "SessionStart", "session_id": "%s"}'
 
@@ -75,76 +74,76 @@ def quiet(tmp_path: Path) -> Conf:
 
 
 def test_modes(quiet: Conf) -> None:
-    only(machine.files(look(quiet)), Level.OK)
+    only(machine.files(take(quiet)), Level.OK)
     quiet.bridge_data_dir.chmod(0o755)
-    found = only(machine.files(look(quiet)), Level.BROKEN)
+    found = only(machine.files(take(quiet)), Level.BROKEN)
     assert "mode 0755" in found.text
     # the command that it gives is the one that mends it
     subprocess.run(["/bin/sh", "-c", *found.mend], check=True)
     quiet.secret_path("hook_token").chmod(0o644)
-    found = only(machine.files(look(quiet)), Level.BROKEN)
+    found = only(machine.files(take(quiet)), Level.BROKEN)
     subprocess.run(["/bin/sh", "-c", *found.mend], check=True)
-    only(machine.files(look(quiet)), Level.OK)
+    only(machine.files(take(quiet)), Level.OK)
     quiet.secret_path("admin_token").unlink()
-    assert mended_by(only(machine.files(look(quiet)), Level.BROKEN), "make run")
+    assert mended_by(only(machine.files(take(quiet)), Level.BROKEN), "make run")
 
 
 def test_disk(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
     free = shutil.disk_usage(quiet.bridge_data_dir).free
     monkeypatch.setattr(limits, "DISK_FREE_MIN_BYTES", free // 5)
-    assert "Only" in only(machine.disk(look(quiet)), Level.WARNING).text
+    assert "Only" in only(machine.disk(take(quiet)), Level.WARNING).text
     monkeypatch.setattr(limits, "DISK_FREE_MIN_BYTES", free * 2)
-    assert mended_by(only(machine.disk(look(quiet)), Level.BROKEN), "df -h")
+    assert mended_by(only(machine.disk(take(quiet)), Level.BROKEN), "df -h")
 
 
 def test_spool(quiet: Conf) -> None:
     place = quiet.bridge_data_dir / "spool"
-    only(machine.spool(look(quiet)), Level.OK)
+    only(machine.spool(take(quiet)), Level.OK)
     (place / "full").touch()
-    assert mended_by(only(machine.spool(look(quiet)), Level.BROKEN), "make run")
+    assert mended_by(only(machine.spool(take(quiet)), Level.BROKEN), "make run")
     (place / "full").unlink()
     spool = Spool(place)
     spool.make()
     (place / "4711").write_text("{")
     spool.set_aside(spool.files()[0], "not JSON")
-    refused = only(machine.spool(look(quiet)), Level.WARNING)
+    refused = only(machine.spool(take(quiet)), Level.WARNING)
     assert "1 events were refused for good and set aside: not JSON." in refused.text and mended_by(
         refused, "rejected"
     )
     shutil.rmtree(place / "rejected")
     (place / "4712").write_text("{}")
     os.utime(place / "4712", (time.time() - 7200, time.time() - 7200))
-    waiting = only(machine.spool(look(quiet)), Level.WARNING)
+    waiting = only(machine.spool(take(quiet)), Level.WARNING)
     assert "1 events wait, the oldest for 2 hours" in waiting.text and mended_by(
         waiting, "make run"
     )
     shutil.rmtree(place)
-    only(machine.spool(look(quiet)), Level.BROKEN)
+    only(machine.spool(take(quiet)), Level.BROKEN)
 
 
 def test_redis_nowhere(quiet: Conf) -> None:
     conf = quiet.model_copy(update={"redis_url": f"redis://:sesame-open@127.0.0.1:{free_port()}/0"})
-    found = only(cleaned(conf, storage.redis_server(look(conf))), Level.BROKEN)
+    found = only(storage.redis_server(take(conf)), Level.BROKEN)
     assert mended_by(found, "systemctl start redis-server") and mended_by(found, "unset REDIS_URL")
     assert "sesame" not in as_json([found])
 
 
 def test_database(quiet: Conf) -> None:
     path = quiet.bridge_data_dir / "bridge.sqlite3"
-    assert "missing" in only(storage.database(look(quiet)), Level.BROKEN).text
+    assert "missing" in only(storage.database(take(quiet)), Level.BROKEN).text
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE django_migrations (app TEXT, name TEXT)")
         made.execute(
             "INSERT INTO django_migrations VALUES ('sessions_app', '9999_from_the_future')"
         )
         made.commit()
-        assert "newer version" in only(storage.database(look(quiet)), Level.BROKEN).text
+        assert "newer version" in only(storage.database(take(quiet)), Level.BROKEN).text
         made.execute("DELETE FROM django_migrations")
         made.commit()
-    behind = only(storage.database(look(quiet)), Level.BROKEN)
+    behind = only(storage.database(take(quiet)), Level.BROKEN)
     assert "still to be made" in behind.text and mended_by(behind, "make run")
     path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8000)
-    damaged = only(storage.database(look(quiet)), Level.BROKEN)
+    damaged = only(storage.database(take(quiet)), Level.BROKEN)
     assert (
         "damaged" in damaged.text
         and mended_by(damaged, f"mv '{path}' ")
@@ -156,7 +155,7 @@ def test_postgresql_nowhere(quiet: Conf) -> None:
     conf = quiet.model_copy(
         update={"database_url": f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"}
     )
-    found = only(cleaned(conf, storage.database(look(conf))), Level.BROKEN)
+    found = only(storage.database(take(conf)), Level.BROKEN)
     assert mended_by(found, "pg_isready -h 127.0.0.1 -p ") and "sesame" not in as_json([found])
 
 
@@ -173,18 +172,18 @@ def at(moment: datetime) -> type[datetime]:
 
 def test_certificate_dates(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = tls_certificates.ensure(quiet).not_after
-    only(parts.certificate(look(quiet)), Level.OK)
+    only(parts.certificate(take(quiet)), Level.OK)
     for now, level, said in (
         (ends - timedelta(days=5), Level.WARNING, "ends in 5 days"),
         (ends + timedelta(days=1), Level.BROKEN, "ended on"),
         (ends - timedelta(days=1000), Level.BROKEN, "is the clock right?"),
     ):
         monkeypatch.setattr(parts, "datetime", at(now))
-        assert said in only(parts.certificate(look(quiet)), level).text
+        assert said in only(parts.certificate(take(quiet)), level).text
 
 
 def test_the_bridges_clock_is_another(quiet: Conf) -> None:
-    seen = replace(look(quiet), health=Reached(200, {}, b"", -400.0))
+    seen = replace(take(quiet), health=Reached(200, {}, b"", -400.0))
     found = only(parts.clock(seen), Level.BROKEN)
     assert "400 s behind" in found.text and mended_by(found, "timedatectl")
     only(parts.clock(replace(seen, health=Reached(200, {}, b"", 30.0))), Level.WARNING)
@@ -192,37 +191,43 @@ def test_the_bridges_clock_is_another(quiet: Conf) -> None:
 
 
 def test_clock(quiet: Conf) -> None:
-    only(parts.clock(look(quiet)), Level.OK)
+    only(parts.clock(take(quiet)), Level.OK)
     later = (datetime.now(UTC) + timedelta(hours=1)).timestamp()
     os.utime(server_address.path(quiet), (later, later))
-    assert mended_by(only(parts.clock(look(quiet)), Level.BROKEN), "timedatectl")
+    assert mended_by(only(parts.clock(take(quiet)), Level.BROKEN), "timedatectl")
 
 
 def test_address_modes(quiet: Conf) -> None:
-    seen = look(quiet)
+    seen = take(quiet)
 
-    def reached_at(url: str) -> Look:
+    def reached_at(url: str) -> Snapshot:
         assert seen.recorded is not None
         return replace(seen, recorded=replace(seen.recorded, base_url=url))
 
-    only(parts.reach(reached_at("https://192.168.1.5:8443")), Level.OK)
+    only(parts.address(reached_at("https://192.168.1.5:8443")), Level.OK)
     assert mended_by(
-        only(parts.reach(reached_at("https://127.0.0.1:8443")), Level.WARNING), "BRIDGE_HOST=auto"
+        only(parts.address(reached_at("https://127.0.0.1:8443")), Level.WARNING), "BRIDGE_HOST=auto"
     )
     assert mended_by(
-        only(parts.reach(reached_at("http://bridge.example")), Level.BROKEN),
+        only(parts.address(reached_at("http://bridge.example")), Level.BROKEN),
         "BRIDGE_PUBLIC_URL=https://",
     )
 
 
-def test_file_limit(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_limit_of", lambda process: 200)
-    assert mended_by(only(machine.file_limit(look(quiet)), Level.BROKEN), "ulimit -n")
+def test_file_limit(quiet: Conf) -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "ulimit -n 200; read _"], stdin=-1) as bridge:
+        assert bridge.stdin is not None
+        limits_of = Path(f"/proc/{bridge.pid}/limits")
+        wait_until(lambda: " 200 " in limits_of.read_text(), 10, "the limit is set")
+        found = machine.file_limit(replace(take(quiet), holder=str(bridge.pid)))
+        bridge.stdin.close()
+    assert "may open 200 files" in only(found, Level.BROKEN).text
+    assert mended_by(found, "ulimit -n")
 
 
 @pytest.mark.parametrize("broken_part", ["rejected", "waiting", "full", "no spool"])
 def test_where_an_event_hangs(quiet: Conf, broken_part: str) -> None:
-    way = round_trip._Way(quiet, Target("wss://nowhere", "t"))
+    way = round_trip.RoundTrip(take(quiet), Target("wss://nowhere", "t"))
     spool = Spool(way.spool)
     spool.make()
     if broken_part in ("rejected", "waiting"):
@@ -239,7 +244,8 @@ def test_where_an_event_hangs(quiet: Conf, broken_part: str) -> None:
         "full": "the spool is full",
         "no spool": "is not there",
     }
-    assert said[broken_part] in str(way._where()) and way._where().mend
+    stopped = way.where_it_stopped()
+    assert said[broken_part] in str(stopped) and stopped.mend
 
 
 def test_a_check_that_fails_or_hangs_is_a_finding(
@@ -247,15 +253,15 @@ def test_a_check_that_fails_or_hangs_is_a_finding(
 ) -> None:
     never = threading.Event()
 
-    def fails(seen: Look) -> list[Finding]:
+    def fails(seen: Snapshot) -> Finding:
         raise RuntimeError("no such thing")
 
-    def hangs(seen: Look) -> list[Finding]:
+    def hangs(seen: Snapshot) -> list[Finding]:
         never.wait()
         return []
 
     monkeypatch.setattr(checks, "CHECKS", (("one", fails), ("two", hangs)))
-    monkeypatch.setattr(checks, "EVENT", ("three", lambda seen: [ok("three", "fine")]))
+    monkeypatch.setattr(round_trip, "event", lambda seen, database_works: ok("fine"))
     monkeypatch.setattr(checks, "CHECK_SECONDS", 0.2)
     found = {one.check: one for one in checks.examine(quiet)}
     never.set()
@@ -264,7 +270,11 @@ def test_a_check_that_fails_or_hangs_is_a_finding(
 
 
 def test_lines() -> None:
-    found = [ok("a", "fine"), warning("bb", "hm", "do this"), broken("c", "bad", "first", "then")]
+    found = [
+        ok("fine").told_by("a"),
+        warning("hm", "do this").told_by("bb"),
+        broken("bad", "first", "then").told_by("c"),
+    ]
     assert as_lines(found) == [
         "✓ a   fine",
         "! bb  hm",

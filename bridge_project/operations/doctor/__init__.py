@@ -1,3 +1,1 @@
-"""What ``doctor`` looks at: each part of the bridge's way, what is wrong with it, and the command
-that mends it (D43).
-"""
+"""What `doctor` looks at, what is wrong with it, and the command that mends it (D43)."""

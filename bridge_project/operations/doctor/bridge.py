@@ -1,6 +1,4 @@
-"""The running bridge: does it answer, with which certificate and clock, who can reach it, and does
-a proxy in front do its part (D19, D20).
-"""
+"""The running bridge: its health, tokens, certificate, clock and address, and a proxy before it."""
 
 from __future__ import annotations
 
@@ -9,402 +7,235 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address, transport
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
-from bridge_project.operations.doctor.snapshot import PAGE, Look, Reached, fetch, words
-from bridge_project.operations.startup import MODE_WORDS, make_command, mode
+from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch, reason
+from bridge_project.operations.startup import MODE_WORDS, mode
 from bridge_project.terminal.client import pin_of
 
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
-# a bridge that runs has renewed it by then
+# a bridge that runs has renewed its own by then
 OWN_ENDS_SOON: Final = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS - 1)
 CLOCK_NOTED_SECONDS: Final = 2.0
 SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
-def run(conf: Conf) -> str:
-    return make_command(conf, "run")
-
-
-def log_tail(conf: Conf) -> str:
-    return f"tail -n 20 '{conf.bridge_data_dir}/logs/bridge.log'"
-
-
-def running(seen: Look) -> list[Finding]:
+def running(seen: Snapshot) -> Finding:
     """Is it there, is it ours, is it well (D48)."""
-    conf, where = seen.conf, seen.local_url
-    if seen.health is not None:
-        return [_health(seen, seen.health)]
-    if seen.served:
-        return [
-            broken(
-                "bridge",
-                f"{where}: {seen.trouble}, so no token was sent to it.",
-                f"{run(conf)}   # after whatever listens there was stopped",
+    where = f" at {seen.local_url}" if seen.local_url else ""
+    if seen.health is None and seen.served:
+        stop = f"{seen.run}   # after whatever listens there was stopped"
+        return broken(f"{seen.local_url}: {seen.trouble}, so no token was sent to it.", stop)
+    if seen.health is None and seen.holder:
+        data = seen.conf.bridge_data_dir
+        text = f"Process {seen.holder} holds {data} but does not answer{where}: {seen.trouble}."
+        return broken(text, f"kill {seen.holder}", seen.run)
+    if seen.health is None:
+        return broken(f"It does not run{where}: {seen.trouble}.", seen.run)
+    status, body = seen.health.status, seen.health.body
+    if status == 503:
+        checks = body.get("checks")
+        parts = checks.items() if isinstance(checks, dict) else ()
+        bad = ", ".join(name for name, word in parts if word != "healthy")
+        return broken(f"It runs{where} but is not well: {bad or 'it says no more'}.", seen.log_tail)
+    if status != 200:
+        return ok(f"It answers{where}, with {status}.")
+    up = timedelta(seconds=int(body.get("uptime_seconds", 0)))
+    return ok(f"It runs{where} (process {seen.holder}, version {body.get('version')}, for {up}).")
+
+
+def tokens(seen: Snapshot) -> list[Finding]:
+    """Does the bridge know the tokens set here? Another terminal may have other settings."""
+    found = []
+    for name, status in seen.statuses.items():
+        token = name.replace("_", " ")
+        if status in (401, 403):
+            text = f"The bridge does not take the {token} that is set here: it has another one."
+            fix = (
+                f"unset BRIDGE_{name.upper()}   # or stop the bridge, and with this one: {seen.run}"
             )
-        ]
-    if seen.holder:
-        at = f" at {where}" if where else ""
-        return [
-            broken(
-                "bridge",
-                f"Process {seen.holder} holds {conf.bridge_data_dir} but does not answer{at}: {seen.trouble}.",
-                f"kill {seen.holder}",
-                run(conf),
-            )
-        ]
-    return [
-        broken(
-            "bridge",
-            f"It does not run{f' at {where}' if where else ''}: {seen.trouble}.",
-            run(conf),
-        )
-    ]
-
-
-def _health(seen: Look, health: Reached) -> Finding:
-    who = f"{seen.local_url}{f', process {seen.holder}' if seen.holder else ''}"
-    if health.status == 503:
-        checks = health.body.get("checks")
-        parts = (
-            [name for name, word in checks.items() if word != "healthy"]
-            if isinstance(checks, dict)
-            else []
-        )
-        return broken(
-            "bridge",
-            f"It runs ({who}) but is not well: {', '.join(parts) or 'it does not say why'}.",
-            log_tail(seen.conf),
-        )
-    if health.status != 200:
-        return ok("bridge", f"It answers ({who}), with {health.status}.")
-    up = timedelta(seconds=int(health.body.get("uptime_seconds", 0)))
-    return ok("bridge", f"It runs ({who}, version {health.body.get('version')}, for {up}).")
-
-
-def tokens_taken(seen: Look) -> list[Finding]:
-    """Does the bridge that runs know the tokens that the settings here name: another terminal may
-    have other settings.
-    """
-    wrong = [name for name, status in seen.statuses.items() if status in (401, 403)]
-    limited = [
-        name for name, status in seen.statuses.items() if status == 429 and name not in wrong
-    ]
-    found = [
-        broken(
-            "tokens",
-            f"The bridge that runs does not take the {name.replace('_', ' ')} that is set here: it was started with another one.",
-            f"unset BRIDGE_{name.upper()}   # or give the bridge the same: stop it with Ctrl-C, then {run(seen.conf)}",
-        )
-        for name in wrong
-    ]
-    found += [
-        warning(
-            "tokens",
-            f"The {name.replace('_', ' ')} could not be tried: too many requests in the last minute.",
-            "sleep 60",
-        )
-        for name in limited
-    ]
-    if found or not seen.statuses:
-        return found
-    return [
-        ok(
-            "tokens",
-            f"The bridge takes the {' and the '.join(name.replace('_', ' ') for name in seen.statuses)}.",
-        )
-    ]
+            found.append(broken(text, fix))
+        elif status == 429:
+            text = f"The {token} could not be tried: too many requests in the last minute."
+            found.append(warning(text, "sleep 60"))
+        else:
+            found.append(ok(f"The bridge takes the {token}."))
+    return found
 
 
 # -- the certificate -------------------------------------------------------------------------------
 
 
-def certificate(seen: Look) -> list[Finding]:
-    """The certificate on disk, its dates and key, and whether it is what is served and what the
-    pairing codes promise (D19, D43).
-    """
+def certificate(seen: Snapshot) -> Finding:
+    """Look at its dates and key, and whether it is what is served and what pairing codes promise."""
     conf = seen.conf
     own = conf.bridge_tls_cert is None
     path = conf.bridge_tls_cert or conf.bridge_data_dir / "tls" / "server.crt"
     key_path = conf.bridge_tls_key or conf.bridge_data_dir / "tls" / "server.key"
+    again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
+    if own:
+        again = (
+            f"rm -f '{path}' '{key_path}' && {seen.run}"
+            "   # or restore both from a backup: with a new key every device must be paired again"
+        )
     try:
         leaf = x509.load_pem_x509_certificates(path.read_bytes())[0]
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        fits = key.public_key() == leaf.public_key()
+        key = load_pem_private_key(key_path.read_bytes(), None)
     except FileNotFoundError as error:
         if own and seen.recorded is None:
-            return [
-                warning("certificate", "There is none yet: the first start makes it.", run(conf))
-            ]
-        return [broken("certificate", f"{error.filename} is missing.", _restore(conf, own))]
+            return warning("There is none yet: the first start makes it.", seen.run)
+        return broken(f"{error.filename} is missing.", again)
     except OSError as error:
-        return [
-            broken(
-                "certificate",
-                f"{error.filename} cannot be read: {error.strerror}.",
-                f"sudo chown \"$(id -u)\" '{error.filename}'",
-            )
-        ]
+        chown = f"sudo chown \"$(id -u)\" '{error.filename}'"
+        return broken(f"{error.filename} cannot be read: {error.strerror}.", chown)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return [
-            broken(
-                "certificate",
-                f"{path} and {key_path.name} are no certificate with its key in PEM.",
-                _restore(conf, own),
-            )
-        ]
-    if not fits:
-        return [broken("certificate", f"{key_path} is not the key of {path}.", _restore(conf, own))]
-    found = [*_dates(conf, leaf, own=own), *_pins(seen, leaf)]
-    until = f"{leaf.not_valid_after_utc:%Y-%m-%d}"
-    return found or [
-        ok(
-            "certificate",
-            f"{'Own' if own else path}, valid until {until}; its key is the one in the pairing codes.",
+        return broken(f"{path} and {key_path.name} are no certificate with its key in PEM.", again)
+    if key.public_key() != leaf.public_key():
+        return broken(f"{key_path} is not the key of {path}.", again)
+    kind = "Own" if own else str(path)
+    return (
+        _dates(seen, leaf, own=own)
+        or _pins(seen, leaf)
+        or ok(
+            f"{kind}, until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
         )
-    ]
+    )
 
 
-def _restore(conf: Conf, own: bool) -> str:
-    if not own:
-        return (
-            "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
-        )
-    tls = conf.bridge_data_dir / "tls"
-    return f"rm -f '{tls}/server.crt' '{tls}/server.key' && {run(conf)}   # or restore both from a backup: with a new key every device must be paired again"
+def _dates(seen: Snapshot, leaf: x509.Certificate, *, own: bool) -> Finding | None:
+    now, begins, ends = datetime.now(UTC), leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    renew = seen.run if own else "sudo certbot renew --reuse-key"
+    if now < begins:
+        text = f"It is valid only from {begins:%Y-%m-%d %H:%M} UTC on: is the clock right?"
+        return broken(text, "date", SET_CLOCK)
+    if now >= ends:
+        return broken(f"It ended on {ends:%Y-%m-%d}.", renew)
+    if ends - now < (OWN_ENDS_SOON if own else GIVEN_ENDS_SOON):
+        return warning(f"It ends in {(ends - now).days} days, on {ends:%Y-%m-%d}.", renew)
+    return None
 
 
-def _dates(conf: Conf, leaf: x509.Certificate, *, own: bool) -> list[Finding]:
-    now = datetime.now(UTC)
-    left = leaf.not_valid_after_utc - now
-    renew = run(conf) if own else "sudo certbot renew --reuse-key"
-    if now < leaf.not_valid_before_utc:
-        return [
-            broken(
-                "certificate",
-                f"It is valid only from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on: is the clock right?",
-                "date",
-                SET_CLOCK,
-            )
-        ]
-    if left <= timedelta():
-        return [broken("certificate", f"It ended on {leaf.not_valid_after_utc:%Y-%m-%d}.", renew)]
-    if left < (OWN_ENDS_SOON if own else GIVEN_ENDS_SOON):
-        return [
-            warning(
-                "certificate",
-                f"It ends in {left.days} days, on {leaf.not_valid_after_utc:%Y-%m-%d}.",
-                renew,
-            )
-        ]
-    return []
-
-
-def _pins(seen: Look, leaf: x509.Certificate) -> list[Finding]:
-    conf = seen.conf
-    promised = seen.recorded.pin if seen.recorded else ""
-    der = leaf.public_bytes(serialization.Encoding.DER)
-    again = f"{run(conf)}   # after the running one was stopped, and, where there is a backup, its server.crt and server.key were put back"
-    if promised and pin_of(der) != promised:
-        text = "The certificate on disk has another key than the one that devices were paired with: they will refuse this bridge."
-        return [
-            broken("certificate", text, again, f"{make_command(conf, 'qr')}   # for each device")
-        ]
-    if promised and seen.served and pin_of(seen.served) != promised:
-        return [
-            broken(
-                "certificate",
-                f"What answers at {seen.local_url} shows another key than this bridge's.",
-                again,
-            )
-        ]
-    if seen.served and seen.served != der:
-        return [
-            warning(
-                "certificate",
-                "The one on disk is newer than the one that is served; the bridge takes it within a minute.",
-                "sleep 60",
-            )
-        ]
-    return []
+def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
+    if seen.recorded is None:
+        return None
+    promised, on_disk = seen.recorded.pin, leaf.public_bytes(Encoding.DER)
+    again = f"{seen.run}   # after it was stopped, and server.crt and server.key were put back"
+    if pin_of(on_disk) != promised:
+        text = "The certificate on disk has another key than the one that devices were paired with."
+        return broken(text, again, f"{seen.make('qr')}   # for each device, without a backup")
+    if seen.served and pin_of(seen.served) != promised:
+        text = f"What answers at {seen.local_url} shows another key than this bridge's."
+        return broken(text, again)
+    if seen.served and seen.served != on_disk:
+        text = "The one on disk is newer than the one served; the bridge takes it within a minute."
+        return warning(text, "sleep 60")
+    return None
 
 
 # -- clock, address, proxy -------------------------------------------------------------------------
 
 
-def clock(seen: Look) -> list[Finding]:
-    """Ours against the bridge's, and against the past: hook events more than five minutes off are
-    refused (SPEC Limits).
-    """
-    ahead = seen.health.ahead if seen.health else None
+def clock(seen: Snapshot) -> Finding:
+    """Compare with the bridge's clock and the past: events over 5 minutes off are refused."""
+    now, ahead = datetime.now(UTC), seen.health.ahead if seen.health else None
     if ahead is not None and abs(ahead) >= CLOCK_NOTED_SECONDS:
-        text = f"The bridge's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's."
-        return [
-            (broken if abs(ahead) > limits.TIMESTAMP_SKEW_SECONDS else warning)(
-                "clock", text, SET_CLOCK
-            )
-        ]
+        side = "ahead of" if ahead > 0 else "behind"
+        text = f"The bridge's clock is {abs(ahead):.0f} s {side} this machine's."
+        too_far = abs(ahead) > limits.TIMESTAMP_SKEW_SECONDS
+        return broken(text, SET_CLOCK) if too_far else warning(text, SET_CLOCK)
     try:
-        written = datetime.fromtimestamp(server_address.path(seen.conf).stat().st_mtime, UTC)
+        started = datetime.fromtimestamp(server_address.path(seen.conf).stat().st_mtime, UTC)
     except OSError:
-        written = None
-    if written is not None and written > datetime.now(UTC) + timedelta(seconds=60):
-        return [
-            broken(
-                "clock",
-                f"It is before {written:%Y-%m-%d %H:%M:%S} UTC, when the bridge was last started: the clock was set back.",
-                "date",
-                SET_CLOCK,
-            )
-        ]
-    agrees = (
-        f"agrees with the bridge's to {abs(ahead):.1f} s"
-        if ahead is not None
-        else "is not before the bridge's last start"
-        if written
-        else ""
-    )
-    return [
-        ok(
-            "clock",
-            f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC{', which ' + agrees if agrees else ''}.",
-        )
-    ]
+        started = now
+    if started > now + timedelta(seconds=60):
+        text = f"It is before {started:%Y-%m-%d %H:%M:%S} UTC, when the bridge was last started."
+        return broken(f"{text} The clock was set back.", "date", SET_CLOCK)
+    agrees = "" if ahead is None else f", {abs(ahead):.1f} s from the bridge's"
+    return ok(f"{now:%Y-%m-%d %H:%M:%S} UTC{agrees}.")
 
 
-def reach(seen: Look) -> list[Finding]:
-    """Who can reach the address in the pairing codes (D20), and whether this machine itself can."""
+def address(seen: Snapshot) -> Finding | None:
+    """Say who can reach the address in pairing codes (D20), and whether this machine can."""
     conf = seen.conf
     if seen.recorded is None:
-        return []
+        return None
     url = seen.recorded.base_url
     kind = mode(conf, url)
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
-        return [broken("address", text, f"BRIDGE_PUBLIC_URL=https://… {run(conf)}")]
+        return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
     if kind is ConnectionMode.LOCAL_ONLY:
-        return [warning("address", text, _wider(conf))]
-    if (trouble := _tried(seen, url)) is not None:
-        return [trouble]
-    return [ok("address", text)]
+        wider = f"BRIDGE_HOST=auto {seen.run}"
+        if conf.bridge_public_url:
+            wider = f"unset BRIDGE_PUBLIC_URL; {seen.run}   # or give it the address for phones"
+        elif conf.bridge_host == "auto":
+            wider = f"{seen.run}   # after this machine was connected to a network"
+        return warning(text, wider)
+    return _reach(seen, url, seen.recorded.pin) or ok(text)
 
 
-def _wider(conf: Conf) -> str:
-    if conf.bridge_public_url:
-        return f"unset BRIDGE_PUBLIC_URL; {run(conf)}   # or give it the address that phones use"
-    if conf.bridge_host == "auto":
-        return f"{run(conf)}   # after this machine was connected to a network, or to a mesh"
-    return f"BRIDGE_HOST=auto {run(conf)}"
+def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
+    """Fetch a page by the public address, without a token.
 
-
-def _tried(seen: Look, url: str) -> Finding | None:
-    """Reach the bridge by its public address; no token goes there. A network that does not lead
-    back to itself proves nothing, hence only warnings.
+    Only warnings: a network that does not lead back to itself proves nothing.
     """
-    conf = seen.conf
-    if seen.health is None or seen.recorded is None:
+    elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
+    if seen.health is None:
         return None
     try:
         there = fetch(url, PAGE)
     except OSError as error:
-        return warning(
-            "address",
-            f"{url} cannot be reached from this machine: {words(error)}.",
-            f"curl -vk {url}{PAGE}   # from another machine of that network",
-        )
+        return warning(f"{url} cannot be reached from this machine: {reason(error)}.", elsewhere)
     if there.body.get("code") == "INSECURE_TRANSPORT":
-        return None  # that is the proxy's matter, which has a check of its own
-    if there.certificate and pin_of(there.certificate) != seen.recorded.pin:
-        text = f"{url} shows another key than the pairing codes promise: clients that check the pin will refuse it."
-        return warning(
-            "address",
-            text,
-            f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {run(conf)}   # the proxy's certificate; a provider's tunnel cannot be pinned",
-        )
+        return None  # the check of the proxy says it
+    if there.certificate and pin_of(there.certificate) != pin:
+        text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
+        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.run}   # the proxy's certificate"
+        return warning(text, given)
     if there.status not in (200, 429):
-        return warning(
-            "address",
-            f"{url} answers {there.status}, which is not the bridge.",
-            f"curl -vk {url}{PAGE}",
-        )
+        return warning(f"{url} answers {there.status}, which is not the bridge.", elsewhere)
     return None
 
 
-def proxy(seen: Look) -> list[Finding]:
-    """What can be known from here of a TLS-terminating proxy: the settings fit together, the plain
-    listener answers, the headers arrive (D19).
-    """
-    conf = seen.conf
-    if conf.bridge_plain_port is None:
-        if conf.bridge_trusted_proxies and not conf.bridge_public_url:
-            return [
-                warning(
-                    "proxy",
-                    "BRIDGE_TRUSTED_PROXIES is set, but neither BRIDGE_PLAIN_PORT nor BRIDGE_PUBLIC_URL.",
-                    f"BRIDGE_PUBLIC_URL=https://… {run(conf)}",
-                )
-            ]
-        return []
-    if not conf.bridge_trusted_proxies:
-        text = f"Port {conf.bridge_plain_port} refuses everything: no proxy is trusted."
-        return [broken("proxy", text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {run(conf)}")]
-    if not any(
-        transport.parse_address("127.0.0.1") in network for network in conf.bridge_trusted_proxies
-    ):
-        text = f"Port {conf.bridge_plain_port} is on 127.0.0.1, from where BRIDGE_TRUSTED_PROXIES trusts nobody."
-        return [broken("proxy", text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {run(conf)}")]
+def proxy(seen: Snapshot) -> Finding | None:
+    """Look at a TLS-terminating proxy's settings, the plain port, and its headers (D19)."""
+    conf, port = seen.conf, seen.conf.bridge_plain_port
+    named = f"BRIDGE_PUBLIC_URL=https://… {seen.run}"
+    if port is None:
+        if not conf.bridge_trusted_proxies or conf.bridge_public_url:
+            return None
+        return warning("BRIDGE_TRUSTED_PROXIES is set, but not BRIDGE_PUBLIC_URL.", named)
+    loopback = transport.parse_address("127.0.0.1")
+    if not any(loopback in network for network in conf.bridge_trusted_proxies):
+        text = f"Port {port} refuses everything: it is on 127.0.0.1, where no proxy is trusted."
+        return broken(text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}")
     if seen.health is None:
-        return []
-    return [
-        _plain(conf)
-        or _public(conf)
-        or ok(
-            "proxy",
-            f"Port {conf.bridge_plain_port} takes what a proxy here vouches for as https, and nothing else.",
-        )
-    ]
-
-
-def _plain(conf: Conf) -> Finding | None:
-    url = f"http://127.0.0.1:{conf.bridge_plain_port}"
+        return None
+    url = f"http://127.0.0.1:{port}"
+    said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"}
     try:
-        there = fetch(
-            url, PAGE, headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"}
-        )
+        there = fetch(url, PAGE, headers=said)
     except OSError as error:
-        return broken(
-            "proxy",
-            f"{url}: {words(error)}.",
-            f"BRIDGE_PLAIN_PORT={conf.bridge_plain_port} {run(conf)}",
-        )
+        return broken(f"{url}: {reason(error)}.", f"BRIDGE_PLAIN_PORT={port} {seen.run}")
     if there.body.get("code") == "INSECURE_TRANSPORT":
-        return broken(
-            "proxy",
-            f"{url} refuses what is sent with X-Forwarded-Proto: https; the bridge runs with other settings.",
-            run(conf),
-        )
-    return None
-
-
-def _public(conf: Conf) -> Finding | None:
+        text = f"{url} refuses what is sent with X-Forwarded-Proto: https"
+        return broken(f"{text}; the bridge runs with other settings.", seen.run)
     if not conf.bridge_public_url.startswith("https://"):
-        text = "BRIDGE_PUBLIC_URL does not name the proxy's address, so pairing codes lead past the proxy."
-        return warning("proxy", text, f"BRIDGE_PUBLIC_URL=https://… {run(conf)}")
+        text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
+        return warning(text, named)
     try:
         there = fetch(conf.bridge_public_url, PAGE)
     except OSError:
         return None  # the check of the address says it
     if there.body.get("code") == "INSECURE_TRANSPORT":
-        text = "The proxy does not send X-Forwarded-Proto: https (or its address is not in BRIDGE_TRUSTED_PROXIES): the bridge refuses everything from it."
+        text = "The bridge refuses what comes from the proxy: it sends no X-Forwarded-Proto: https"
         return broken(
-            "proxy",
-            text,
+            f"{text}, or its address is not in BRIDGE_TRUSTED_PROXIES.",
             "proxy_set_header X-Forwarded-Proto $scheme;   # nginx; Caddy sends it by itself",
             "sudo nginx -t && sudo systemctl reload nginx",
         )
-    return None
+    return ok(f"Port {port} takes what a proxy here vouches for as https, and nothing else.")

@@ -1,34 +1,31 @@
-"""Every check in the order in which it is told, run at once, each with its time: one that hangs is
-itself a finding (D43).
-"""
+"""Every check, run at once, each with its time: one that hangs is itself a finding (D43)."""
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
 
 from bridge_project.kernel.config import Conf
 from bridge_project.operations.doctor import agents, bridge, machine, round_trip, storage
-from bridge_project.operations.doctor.findings import Finding, broken, cleaned
-from bridge_project.operations.doctor.snapshot import Look, look
+from bridge_project.operations.doctor.findings import Finding, Level, broken
+from bridge_project.operations.doctor.snapshot import Snapshot, take
 
-T = TypeVar("T")
-Check = Callable[[Look], list[Finding]]
+Found = Finding | list[Finding] | None
+Check = Callable[[Snapshot], Found]
 
 ALL_SECONDS: Final = 14.0  # all together; Python's own start comes on top
-LOOK_SECONDS: Final = 7.0
+SNAPSHOT_SECONDS: Final = 7.0
 CHECK_SECONDS: Final = 5.0
 
+# In the order in which they are told.
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("bridge", bridge.running),
-    ("tokens", bridge.tokens_taken),
+    ("tokens", bridge.tokens),
     ("certificate", bridge.certificate),
     ("clock", bridge.clock),
-    ("address", bridge.reach),
+    ("address", bridge.address),
     ("proxy", bridge.proxy),
     ("database", storage.database),
     ("redis", storage.redis_server),
@@ -38,85 +35,43 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("file limit", machine.file_limit),
     ("spool", machine.spool),
     ("hooks", machine.hooks),
-    (agents.NAME, agents.agents),
+    ("agents", agents.agents),
 )
-EVENT: Final = ("event", round_trip.event)
-
-
-class Late(Exception):
-    """The time was over."""
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Everything, in at most ALL_SECONDS. The event is sent last, so that nothing of it is found in
-    the spool.
+    """Return everything that was found, after at most ALL_SECONDS.
 
-    ``agent``: then start this one too, which has a time of its own. It is started on the thread
-    that calls, which must be the main one.
+    With `agent`, start this one too, which takes a time of its own. It is started on the thread
+    that calls, which must be the main one. A check that hangs keeps its thread.
     """
-    return cleaned(conf, _examine(conf, agent))
-
-
-def _examine(conf: Conf, agent: str) -> Iterator[Finding]:
-    until = time.monotonic() + ALL_SECONDS
+    began = time.monotonic()
+    pool = ThreadPoolExecutor(len(CHECKS) + 2, thread_name_prefix="doctor")
     try:
-        seen = _start(lambda: look(conf))(LOOK_SECONDS)
-    except Late:
-        seen = Look(conf, trouble="no answer in time")
-    running = [(name, _start(lambda check=check: check(seen))) for name, check in CHECKS]  # type: ignore[misc]
-    together = time.monotonic() + CHECK_SECONDS
-    for name, result in running:
-        yield from _result(name, result, min(together, until), conf)
-    name, check = EVENT
-    yield from _result(name, _start(lambda: check(seen)), until, conf)
+        seen = pool.submit(take, conf).result(SNAPSHOT_SECONDS)
+    except TimeoutError:
+        seen = Snapshot(conf, trouble="no answer in time")
+    running = [(name, pool.submit(check, seen)) for name, check in CHECKS]
+    ends = min(time.monotonic() + CHECK_SECONDS, began + ALL_SECONDS)
+    found = [one for name, future in running for one in _result(seen, name, future, ends)]
+    # Last, so that nothing of it is found in the spool.
+    usable = not any(one.check == "database" and one.level is Level.BROKEN for one in found)
+    event = pool.submit(round_trip.event, seen, database_works=usable)
+    found += _result(seen, "event", event, began + ALL_SECONDS)
     if agent:
-        yield from _result(agents.NAME, lambda _: [agents.trial(conf, agent)], until, conf)
+        found.append(agents.trial(seen, agent).told_by("agents"))
+    pool.shutdown(wait=False)
+    return found
 
 
-def _result(
-    name: str, result: Callable[[float], list[Finding]], until: float, conf: Conf
-) -> list[Finding]:
+def _result(seen: Snapshot, name: str, future: Future[Any], ends: float) -> list[Finding]:
     try:
-        return result(max(0.1, until - time.monotonic()))
-    except Late:
-        return [
-            broken(
-                name,
-                "This could not be found out in time.",
-                bridge.log_tail(conf),
-                f"{bridge.run(conf)}   # after the running one was stopped",
-            )
-        ]
-    except Exception as error:  # noqa: BLE001 - whatever a check ran into is what it found, and the others are told as well
-        return [
-            broken(
-                name,
-                f"This could not be found out: {error.__class__.__name__}: {error}",
-                bridge.log_tail(conf),
-            )
-        ]
-
-
-def _start(work: Callable[[], T]) -> Callable[[float], T]:
-    """Run it in a thread that the end of the process does not wait for; what is returned waits for
-    its result, or raises its error, or Late.
-    """
-    done: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
-
-    def body() -> None:
-        future: Future[T] = Future()
-        try:
-            future.set_result(work())
-        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-            future.set_exception(error)
-        done.put(future)
-
-    threading.Thread(target=body, daemon=True, name="doctor").start()
-
-    def wait(seconds: float) -> T:
-        try:
-            return done.get(timeout=seconds).result()
-        except queue.Empty:
-            raise Late from None
-
-    return wait
+        found: Found = future.result(max(0.1, ends - time.monotonic()))
+    except TimeoutError:
+        again = f"{seen.run}   # after the running one was stopped"
+        found = broken("This could not be found out in time.", seen.log_tail, again)
+    except Exception as error:  # noqa: BLE001 - what a check ran into is what it found
+        text = f"This could not be found out: {type(error).__name__}: {error}"
+        found = broken(text, seen.log_tail)
+    listed = found if isinstance(found, list) else [found] if found else []
+    return [one.told_by(name) for one in listed]

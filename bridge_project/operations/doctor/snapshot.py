@@ -1,11 +1,8 @@
-"""The first look at the bridge: where it says that it is, who holds its data directory, and what
-answers there.
-"""
+"""Where the bridge says that it is, who holds its data directory, and what answers there."""
 
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import fcntl
 import http.client
 import json
@@ -19,21 +16,22 @@ from urllib.parse import urlsplit
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
 from bridge_project.network.server_address import Address
-from bridge_project.operations.doctor.findings import read_secret
+from bridge_project.operations import startup
 from bridge_project.protocol.types import parse_timestamp
 from bridge_project.terminal.client import pin_of, pinned_context
 
 FETCH_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so
-HEALTH: Final = "/api/v1/health"
 # Answers without a token; /health without one would count as a failed authentication (D16).
 PAGE: Final = "/pair"
 BODY_MAX_BYTES: Final = 2**20
 
 
 class Reached(NamedTuple):
-    """An HTTP answer. ``certificate``: DER, empty without TLS; ``ahead``: seconds by which its
-    clock is ahead of ours, None when it tells no time.
+    """An HTTP answer.
+
+    `certificate`: DER, empty without TLS. `ahead`: seconds by which its clock is ahead of ours,
+    None when it tells no time.
     """
 
     status: int
@@ -51,55 +49,78 @@ class WrongKey(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """``local_url``: https address as this machine reaches it, empty when the bridge never ran;
-    ``holder``: process id of who serves from the data directory, empty when nobody does;
-    ``health``: its answer to the hook token; ``trouble``: why there is none; ``served``: the
-    certificate that it showed, DER; ``statuses``: what each token is answered.
-    """
+class Snapshot:
+    """What all checks read."""
 
     conf: Conf
-    recorded: Address | None = None
-    local_url: str = ""
-    holder: str = ""
-    health: Reached | None = None
-    trouble: str = ""
-    served: bytes = b""
-    statuses: Mapping[str, int] = field(default_factory=dict)
+    recorded: Address | None = None  # None: never started with this data directory
+    local_url: str = ""  # https address as this machine reaches it
+    holder: str = ""  # process id of who serves from the data directory; empty: nobody
+    health: Reached | None = None  # its answer to the hook token
+    trouble: str = ""  # why there is none
+    served: bytes = b""  # the certificate that it showed, DER
+    statuses: Mapping[str, int] = field(default_factory=dict)  # token → what it is answered
+
+    @property
+    def run(self) -> str:
+        """The command that starts this bridge."""
+        return self.make("run")
+
+    @property
+    def log_tail(self) -> str:
+        return f"tail -n 20 '{self.conf.bridge_data_dir}/logs/bridge.log'"
+
+    def make(self, target: str) -> str:
+        return startup.make_command(self.conf, target)
+
+    def manage(self, command: str) -> str:
+        return startup.manage(self.conf, command)
 
 
-def look(conf: Conf) -> Look:
-    """Reads files and asks /health once with each token; the tokens go nowhere but to the recorded
-    key. Raises nothing.
-    """
-    try:
+def take(conf: Conf) -> Snapshot:
+    """Read files and ask /health with each token, which goes to the recorded key only."""
+    recorded = None
+    with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
-    except OSError:
-        recorded = None
     holder = _holder(conf)
     if recorded is None:
-        return Look(conf, holder=holder, trouble="it was never started with this data directory")
-    parts = urlsplit(recorded.local_ws_url or recorded.ws_url)
-    url = f"https://{parts.netloc}"
+        return Snapshot(conf, None, "", holder, trouble="it was never started with this data")
+    url = f"https://{urlsplit(recorded.local_ws_url or recorded.ws_url).netloc}"
+
+    def ask(token: str, seconds: float) -> Reached:
+        given = read_secret(conf, token)
+        return fetch(url, "/api/v1/health", token=given, pin=recorded.pin, seconds=seconds)
+
     try:
-        health = fetch(
-            url,
-            HEALTH,
-            token=read_secret(conf, "hook_token"),
-            pin=recorded.pin,
-            seconds=HEALTH_SECONDS,
-        )
+        health = ask("hook_token", HEALTH_SECONDS)
     except WrongKey as wrong:
-        return Look(conf, recorded, url, holder, trouble=str(wrong), served=wrong.certificate)
+        served = wrong.certificate
+        return Snapshot(conf, recorded, url, holder, trouble=str(wrong), served=served)
     except OSError as error:
-        return Look(conf, recorded, url, holder, trouble=words(error))
+        return Snapshot(conf, recorded, url, holder, trouble=reason(error))
     statuses = {"hook_token": health.status}
-    # one that is too slow for a second request has said enough with the first
-    with contextlib.suppress(OSError):
-        statuses["admin_token"] = fetch(
-            url, HEALTH, token=read_secret(conf, "admin_token"), pin=recorded.pin
-        ).status
-    return Look(conf, recorded, url, holder, health, served=health.certificate, statuses=statuses)
+    with contextlib.suppress(OSError):  # a slow one has said enough with the first answer
+        statuses["admin_token"] = ask("admin_token", FETCH_SECONDS).status
+    served = health.certificate
+    return Snapshot(conf, recorded, url, holder, health, served=served, statuses=statuses)
+
+
+def read_secret(conf: Conf, name: str) -> str:
+    """Return a secret from the settings or its file, or "". `conf.secret` would make one."""
+    try:
+        return getattr(conf, f"bridge_{name}") or conf.secret_path(name).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _holder(conf: Conf) -> str:
+    """Return who holds `serve.lock`; the number in the file alone may be a dead process's."""
+    with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(20).strip() or "unknown"
+    return ""
 
 
 def fetch(
@@ -111,64 +132,44 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     seconds: float = FETCH_SECONDS,
 ) -> Reached:
-    """GET. With a pin the server's key is compared before anything is sent; without one no
-    certificate is checked, so give no token then.
+    """GET. With a pin the server's key is compared before anything is sent.
 
-    Raises OSError, WrongKey among them.
+    Without a pin no certificate is checked: give no token then. Raises OSError, WrongKey.
     """
     parts = urlsplit(url)
-    sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
-    connection = _connection(parts.scheme, parts.hostname or "", parts.port, seconds)
+    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+    connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
+    if parts.scheme == "https":
+        tls = pinned_context()
+        connection = http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=tls)
     try:
         connection.connect()
-        certificate = (
-            connection.sock.getpeercert(binary_form=True) or b""
-            if isinstance(connection.sock, ssl.SSLSocket)
-            else b""
-        )
+        socket, certificate = connection.sock, b""
+        if isinstance(socket, ssl.SSLSocket):
+            certificate = socket.getpeercert(binary_form=True) or b""
         if pin and (not certificate or pin_of(certificate) != pin):
             raise WrongKey(certificate)
         began = time.time()
         connection.request("GET", parts.path.rstrip("/") + path, headers=sent)
         response = connection.getresponse()
-        body = _object(response.read(BODY_MAX_BYTES))
-        server = _time(body, response.getheader("Date"))
-        return Reached(
-            response.status,
-            body,
-            certificate,
-            None if server is None else _ahead(server, began, time.time()),
-        )
+        body = _json_object(response.read(BODY_MAX_BYTES))
+        return Reached(response.status, body, certificate, _ahead(body, began))
     except (http.client.HTTPException, ValueError) as error:
-        raise OSError(f"what answers there is no bridge ({error.__class__.__name__})") from error
+        raise OSError(f"what answers there is no bridge ({type(error).__name__})") from error
     finally:
         connection.close()
 
 
-def _ahead(server: float, began: float, ended: float) -> float:
-    """How far a clock that was read between two moments of ours is outside of them."""
-    return max(0.0, server - ended) or min(0.0, server - began)
-
-
-def words(error: OSError) -> str:
-    """Why it could not be reached, for a sentence."""
+def reason(error: OSError) -> str:
+    """Say in a part of a sentence why something could not be reached."""
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    return " ".join((error.strerror or str(error)).split()) or error.__class__.__name__
+    return error.strerror or str(error) or type(error).__name__
 
 
-def _connection(
-    scheme: str, host: str, port: int | None, seconds: float
-) -> http.client.HTTPConnection:
-    if scheme != "https":
-        return http.client.HTTPConnection(host, port, timeout=seconds)
-    # The pin is checked when there is an answer: one to a request without a token is no secret.
-    return http.client.HTTPSConnection(host, port, timeout=seconds, context=pinned_context())
-
-
-def _object(text: bytes) -> dict[str, Any]:
+def _json_object(text: bytes) -> dict[str, Any]:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -176,28 +177,10 @@ def _object(text: bytes) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _time(body: dict[str, Any], date: str | None) -> float | None:
-    """The body's timestamp, which is exact, else the Date header, which is a whole second."""
+def _ahead(body: Mapping[str, Any], began: float) -> float | None:
+    """Return how far the answer's clock is outside of the time that the request took."""
     try:
-        return parse_timestamp(str(body["timestamp"])).timestamp()
+        server = parse_timestamp(str(body["timestamp"])).timestamp()
     except (KeyError, ValueError):
-        pass
-    try:
-        return email.utils.parsedate_to_datetime(date or "").timestamp()
-    except (ValueError, TypeError):
         return None
-
-
-def _holder(conf: Conf) -> str:
-    """Who holds ``serve.lock``. The system lets go of it when the process dies, so a number in the
-    file alone proves nothing.
-    """
-    try:
-        with (conf.bridge_data_dir / "serve.lock").open(encoding="ascii", errors="replace") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read(20).strip() or "unknown"
-    except OSError:
-        pass
-    return ""
+    return max(0.0, server - time.time()) or min(0.0, server - began)

@@ -1,110 +1,80 @@
-"""Database and Redis: reachable, whole, writable, and of the version that this code knows. No
-Django connection is used, so nothing waits long.
+"""Database and Redis: reachable, whole, writable, and of the version that this code knows.
+
+No Django connection is used, so nothing waits long.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import redis
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import databases
 from bridge_project.operations import database_copies
-from bridge_project.operations.doctor.bridge import run
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
-from bridge_project.operations.doctor.snapshot import Look
-from bridge_project.operations.startup import manage
+from bridge_project.operations.doctor.snapshot import Snapshot
 
 WAIT_SECONDS: Final = 1.5  # for a lock, or an answer
 CHECK_SECONDS: Final = 2.0  # a large database is not checked to its end
-OPCODES: Final = 10_000  # SQLite asks this often whether the time is over
-
-Migration = tuple[str, str]
+APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 
-def database(seen: Look) -> list[Finding]:
-    """One finding, or more when several things are wrong with it."""
+def database(seen: Snapshot) -> Finding:
+    """Check the database that the settings name."""
     settings = databases(seen.conf)["default"]
-    return (
-        _sqlite(seen, str(settings["NAME"]))
-        if settings["ENGINE"].endswith("sqlite3")
-        else _postgresql(seen.conf, settings)
-    )
+    if settings["ENGINE"].endswith("sqlite3"):
+        return _sqlite(seen, Path(settings["NAME"]))
+    return _postgresql(seen, settings)
 
 
-def _sqlite(seen: Look, path: str) -> list[Finding]:
-    conf, quoted = seen.conf, shlex.quote(path)
-    if not os.path.exists(path):
+def _sqlite(seen: Snapshot, path: Path) -> Finding:
+    quoted = shlex.quote(str(path))
+    if not path.exists():
         if seen.recorded is None:
-            return [warning("database", "There is none yet: the first start makes it.", run(conf))]
-        return [
-            broken(
-                "database",
-                f"{path} is missing.",
-                f"{manage(conf, 'restore')} {shlex.quote(str(database_copies.newest_copy(conf) or 'BACKUP.tar.gz'))}",
-                f"{manage(conf, 'serve --new-database')}   # without a backup; every device must then be paired again",
-            )
-        ]
+            return warning("There is none yet: the first start makes it.", seen.run)
+        copy = database_copies.newest_copy(seen.conf) or "BACKUP.tar.gz"
+        anew = "serve --new-database   # without a backup; every device must be paired again"
+        restore = seen.manage(f"restore {shlex.quote(str(copy))}")
+        return broken(f"{path} is missing.", restore, seen.manage(anew))
     try:
-        with closing(
-            sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=WAIT_SECONDS)
-        ) as opened:
-            whole = _quick_check(opened)
-            applied = {
-                (str(app), str(name))
-                for app, name in opened.execute("SELECT app, name FROM django_migrations")
-            }
-        with closing(
-            sqlite3.connect(
-                f"file:{quote(path)}?mode=rw", uri=True, timeout=WAIT_SECONDS, isolation_level=None
-            )
-        ) as opened:
+        uri = f"{path.as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=WAIT_SECONDS)) as opened:
             opened.execute("BEGIN IMMEDIATE")
             opened.execute("ROLLBACK")
+            whole = _quick_check(opened)
+            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
     except sqlite3.Error as error:
-        return [_sqlite_error(conf, path, error)]
+        whole, applied = " ".join(str(error).split()), set()
+    if "locked" in whole or "busy" in whole:
+        text = f"{path} is locked: another program has held it for {WAIT_SECONDS:g} s or longer."
+        return broken(text, f"fuser -v {quoted}   # then end that program")
+    if "no such table" in whole:
+        return broken(f"{path} has no tables yet.", seen.run)
+    if "readonly" in whole or "unable to open" in whole:
+        return broken(f"{path} cannot be written: {whole}.", f"chmod 600 {quoted}")
     if whole not in ("ok", ""):
-        return [broken("database", f"{path} is damaged: {whole}.", *_set_aside(conf, quoted))]
-    size = f"{os.path.getsize(path) / limits.MB:.1f} MB"
-    checked = "whole" if whole else f"too large to be checked within {CHECK_SECONDS:g} s"
-    return _versions(conf, applied) or [ok("database", f"SQLite, {size}, {checked}, up to date.")]
-
-
-def _sqlite_error(conf: Conf, path: str, error: sqlite3.Error) -> Finding:
-    text, quoted = " ".join(str(error).split()), shlex.quote(path)
-    if "locked" in text or "busy" in text:
         return broken(
-            "database",
-            f"{path} is locked: another program has held it for {WAIT_SECONDS:g} s or longer.",
-            f"fuser -v {quoted}   # then end that program",
+            f"{path} is damaged: {whole}.",
+            seen.manage("restore BACKUP.tar.gz   # of a bridge that is stopped; or, without one:"),
+            f"mv {quoted} {quoted}.damaged && {seen.manage('serve --new-database')}",
         )
-    if "no such table" in text:
-        return broken("database", f"{path} has no tables yet.", run(conf))
-    if "readonly" in text or "unable to open" in text:
-        return broken("database", f"{path} cannot be written: {text}.", f"chmod 600 {quoted}")
-    return broken("database", f"{path} is damaged: {text}.", *_set_aside(conf, quoted))
-
-
-def _set_aside(conf: Conf, quoted: str) -> tuple[str, ...]:
-    return (
-        f"{manage(conf, 'restore')} BACKUP.tar.gz   # of a bridge that is stopped; or, without a backup, and every device must then be paired again:",
-        f"mv {quoted} {quoted}.damaged && {run(conf)}",
-    )
+    checked = "whole" if whole else f"too large to be checked within {CHECK_SECONDS:g} s"
+    size = f"{path.stat().st_size / limits.MB:.1f} MB"
+    return _versions(seen, applied) or ok(f"SQLite, {size}, {checked}, up to date.")
 
 
 def _quick_check(opened: sqlite3.Connection) -> str:
-    """``ok``, the first thing wrong, or nothing when there was no time to find out."""
+    """Return `ok`, the first thing wrong, or "" when there was no time to find out."""
     until = time.monotonic() + CHECK_SECONDS
-    opened.set_progress_handler(lambda: int(time.monotonic() > until), OPCODES)
+    opened.set_progress_handler(lambda: int(time.monotonic() > until), 10_000)
     try:
         return str(opened.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError as error:
@@ -112,113 +82,64 @@ def _quick_check(opened: sqlite3.Connection) -> str:
             raise
         return ""
     finally:
-        opened.set_progress_handler(None, OPCODES)
+        opened.set_progress_handler(None, 0)
 
 
-def _postgresql(conf: Conf, settings: dict[str, Any]) -> list[Finding]:
+def _postgresql(seen: Snapshot, settings: dict[str, Any]) -> Finding:
     import psycopg
 
-    where = f"{settings['HOST'] or 'localhost'}:{settings['PORT'] or 5432}"
-    own = settings["OPTIONS"]
-    names = {
-        "host": settings["HOST"],
-        "port": settings["PORT"],
-        "user": settings["USER"],
-        "password": settings["PASSWORD"],
-        "dbname": settings["NAME"],
-    }
-    given = own | {name: value for name, value in names.items() if value} | {"connect_timeout": 2}
+    where = f"PostgreSQL at {settings['HOST'] or 'localhost'}:{settings['PORT'] or 5432}"
+    names = {"host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
+    given = {key: settings[name] for key, name in names.items() if settings[name]}
+    given |= settings["OPTIONS"] | {"dbname": settings["NAME"], "connect_timeout": 2}
     try:
         with psycopg.connect(**given, autocommit=True) as opened:
             opened.execute("SET statement_timeout = '2s'")
-            applied = {
-                (str(app), str(name))
-                for app, name in opened.execute("SELECT app, name FROM django_migrations")
-            }
-            row = opened.execute("SELECT current_setting('transaction_read_only')").fetchone()
+            standby = opened.execute("SHOW transaction_read_only").fetchone() == ("on",)
+            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
     except psycopg.errors.UndefinedTable:
-        return [
-            broken(
-                "database",
-                f"PostgreSQL at {where}: {settings['NAME']} has no tables yet.",
-                run(conf),
-            )
-        ]
+        return broken(f"{where}: {settings['NAME']} has no tables yet.", seen.run)
     except psycopg.Error as error:
-        text = str(error).strip().partition("\n")[0]
-        return [
-            broken(
-                "database",
-                f"PostgreSQL at {where} does not answer as it should: {text}.",
-                f"pg_isready -h {where.replace(':', ' -p ')}",
-            )
-        ]
-    if row is not None and row[0] == "on":
-        return [
-            broken(
-                "database",
-                f"PostgreSQL at {where} takes no writes: it is a standby.",
-                "DATABASE_URL must name the primary.",
-            )
-        ]
-    return _versions(conf, applied) or [ok("database", f"PostgreSQL at {where}, up to date.")]
+        text = f"{where} does not answer as it should: {str(error).strip().splitlines()[0]}."
+        ready = f"pg_isready -h {settings['HOST'] or 'localhost'} -p {settings['PORT'] or 5432}"
+        return broken(text, ready)
+    if standby:
+        text = f"{where} takes no writes: it is a standby."
+        return broken(text, "DATABASE_URL must name the primary.")
+    return _versions(seen, applied) or ok(f"{where}, up to date.")
 
 
-def _versions(conf: Conf, applied: set[Migration]) -> list[Finding]:
-    """Nothing when the tables are what this code expects."""
+def _versions(seen: Snapshot, applied: set[tuple[str, str]]) -> Finding | None:
+    """Return None when the tables are what this code expects."""
     loader = MigrationLoader(None)
-    newer = database_copies.unknown_migrations((f"{app}.{name}" for app, name in applied), loader)
-    if newer:
-        text = (
-            f"It was used by a newer version of the bridge ({', '.join(newer[:3])}) than this code."
-        )
-        return [broken("database", text, f"git pull && {run(conf)}")]
-    missing = (
-        set(loader.disk_migrations)
-        - applied
-        - {key for key, migration in loader.disk_migrations.items() if migration.replaces}
-    )
-    if missing:
-        return [
-            broken(
-                "database",
-                f"{len(missing)} changes of its tables are still to be made: a start makes them.",
-                run(conf),
-            )
-        ]
-    return []
+    names = [f"{app}.{name}" for app, name in applied]
+    if newer := database_copies.unknown_migrations(names, loader):
+        text = f"A newer version of the bridge has used it ({', '.join(newer[:3])})."
+        return broken(text, f"git pull && {seen.run}")
+    replacing = {key for key, one in loader.disk_migrations.items() if one.replaces}
+    if missing := loader.disk_migrations.keys() - applied - replacing:
+        text = f"{len(missing)} changes of its tables are still to be made: a start makes them."
+        return broken(text, seen.run)
+    return None
 
 
-def redis_server(seen: Look) -> list[Finding]:
-    """Only where REDIS_URL is set: what several processes hear each other through (D46)."""
-    url = seen.conf.redis_url
-    if not url:
-        return []
-    parts = urlsplit(url)
-    where = (
-        parts.path
-        if parts.scheme == "unix"
-        else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-    )
+def redis_server(seen: Snapshot) -> Finding | None:
+    """Ask the Redis of REDIS_URL, through which several processes hear each other (D46)."""
+    if not seen.conf.redis_url:
+        return None
+    parts = urlsplit(seen.conf.redis_url)
+    where = f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    if parts.scheme == "unix":
+        where = parts.path
+    wait = {"socket_connect_timeout": WAIT_SECONDS, "socket_timeout": WAIT_SECONDS}
     try:
-        with redis.Redis.from_url(
-            url, socket_connect_timeout=WAIT_SECONDS, socket_timeout=WAIT_SECONDS
-        ) as client:
-            client.ping()
+        with redis.Redis.from_url(seen.conf.redis_url, **wait) as client:
             version = client.info("server").get("redis_version")
     except (redis.RedisError, OSError, ValueError) as error:
-        text = f"Redis at {where} does not answer ({error.__class__.__name__}): events still arrive, later, but /health is 503 and limits hold per process."
-        start = (
-            "sudo systemctl start redis-server"
-            if parts.hostname in ("localhost", "127.0.0.1", "::1", None)
-            else f"redis-cli -h {parts.hostname} -p {parts.port or 6379} ping"
+        return broken(
+            f"Redis at {where} does not answer ({type(error).__name__}): events still arrive, "
+            "later, but /health is 503 and limits hold per process.",
+            "sudo systemctl start redis-server   # on its machine",
+            f"unset REDIS_URL; {seen.run}   # one process needs no Redis",
         )
-        return [
-            broken(
-                "redis",
-                text,
-                start,
-                f"unset REDIS_URL; {run(seen.conf)}   # one process needs no Redis",
-            )
-        ]
-    return [ok("redis", f"Redis {version} at {where} answers.")]
+    return ok(f"Redis {version} at {where} answers.")
