@@ -10,7 +10,7 @@ import structlog
 
 from bridge_project.composition import chores
 from bridge_project.kernel.config import conf
-from bridge_project.operations.startup import AddressKeeper, DataFilesKeeper
+from bridge_project.operations.keepers import AddressKeeper, DataFilesKeeper
 from files_app import threads
 from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder

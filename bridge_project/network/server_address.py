@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bridge_project.kernel.config import Conf, make_private_dir, write_private_file
+from bridge_project.network import interfaces, transport
+from bridge_project.network.certificates import Certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,28 @@ def recorded(conf: Conf) -> Address | None:
         return Address(**json.loads(path(conf).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
+
+
+def current(conf: Conf, certificates: Certificates) -> Address:
+    """Return the address for other devices: BRIDGE_PUBLIC_URL, else the one in its network."""
+    base = transport.base_url(conf, _own_host(conf))
+    return Address(
+        base_url=base,
+        ws_url=transport.websocket_url(base),
+        pin=certificates.pin,
+        fingerprint=certificates.fingerprint,
+        local_ws_url=transport.websocket_url(transport.local_url(conf)),
+    )
+
+
+def _own_host(conf: Conf) -> str:
+    """Return the address by which this machine reaches its network, or "" for this machine."""
+    if conf.bridge_host not in transport.EVERYWHERE:
+        return conf.bridge_host
+    local = transport.ConnectionMode.LOCAL_ONLY
+    others = [
+        one for one in interfaces.local_addresses() if transport.mode_of_address(one) != local
+    ]
+    others.sort(key=lambda one: ":" in one)
+    found = [one for one in (interfaces.primary_address(), *others) if one]
+    return next((one for one in found if transport.accepts_on(conf.bridge_host, one)), "")

@@ -21,7 +21,7 @@ from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
-from bridge_project.operations import startup
+from bridge_project.operations import migrations, startup
 from hooks_app.producer import server_forwarder
 
 log = structlog.get_logger("bridge.startup")
@@ -59,8 +59,8 @@ class Standalone:
             held.enter_context(startup.only_server(conf))
             certificates = tls_certificates.ensure(conf)
             startup.check_system(conf)
-            startup.check_migrated()
-            server_address.record(conf, startup.here(conf, certificates))
+            migrations.check_migrated()
+            server_address.record(conf, server_address.current(conf, certificates))
             self._held = held.pop_all()
         self._prepared = True
 

@@ -16,14 +16,13 @@ from django.db import OperationalError, connection
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
 from bridge_project.network import certificates as tls_certificates
-from bridge_project.network import interfaces, server_address, transport
+from bridge_project.network import server_address
 from bridge_project.network.server_address import Address
 from devices_app.models import Device
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3650)
 NAME_MAX_CHARS = 80
-EVERYWHERE = ("auto", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 class DatabaseCommand(BaseCommand):
@@ -57,17 +56,7 @@ def bridge_address() -> Address:
     found = server_address.recorded(conf)
     if found is not None:
         return found
-    own = interfaces.primary_address() if conf.bridge_host in EVERYWHERE else None
-    base = transport.base_url(
-        conf, own if own and transport.accepts_on(conf.bridge_host, own) else ""
-    )
-    certificates = tls_certificates.ensure(conf)
-    return Address(
-        base_url=base,
-        ws_url=transport.websocket_url(base),
-        pin=certificates.pin,
-        fingerprint=certificates.fingerprint,
-    )
+    return server_address.current(conf, tls_certificates.ensure(conf))
 
 
 def find_device(text: str) -> Device:

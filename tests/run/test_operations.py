@@ -4,6 +4,7 @@ operations).
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -16,18 +17,17 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from bridge_project.kernel.config import Conf, conf
-from bridge_project.operations import backup, database_copies, startup
-from bridge_project.operations.database_copies import MaintenanceError
+from bridge_project.operations import database_copies, migrations, restore
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.models import HookEvent
@@ -44,14 +44,14 @@ import django
 django.setup()
 import sys
 from django.core.management import CommandError, call_command
-from bridge_project.operations import startup
+from bridge_project.operations import migrations, startup
 from bridge_project.kernel.config import conf
 if sys.argv[1:]:
     call_command("migrate", *sys.argv[1:], verbosity=0)
 else:
     try:
         startup.make_database(conf)
-        startup.migrate(conf)
+        migrations.migrate(conf)
     except CommandError as error:
         sys.exit(str(error))
 """
@@ -349,22 +349,20 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     assert "sessions_app.0001_initial" in manifest["migrations"]
 
 
-def test_a_file_that_is_there_is_not_replaced(
-    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backup, "sqlite_path", lambda: template / "bridge.sqlite3")
-    (tmp_path / "mine").write_text("mine")
-    with pytest.raises(MaintenanceError, match="is there already"):
-        backup.back_up(conf.model_copy(update={"bridge_data_dir": template}), tmp_path / "mine")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine", "mine")]
+def test_a_file_that_is_there_is_not_replaced(data: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "a place" / "mine"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    refused(manage(data, "backup", str(mine)), f"{mine} is there already")
+    assert [(path.name, path.read_text()) for path in mine.parent.iterdir()] == [("mine", "mine")]
 
 
 def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, template: Path) -> None:
-    restored = backup.restore(target, saved)
+    _, aside = restore.restore(target, saved)
     directory = target.bridge_data_dir
-    assert restored.aside is not None
-    assert restored.aside.name.startswith("in use.before-restore-")
-    assert (restored.aside / "bridge.sqlite3").read_text() == "precious"
+    assert aside is not None
+    assert aside.name.startswith("in use.before-restore-")
+    assert (aside / "bridge.sqlite3").read_text() == "precious"
     assert query(directory / "bridge.sqlite3", "SELECT count(*) FROM django_migrations") == query(
         template / "bridge.sqlite3", "SELECT count(*) FROM django_migrations"
     )
@@ -382,18 +380,18 @@ def test_a_directory_that_cannot_be_renamed(
     """A volume of a container, or a directory in one that belongs to root."""
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == target.bridge_data_dir)
     directory = target.bridge_data_dir
-    restored = backup.restore(target, saved)
-    assert restored.aside is not None and restored.aside.parent == directory
-    assert (restored.aside / "bridge.sqlite3").read_text() == "precious"
+    _, aside = restore.restore(target, saved)
+    assert aside is not None and aside.parent == directory
+    assert (aside / "bridge.sqlite3").read_text() == "precious"
     assert query(directory / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
-    monkeypatch.setattr(backup, "now_name", lambda: "second")
-    second = backup.restore(target, saved).aside
+    monkeypatch.setattr(restore, "now_name", lambda: "second")
+    _, second = restore.restore(target, saved)
     assert second is not None
     assert (second / "instance").read_text() == "me"
     assert not [path for path in directory.iterdir() if "restoring" in path.name]
 
     present = sorted(path.name for path in directory.iterdir())
-    monkeypatch.setattr(backup, "now_name", lambda: "later")
+    monkeypatch.setattr(restore, "now_name", lambda: "later")
     rename = os.rename
     monkeypatch.setattr(
         os,
@@ -404,8 +402,8 @@ def test_a_directory_that_cannot_be_renamed(
             else broken(old, new, rename)
         ),
     )
-    with pytest.raises(MaintenanceError, match="half-way"):
-        backup.restore(target, saved)
+    with pytest.raises(CommandError, match="half-way"):
+        restore.restore(target, saved)
     assert sorted(path.name for path in directory.iterdir()) == present, (
         "what had been moved is back"
     )
@@ -425,7 +423,7 @@ def test_a_database_that_the_settings_want_elsewhere(
     elsewhere = tmp_path / "elsewhere.sqlite3"
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
-    backup.restore(target, saved)
+    restore.restore(target, saved)
     assert query(elsewhere, "SELECT count(*) FROM django_migrations")[0][0] > 5
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
     assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == [
@@ -528,8 +526,8 @@ def test_a_bad_backup_is_refused_and_nothing_touched(
 ) -> None:
     change, extra, words = BAD[case]
     bad = rewritten(saved, tmp_path / "bad.tar.gz", change, *extra)
-    with pytest.raises(MaintenanceError, match=words.replace(".", r"\.")) as caught:
-        backup.restore(target, bad)
+    with pytest.raises(CommandError, match=words.replace(".", r"\.")) as caught:
+        restore.restore(target, bad)
     assert "\n" not in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
     assert [path.read_text() for path in target.bridge_data_dir.iterdir()] == ["precious"]
@@ -538,8 +536,8 @@ def test_a_bad_backup_is_refused_and_nothing_touched(
 @pytest.mark.parametrize("cut", [0, 100, 2000, -20])
 def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path: Path) -> None:
     (tmp_path / "bad.tar.gz").write_bytes(saved.read_bytes()[:cut])
-    with pytest.raises(MaintenanceError, match="damaged"):
-        backup.restore(target, tmp_path / "bad.tar.gz")
+    with pytest.raises(CommandError, match="damaged"):
+        restore.restore(target, tmp_path / "bad.tar.gz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
 
 
@@ -578,12 +576,13 @@ def test_postgresql_is_the_operators_to_dump(
     assert "NOT in this backup" in done.stderr and "pg_dump" in done.stderr
     assert "hushhush" not in done.stdout + done.stderr
     assert "bridge.sqlite3" not in members(data.parent / "rest.tar.gz")
-    with pytest.raises(MaintenanceError, match="holds no database"):
-        backup.restore(target, data.parent / "rest.tar.gz")
+    with pytest.raises(CommandError, match="holds no database"):
+        restore.restore(target, data.parent / "rest.tar.gz")
     monkeypatch.setenv("DATABASE_URL", url)
-    with pytest.raises(MaintenanceError, match="SQLite"):
-        backup.restore(target, saved)
-    assert backup.restore(target, data.parent / "rest.tar.gz").database is False
+    with pytest.raises(CommandError, match="SQLite"):
+        restore.restore(target, saved)
+    manifest, _ = restore.restore(target, data.parent / "rest.tar.gz")
+    assert "bridge.sqlite3" not in manifest.files
 
 
 # -- migrations ------------------------------------------------------------------------------------
@@ -604,7 +603,7 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     for year in range(2001, 2008):
         (data / "backups" / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
     database = data / "bridge.sqlite3"
-    with database_copies.sqlite_locked(database):
+    with held(data):
         both = [migrating(data) for _ in range(2)]
         wait_until(
             lambda: all(waits_for_lock(one.pid) for one in both),
@@ -661,6 +660,15 @@ def test_what_django_axes_left_is_removed(data: Path) -> None:
     assert query(copies(data)[-1], "SELECT post_data FROM axes_accessattempt"), "a way back"
 
 
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """As another process does that migrates."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
 def waits_for_lock(pid: int) -> bool:
     return any(
         "->" in line and "FLOCK" in line and f" {pid} " in line
@@ -699,7 +707,7 @@ def test_a_database_server_is_migrated_with_a_word(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(database_copies, "sqlite_path", lambda: None)
-    startup._copy_first(conf, ["sessions_app.0002_more"])
+    migrations.copy_first(conf, ["sessions_app.0002_more"])
     assert "pg_dump" in caplog.text
 
 

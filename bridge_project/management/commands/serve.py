@@ -15,7 +15,7 @@ from django.utils import timezone
 from bridge_project.kernel import data_files, threads
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address
-from bridge_project.operations import startup
+from bridge_project.operations import banner, migrations, startup
 
 PHONE = "phone"
 
@@ -38,8 +38,8 @@ class Command(BaseCommand):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
             self.certificates = certificates.ensure(conf)
             startup.check_system(conf)
-            startup.migrate(conf)
-            self.here = startup.here(conf, self.certificates)
+            migrations.migrate(conf)
+            self.here = server_address.current(conf, self.certificates)
             server_address.record(conf, self.here)
             self._run()
         if taken := data_files.files.taken:
@@ -63,12 +63,10 @@ class Command(BaseCommand):
         )
 
     async def _listening(self) -> None:
-        lines = startup.banner(conf, self.certificates, self.here)
+        code = ""
         if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
             code = await threads.writers.run(self._pairing_code)
-            lines += ["", *code.rstrip("\n").split("\n"), "", startup.pairing_note(conf)]
-        lines += ["", *startup.ending(conf)]
-        print("\n".join(lines), flush=True)
+        print(banner.banner(conf, self.certificates, self.here, code), flush=True)
 
     def _pairing_code(self) -> str:
         """A fresh code for the terminal. What earlier starts showed and nobody used is forgotten,

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from bridge_project.kernel import limits
 from bridge_project.network import server_address, transport
 from bridge_project.network.transport import ConnectionMode
+from bridge_project.operations.banner import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch, reason
-from bridge_project.operations.startup import MODE_WORDS, mode
 from bridge_project.terminal.client import pin_of
 
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
@@ -164,7 +164,7 @@ def address(seen: Snapshot) -> Finding | None:
     if seen.recorded is None:
         return None
     url = seen.recorded.base_url
-    kind = mode(conf, url)
+    kind = transport.mode_of_url(url, conf.bridge_tunnel_domains)
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
         return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")

@@ -1,0 +1,63 @@
+"""What `serve` tells the person who started it. No token, only where each one is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge_project.kernel.config import Conf
+from bridge_project.network import interfaces, transport
+from bridge_project.network.certificates import Certificates
+from bridge_project.network.server_address import Address
+from bridge_project.network.transport import ConnectionMode
+from bridge_project.operations.startup import make_command
+
+MODE_WORDS: Final = {
+    ConnectionMode.LOCAL_ONLY: "this machine only; no phone can reach it",
+    ConnectionMode.PRIVATE_NETWORK: "devices in the same private network",
+    ConnectionMode.SECURE_REMOTE: "devices in your mesh, or through your tunnel",
+    ConnectionMode.DIRECT_PUBLIC: "the public internet; each device must acknowledge that first",
+    ConnectionMode.MISCONFIGURED: "misconfigured: BRIDGE_PUBLIC_URL is not an https address, so"
+    " every device is rejected until it is corrected",
+}
+
+
+def banner(conf: Conf, certificates: Certificates, here: Address, code: str = "") -> str:
+    """Return the addresses, who can reach them, where things are, a pairing code, what is next."""
+    others = _other_addresses(conf, here)
+    mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
+    kind = "own" if certificates.own else "BRIDGE_TLS_CERT"
+    until, fingerprint = f"{certificates.not_after:%Y-%m-%d}", certificates.fingerprint[:16]
+    rows = [
+        ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),
+        ("", f"also {', '.join(others)}" if others else ""),
+        ("Reached by", MODE_WORDS[mode]),
+        ("Certificate", f"{kind}, until {until}, SHA-256 {fingerprint}…"),
+        ("Data", str(conf.bridge_data_dir)),
+        ("Hook token", _token_place(conf, "hook_token")),
+        ("Admin token", _token_place(conf, "admin_token")),
+    ]
+    lines = ["The bridge is running.", ""]
+    lines += [f"  {name:<12} {value}" for name, value in rows if value]
+    if code:
+        lines += ["", code.rstrip("\n"), "", f"Another code: {make_command(conf, 'qr')}"]
+    connect = f"{make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
+    lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
+    return "\n".join(lines)
+
+
+def _token_place(conf: Conf, name: str) -> str:
+    given = getattr(conf, f"bridge_{name}")
+    return f"the setting BRIDGE_{name.upper()}" if given else str(conf.secret_path(name))
+
+
+def _other_addresses(conf: Conf, here: Address) -> list[str]:
+    """Return the bridge's address on every other interface that it listens on.
+
+    Link-local and container networks are included, for the eye to choose.
+    """
+    if conf.bridge_public_url or conf.bridge_host not in transport.EVERYWHERE:
+        return []
+    found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}
+    there = sorted(one for one in found if transport.accepts_on(conf.bridge_host, one))
+    urls = [transport.base_url(conf, host) for host in ("localhost", *there)]
+    return [url for url in urls if url != here.base_url]

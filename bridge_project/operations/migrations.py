@@ -1,0 +1,201 @@
+"""Bring the database's tables up to date, after a copy that is the way back.
+
+Copies are named `before-<time>-<migration>` and end with `-unfinished` until a start has
+succeeded, with `-failed` when the start that made them had not. Neither is ever pruned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import filecmp
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
+
+from bridge_project.kernel.config import Conf, make_private_dir
+from bridge_project.operations import database_copies
+from bridge_project.operations.startup import restore_command
+
+log = structlog.get_logger("bridge.startup")
+
+# any number that all processes of this bridge take, and nothing else in its database does
+MIGRATION_LOCK: Final = 0x42524944
+ANSWER_SECONDS: Final = 5  # a database server that takes longer to answer is not there
+KEPT_COPIES: Final = 5
+UNFINISHED: Final = "-unfinished.sqlite3"
+FAILED: Final = "-failed.sqlite3"
+
+
+def migrate(conf: Conf) -> None:
+    """Apply the migrations that wait; of several processes that start together one does it.
+
+    Raises CommandError, one line, when the database does not answer, cannot be copied, or was
+    written by a newer version.
+    """
+    with _usable():
+        if not _pending() and not _unfinished(conf):
+            return
+        print("Preparing the database …", flush=True)  # noqa: T201 - a person waits for it
+        with _locked():
+            copy = None
+            # of those that waited for the lock only the first finds something to do
+            if names := _pending():
+                copy = copy_first(conf, names)
+                _apply(conf)
+            _rename_copies(conf, copy)
+
+
+def check_migrated() -> None:
+    """Refuse a database for which migrations wait. Raises CommandError, one line."""
+    with _usable():
+        if waiting := _pending():
+            raise CommandError(
+                f"The database waits for migrations ({len(waiting)})."
+                " Run `python manage.py serve` once: it copies the database first."
+            )
+
+
+@contextlib.contextmanager
+def _usable() -> Iterator[None]:
+    """Ask a database server once, with a time limit; say in one line what fails."""
+    setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
+    try:
+        if connection.vendor == "postgresql":
+            import psycopg
+
+            params = connection.get_connection_params() | {"connect_timeout": ANSWER_SECONDS}
+            try:
+                psycopg.connect(**params).close()
+            except psycopg.OperationalError as error:
+                raise OperationalError(str(error).partition("\n")[0]) from None
+        yield
+    except OperationalError as error:
+        text = " ".join(str(error).split())
+        raise CommandError(f"{setting}: the database cannot be used ({text}).") from None
+    finally:
+        connection.close()  # the server's threads open their own
+
+
+def _pending() -> list[str]:
+    """Return `application.name` of what is to be applied. Raises CommandError for a newer one."""
+    executor = MigrationExecutor(connection)
+    applied = [f"{app}.{name}" for app, name in executor.loader.applied_migrations]
+    if unknown := database_copies.unknown_migrations(applied, executor.loader):
+        raise database_copies.newer(unknown, "The database")
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Let one process at a time migrate.
+
+    For SQLite the file's directory is locked: several data directories may share the file, and
+    closing another descriptor of the file itself would drop SQLite's own locks.
+    """
+    path = database_copies.sqlite_path()
+    if path is None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
+            try:
+                yield
+            finally:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATION_LOCK])
+        return
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _apply(conf: Conf) -> None:
+    """Apply the migrations. Raises CommandError, one line that names the copy to go back to."""
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+    except Exception as error:
+        log.exception("a migration failed")
+        # the newest copy in which no failed start has applied a migration yet
+        copy = min(reversed(_unfinished(conf)), key=_count_applied, default=None)
+        back = "It was new: nothing is lost"
+        if copy is not None:
+            command = restore_command(conf, copy)
+            back = f"To go back to the database as it was: `{command}`"
+        elif connection.vendor == "postgresql":
+            back = "To go back: load your dump with pg_restore"
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        then = "" if back.startswith("It") else ", then start the version that you had"
+        raise CommandError(f"A migration failed ({text}). {back}{then}.") from error
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def copy_first(conf: Conf, names: list[str]) -> Path | None:
+    """Copy an SQLite database that holds something: there is no other way back.
+
+    A start that is tried again, with the database as it was, uses the copy of the one that failed
+    and makes no other, so failing starts do not fill the disk. Raises CommandError.
+    """
+    if not MigrationRecorder(connection).applied_migrations():
+        return None  # it is new
+    source = database_copies.sqlite_path()
+    if source is None:
+        log.warning("a database server is migrated without a copy: dump it first (pg_dump)")
+        return None
+    try:
+        directory = make_private_dir(conf.bridge_data_dir, "backups")
+        for left in directory.glob(".before-*"):  # by a start that was killed while it copied
+            left.unlink()
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # no copy replaces another
+        target = directory / f"before-{moment}-{names[0]}{UNFINISHED}"
+        earlier = _unfinished(conf)
+        database_copies.copy_sqlite(source, target)
+        for copy in earlier:
+            if filecmp.cmp(copy, target, shallow=False):
+                target.unlink()
+                target = copy
+                break
+    except OSError as error:
+        raise CommandError(
+            f"The database cannot be copied before it is migrated ({error})."
+        ) from None
+    log.info("the database was copied before it is migrated", copy=str(target), migrations=names)
+    return target
+
+
+def _unfinished(conf: Conf) -> list[Path]:
+    """Return the copies of starts that have failed since one succeeded, the oldest first."""
+    return sorted((conf.bridge_data_dir / "backups").glob(f"before-*{UNFINISHED}"))
+
+
+def _count_applied(copy: Path) -> int:
+    try:
+        with database_copies.opened(copy, "ro") as database:
+            return len(database_copies.applied_migrations(database))
+    except sqlite3.Error:  # damaged since: any other is better
+        return sys.maxsize
+
+
+def _rename_copies(conf: Conf, copy: Path | None) -> None:
+    """Name the copies for good, and prune those of starts that succeeded to the last five."""
+    for one in _unfinished(conf):
+        end = ".sqlite3" if one == copy else FAILED
+        one.rename(one.with_name(one.name.removesuffix(UNFINISHED) + end))
+    found = sorted((conf.bridge_data_dir / "backups").glob("before-*.sqlite3"))
+    good = [one for one in found if not one.name.endswith(FAILED)]
+    for old in good[:-KEPT_COPIES]:
+        old.unlink()

@@ -1,0 +1,224 @@
+"""Put a backup, or a copy of the database alone, in the place of what is there.
+
+Everything is checked before anything is touched. Whoever restores holds the data directory
+(`startup.only_server`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import secrets
+import shutil
+import sqlite3
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Final
+
+from django.core.management.base import CommandError
+from dotenv import dotenv_values
+
+from bridge_project import __version__
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.database import sqlite_file
+from bridge_project.operations.backup import (
+    DATABASE,
+    FORMAT,
+    MANIFEST,
+    MEMBER,
+    Manifest,
+    open_private,
+)
+from bridge_project.operations.database_copies import (
+    applied_migrations,
+    check,
+    copy_sqlite,
+    newer,
+    now_name,
+    opened,
+    sqlite_path,
+    unknown_migrations,
+)
+
+ASIDE: Final = "before-restore-"  # and the time: what a restore replaced
+# what a command leaves in a data directory that no bridge has used
+FRESH: Final = frozenset({"secrets", "secrets/django_secret"})
+CHUNK: Final = 2**20
+DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError)
+
+
+def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
+    """Put an archive's files in the place of the data directory's, which are kept aside.
+
+    Returns where they are now, None when they were not worth keeping. Raises CommandError: the
+    archive is damaged, not ours, of a newer version, or not for this database.
+    """
+    directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), now_name()
+    # Beside it, unless it is a volume, or a directory that was given to this user.
+    inside = os.path.ismount(directory) or not os.access(directory.parent, os.W_OK)
+    staged = directory.with_name(f".{directory.name}.restoring-{secrets.token_hex(4)}")
+    aside = directory.with_name(f"{directory.name}.{ASIDE}{stamp}")
+    if inside:
+        staged, aside = directory / staged.name, directory / f"{ASIDE}{stamp}"
+    try:
+        staged.mkdir(mode=0o700)
+        manifest = _unpack(archive, staged)
+        place = _database_place(conf, staged, manifest)
+        _exchange(directory, staged, aside)
+        if place is not None and place != conf.bridge_data_dir / DATABASE:
+            _put_database(directory / DATABASE, place)
+    except OSError as error:
+        raise CommandError(f"{archive} cannot be restored ({error}).") from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    if {path.relative_to(aside).as_posix() for path in aside.rglob("*")} <= FRESH:
+        shutil.rmtree(aside)
+        return manifest, None
+    return manifest, aside
+
+
+def _unpack(archive: Path, staged: Path) -> Manifest:
+    """Write the archive's files, and hold them against its manifest."""
+    digests: dict[str, str] = {}
+    try:
+        with gzip.open(archive) as whole, tarfile.open(fileobj=whole, mode="r:") as members:
+            for member in members:
+                # Regular files with names of ours, each once: nothing else gets a path.
+                ours = member.isreg() and MEMBER.fullmatch(member.name)
+                if not ours or ".." in Path(member.name).parts or member.name in digests:
+                    text = f"{archive} is no backup of a bridge: it holds {member.name!r}."
+                    raise CommandError(text)
+                path = staged / member.name
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                source = members.extractfile(member)
+                assert source is not None
+                with source, open_private(path) as file:
+                    shutil.copyfileobj(source, file, CHUNK)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    file.seek(0)
+                    digests[member.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            while whole.read(CHUNK):
+                pass  # to its end, where the sum over everything stands
+        manifest = Manifest.model_validate_json((staged / MANIFEST).read_bytes())
+        version = _numbers(manifest.version)
+    except FileNotFoundError as error:
+        text = f"{archive} is not there, or damaged: {error.filename} is missing."
+        raise CommandError(text) from None
+    except DAMAGED as error:
+        text = f"{archive} is damaged, or no backup of a bridge ({type(error).__name__})."
+        raise CommandError(text) from None
+    (staged / MANIFEST).unlink()
+    expected = {name: about.sha256 for name, about in manifest.files.items()}
+    digests.pop(MANIFEST)
+    for name in sorted({*digests, *expected}):
+        if digests.get(name) != expected.get(name):
+            text = f"the checksum of {name!r} is not that of its manifest."
+            raise CommandError(f"{archive} is damaged: {text}")
+    if manifest.format != FORMAT or version > _numbers(__version__):
+        raise newer([f"version {manifest.version}"], f"{archive}")
+    if unknown := unknown_migrations(manifest.migrations):
+        raise newer(unknown, f"{archive}")
+    for name, about in manifest.files.items():
+        os.utime(staged / name, ns=(about.mtime_ns, about.mtime_ns))
+    return manifest
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None:
+    """Return where the settings want an SQLite database; check the archive's.
+
+    Raises CommandError when archive and settings do not mean the same kind of database.
+    """
+    given = {**dotenv_values(staged / ".env"), **os.environ}
+    url = given.get("DATABASE_URL") or ""
+    if not url and (file := given.get("DATABASE_URL_FILE")):
+        url = Path(file).expanduser().read_text().strip()
+    place, saved = sqlite_file(conf.model_copy(update={"database_url": url})), staged / DATABASE
+    if place is None and saved.exists():
+        text = "The backup holds an SQLite database, but DATABASE_URL names a database server."
+        raise CommandError(text)
+    if place is None:
+        return None
+    if not saved.exists():
+        raise CommandError(
+            "The backup holds no database, its bridge kept it in PostgreSQL:"
+            " set DATABASE_URL to where you load the dump."
+        )
+    try:
+        with opened(saved) as database:
+            check(database)
+    except sqlite3.Error as error:
+        text = f"The database in the backup cannot be used ({error})."
+        raise CommandError(text) from None
+    return Path(place)
+
+
+def _exchange(directory: Path, staged: Path, aside: Path) -> None:
+    """Move what is in the directory to `aside`, and what is staged into it; undo what fails.
+
+    `serve.lock` stays, and is held. The database comes last: without it no bridge starts.
+    """
+    stays = (aside.name, staged.name, "serve.lock")
+    old = [path for path in directory.iterdir() if path.name not in stays]
+    new = sorted(staged.iterdir(), key=lambda path: path.name == DATABASE)
+    plan = [(path, aside / path.name) for path in old if not path.name.startswith(ASIDE)]
+    plan += [(path, directory / path.name) for path in new]
+    moved: list[tuple[Path, Path]] = []
+    aside.mkdir(mode=0o700)
+    try:
+        for source, target in plan:
+            os.rename(source, target)
+            moved.append((source, target))
+    except OSError:
+        for source, target in reversed(moved):
+            os.rename(target, source)
+        aside.rmdir()
+        raise
+
+
+def _put_database(source: Path, target: Path) -> Path | None:
+    """Put a database in its place; return where the one that was there is now, with its -wal."""
+    aside = target.with_name(f"{target.name}.{ASIDE}{now_name()}")
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(f"{target}{suffix}", f"{aside}{suffix}")
+    shutil.move(source, target)
+    return aside if aside.exists() else None
+
+
+def is_database(file: Path) -> bool:
+    """Tell whether a file is an SQLite database and not an archive."""
+    try:
+        with file.open("rb") as found:
+            return found.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def restore_database(copy: Path) -> Path | None:
+    """Put a copy of the database alone in its place, and keep the copy.
+
+    Returns where the replaced database is now, None when there was none. Raises CommandError.
+    """
+    target = sqlite_path()
+    if target is None:
+        text = f"{copy} is an SQLite database, but DATABASE_URL names a database server."
+        raise CommandError(text)
+    staged = target.with_name(f".{target.name}.restoring-{secrets.token_hex(4)}")
+    try:
+        copy_sqlite(copy, staged)
+        with opened(staged) as database:
+            if unknown := unknown_migrations(applied_migrations(database)):
+                raise newer(unknown, f"{copy}")
+        return _put_database(staged, target)
+    except (sqlite3.Error, OSError) as error:
+        raise CommandError(f"{copy} cannot be restored ({error}).") from None
+    finally:
+        staged.unlink(missing_ok=True)
