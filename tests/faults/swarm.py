@@ -273,7 +273,9 @@ class Swarm:
             victims = self.servers if self.rng.random() < ALL_AT_ONCE else [server]
             phases = {victim: phase for victim in victims if (phase := victim.kill())}
             if not phases:
-                continue  # it was taken together with another, and is not there yet
+                # It died together with another and is not there yet: wait until it is.
+                await server.revive()
+                continue
             self.left -= 1
             self.count.update(f"killed {phase}" for phase in phases.values())
             self.count["instants"] += 1
