@@ -5,10 +5,10 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help run watch hooks doctor qr admin test test-agents soak bench lint setup clean
 
-# Any Python 3.8 can start the set-up: it finds the newest on the path that will do, or says which package is missing.
-bootstrap = @for python in python3 python3.13 python3.12 python3.11; do \
-	"$$python" -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null && exec "$$python" bridge_project/operations/setup.py $(1); \
-	done; echo "Python 3.11 or newer is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
+# The newest Python that the pins were installed on and that can make an environment; any newer one is a last resort.
+bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
+	"$$python" -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && exec "$$python" bridge_project/operations/setup.py $(1); \
+	done; echo "Python 3.11 or newer, with venv, is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile

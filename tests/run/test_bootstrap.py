@@ -25,10 +25,11 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (project / "tests" / "requirements.txt").write_text("-r ../requirements.txt\npytest==9.2\n")
     venv = project / ".venv"
-    monkeypatch.setattr(setup, "PROJECT", str(project))
-    monkeypatch.setattr(setup, "VENV", str(venv))
-    monkeypatch.setattr(setup, "PYTHON", str(venv / "bin" / "python"))
-    monkeypatch.setattr(setup, "STAMP", str(venv / "bridge-stamp.json"))
+    monkeypatch.setattr(setup, "PROJECT", project)
+    monkeypatch.setattr(setup, "VENV", venv)
+    monkeypatch.setattr(setup, "PYTHON", venv / "bin" / "python")
+    monkeypatch.setattr(setup, "STAMP", venv / "bridge-stamp.json")
+    monkeypatch.chdir(project)
     return project
 
 
@@ -42,7 +43,7 @@ def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def run_step(command: list[str], *_: object) -> None:
         if command[1:3] == ["-m", "venv"]:
             done.append("venv")
-            subprocess.run([sys.executable, "-m", "venv", "--without-pip", setup.VENV], check=True)
+            subprocess.run(command, check=True)
             site = next(Path(setup.VENV, "lib").glob("python*/site-packages"))
             (site / "pip").mkdir()
             (site / "pip" / "__init__.py").touch()
@@ -50,7 +51,6 @@ def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             done.append(f"pip {command[-1]}")
 
     monkeypatch.setattr(setup, "run_step", run_step)
-    monkeypatch.setattr(setup, "find_python", lambda: sys.executable)
     return done
 
 
@@ -61,11 +61,6 @@ def prepared(kind: str, steps: list[str]) -> list[str]:
 
 
 # -- Python ----------------------------------------------------------------------------------------
-
-
-def test_python_3_8_can_read_it() -> None:
-    source = Path(setup.__file__).read_text()
-    ast.parse(source, feature_version=(3, 8))
 
 
 def test_it_imports_the_standard_library_only() -> None:
@@ -80,55 +75,23 @@ def test_it_imports_the_standard_library_only() -> None:
     assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 
-def test_the_newest_checked_python_is_chosen() -> None:
-    found: list[tuple[str, tuple[int, int] | None, bool]] = [
-        ("/py39", (3, 9), True),
-        ("/py312", (3, 12), True),
-        ("/py311", (3, 11), True),
-        ("/py313", (3, 13), False),
-        ("/py399", (3, 99), True),
-        ("/shim", None, False),
-    ]
-    assert setup.choose(found) == "/py312"
-    assert setup.choose([("/py39", (3, 9), True), ("/py399", (3, 99), True)]) == "/py399"
-
-
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        (
-            [("/py", (3, 9), True)],
-            "Python 3.11 or newer is needed, here is 3.9: install the packages python3.11 and python3.11-venv",
-        ),
-        ([("/py", (3, 12), False), ("/old", (3, 8), True)], "install the package python3.12-venv"),
-        ([], "Python 3.11 or newer is needed: install the packages"),
-    ],
-)
-def test_a_missing_python_is_one_line_that_names_the_package(
-    found: list[tuple[str, tuple[int, int] | None, bool]], words: str
-) -> None:
-    with pytest.raises(setup.Missing) as caught:
-        setup.choose(found)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_make_takes_the_newest_that_can_make_environments(tmp_path: Path) -> None:
+    """3.13 cannot, 3.12 can; a plain python3 may be newer than the pins, or too old."""
+    machine = tmp_path / "bin"
+    machine.mkdir()
+    for name, does in (("python3.13", "exit 1"), ("python3.12", 'echo "$0 $@"'), ("python3", "")):
+        (machine / name).write_text(f"#!/bin/sh\n[ $1 = -c ] && [ {name} != python3.13 ] || {does}")
+        (machine / name).chmod(0o755)
+    make = ["make", "-s", "-f", f"{setup.PROJECT}/Makefile", "setup"]
+    environment = os.environ | {"PATH": f"{machine}:/usr/bin:/bin"}
+    done = subprocess.run(make, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "python3.12 bridge_project/operations/setup.py setup" in done.stdout, done
 
 
 def test_missing_git_is_one_line_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(setup.Missing, match="git is missing: install the package git"):
         setup.prepare("run")
-
-
-def test_probe_tells_version_and_whether_it_can_make_environments(tmp_path: Path) -> None:
-    version = (sys.version_info.major, sys.version_info.minor)
-    assert setup.probe(sys.executable) == (version, True)
-    half = tmp_path / "python"
-    half.write_text("#!/bin/sh\necho 3.12\nexit 1\n")
-    half.chmod(0o755)
-    assert setup.probe(str(half)) == ((3, 12), False)
-    half.write_text("#!/bin/sh\necho command not found >&2\nexit 127\n")
-    assert setup.probe(str(half)) == (None, False)
-    assert setup.probe(str(tmp_path / "none")) == (None, False)
 
 
 # -- the environment -------------------------------------------------------------------------------
@@ -182,15 +145,15 @@ def test_an_interrupted_installation_is_made_anew(
 
 def test_an_environment_that_was_moved_is_made_anew(clone: Path, steps: list[str]) -> None:
     prepared("run", steps)
-    stamp = Path(setup.STAMP)
+    stamp = setup.STAMP
     stamp.write_text(stamp.read_text().replace("a clone", "elsewhere"))
     assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 
 def test_an_environment_whose_python_is_gone_is_made_anew(steps: list[str]) -> None:
     prepared("run", steps)
-    os.unlink(setup.PYTHON)
-    os.symlink("/nonexistent/python", setup.PYTHON)
+    setup.PYTHON.unlink()
+    setup.PYTHON.symlink_to("/nonexistent/python")
     assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 
