@@ -35,7 +35,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.db import Error as DatabaseError
 from django.urls import path
 
-from bridge_project.http import errors, ratelimit
+from bridge_project.http import ratelimit
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware, send_error
 from bridge_project.kernel import limits
@@ -43,6 +43,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network import transport
+from bridge_project.network.own_names import own_names
 from bridge_project.operations.standalone import Standalone
 from devices_app import tokens
 from files_app.threads import FileRequests
@@ -78,11 +79,7 @@ class Gate:
         """Raise the BridgeError that refuses the upgrade: address, host, rate, origin, token, in
         this order.
         """
-        accepted_on = str((scope.get("server") or ("",))[0])
-        names, client = (
-            errors.own_names() | {transport.normalise(accepted_on)},
-            scope["bridge"].client,
-        )
+        names, client = own_names(scope), scope["bridge"].client
         if scope["path"] != f"/{WEBSOCKET_PATH}":
             raise BridgeError("NOT_FOUND")
         if not transport.host_allowed(names, headers.get("host", "")):

@@ -12,7 +12,7 @@ from bridge_project.network import transport
 
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
-# Host names are checked by rest.HostMiddleware against what the certificate and D18 say, which can
+# Host names are checked by HostMiddleware against what the certificate and D18 say, which can
 # change while the bridge runs.
 ALLOWED_HOSTS = ["*"]
 
@@ -36,8 +36,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "bridge_project.http.errors.RequestMiddleware",
-    "bridge_project.http.errors.HostMiddleware",
+    "bridge_project.http.middleware.RequestMiddleware",
+    "bridge_project.http.middleware.HostMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

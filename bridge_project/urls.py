@@ -58,7 +58,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
 ]
 
-handler400 = "bridge_project.http.errors.bad_request"
-handler403 = "bridge_project.http.errors.permission_denied"
-handler404 = "bridge_project.http.errors.not_found"
+# Other errors of Django are rewritten by RequestMiddleware.
 handler500 = "bridge_project.http.errors.server_error"

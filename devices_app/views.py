@@ -17,7 +17,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_exempt
 
 from bridge_project.http import ratelimit
-from bridge_project.http.errors import client_address
+from bridge_project.http.request import client_address
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError

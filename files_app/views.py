@@ -6,7 +6,7 @@ from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
 
-from bridge_project.http.json import JSON_TYPE
+from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import default_jail

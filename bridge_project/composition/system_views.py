@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from bridge_project import PROTOCOL_VERSION, __version__
 from bridge_project.composition import health, metrics
 from bridge_project.docs import asyncapi
-from bridge_project.http.errors import base_url, transport_of
+from bridge_project.http.request import base_url, transport_of
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf

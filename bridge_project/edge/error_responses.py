@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-from bridge_project.http.error_body import error_body
-from bridge_project.kernel.errors import ERRORS
+from bridge_project.http.error_body import error_answer
+from bridge_project.kernel.errors import BridgeError
 
 Message = dict[str, Any]
 
@@ -32,13 +31,10 @@ def error_response(
     code: str, request_id: str, *, base_url: str, status: int | None = None, message: str = ""
 ) -> bytes:
     """The raw response of an error, with the six fields of D9."""
-    body = error_body(code, request_id, base_url=base_url, status=status, message=message)
-    headers = [
-        (b"Content-Type", b"application/json"),
-        (b"X-Request-ID", request_id.encode("ascii")),
-        (b"Cache-Control", b"no-store"),
-    ]
-    return raw_response(status or ERRORS[code].status or 500, headers, json.dumps(body).encode())
+    answer = error_answer(BridgeError(code, message), request_id, base_url, status=status)
+    headers = {**answer.headers, "Cache-Control": "no-store"}
+    named = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return raw_response(answer.status, named, answer.body)
 
 
 class Inbox(asyncio.Queue[Message]):

@@ -1,5 +1,6 @@
-"""The six-field error body of D9, for whoever answers an HTTP request: the server's edge and the
-REST framework.
+"""Write what a client is told of a failure: an HTTP error, an `error` or a `connection_error`.
+
+Each is counted here, and reported when it is severe, whichever way it goes out.
 """
 
 from __future__ import annotations
@@ -7,63 +8,108 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from bridge_project.kernel import failure_alerts, metrics
-from bridge_project.kernel.errors import ERRORS, documentation_path
+from bridge_project.kernel.errors import ERRORS, BridgeError, documentation_path
+from bridge_project.protocol import jsontext
+from bridge_project.protocol.server_messages import ConnectionError_, Error_
 from bridge_project.protocol.types import now_text
 
 log = structlog.get_logger("bridge.http")
 
+JSON_TYPE: Final = "application/json"
+
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")  # safe in a header, a log line and a page
 
 
-def error_body(
-    code: str,
-    request_id: str,
-    *,
-    base_url: str,
-    message: str = "",
-    status: int | None = None,
-    timestamp: str = "",
-    **fields: Any,
-) -> dict[str, Any]:
-    """The body of an HTTP error (SPEC HTTP error body, D9): ``error`` is the status's phrase,
-    ``documentation_url`` is absolute.
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An HTTP error: `fields` are those of its JSON body."""
 
-    ``code`` is a row of the error table (KeyError otherwise), ``base_url`` an address without a
-    path (``transport.base_url``), ``fields`` are added after the six. ``status`` is needed only
-    where the row has none or another one is sent.
+    status: int
+    headers: dict[str, str]
+    fields: dict[str, Any]
+
+    @property
+    def body(self) -> bytes:
+        return jsontext.dumps(self.fields).encode()
+
+
+def error_answer(
+    error: BridgeError, request_id: str, base_url: str, *, status: int | None = None
+) -> ErrorAnswer:
+    """Write an HTTP error with the six fields of D9, then the error's own.
+
+    `base_url` is an address without a path. `status` is needed only where the row has none, or
+    another one is sent.
     """
-    row = ERRORS[code]
-    # here, because every error answer is written here, the edge's included
-    metrics.http_errors.labels(code).inc()
-    failure_alerts.report(code, request_id)
-    return {
-        "error": HTTPStatus(status or row.status or 500).phrase,
-        "message": message or row.message,
-        "code": code,
+    metrics.http_errors.labels(error.code).inc()
+    failure_alerts.report(error.code, request_id)
+    status = status or error.row.status or 500
+    headers = {"Content-Type": JSON_TYPE, "X-Request-ID": request_id, **error.headers}
+    if status == 401:
+        headers.setdefault("WWW-Authenticate", "Bearer")
+    fields = {
+        "error": HTTPStatus(status).phrase,
+        "message": error.message,
+        "code": error.code,
         "request_id": request_id,
-        "timestamp": timestamp or now_text(),
-        "documentation_url": base_url + documentation_path(code),
-    } | fields
+        "timestamp": now_text(),
+        "documentation_url": base_url + documentation_path(error.code),
+        **error.fields,
+    }
+    return ErrorAnswer(status, headers, fields)
+
+
+def error_payload(
+    error: BridgeError, session_id: str | None = None, *, reference: str = ""
+) -> Error_:
+    """Write the `error` message of a failure; `reference` is by what the log finds it."""
+    _count_on_socket(error, reference)
+    fields = {
+        name: error.fields[name] for name in ("violations", "details") if name in error.fields
+    }
+    return Error_(
+        code=error.code,
+        message=error.message,
+        session_id=error.fields.get("session_id", session_id),
+        recoverable=error.row.recoverable is not False,
+        **fields,
+    )
+
+
+def connection_error_payload(error: BridgeError, base_url: str) -> ConnectionError_:
+    """Write the `connection_error` message of a failure."""
+    _count_on_socket(error)
+    return ConnectionError_(
+        code=error.code,
+        message=error.message,
+        documentation_url=base_url + documentation_path(error.code),
+        remediation=error.row.remedy,
+        details=error.fields.get("details"),
+    )
+
+
+def _count_on_socket(error: BridgeError, reference: str = "") -> None:
+    metrics.socket_errors.labels(error.code).inc()
+    failure_alerts.report(error.code, reference, error.fields.get("session_id"))
 
 
 def log_error(code: str, **where: Any) -> None:
-    """Log an error answer at its code's severity; ``where``: its status, method, path, client.
+    """Log an error answer at its code's severity; `where`: its status, method, path, client.
 
-    A refusal with a ``client`` is logged once a minute for each client and code, then counted
-    (``logs.HoldBack``).
+    A refusal with a `client` is logged once a minute for each client and code, then counted
+    (`logging.HoldBack`).
     """
     level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
     log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)
 
 
 def request_id(given: str | None) -> str:
-    """The client's ``X-Request-ID`` when it is sane (1 to 128 of letters, digits and ``._:-``),
-    else a fresh UUID (D9).
-    """
+    """Return the client's `X-Request-ID` when it is sane, else a fresh UUID (D9)."""
     return given if given is not None and _SANE_REQUEST_ID.fullmatch(given) else str(uuid.uuid4())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, TypeVar
 
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
@@ -10,14 +10,13 @@ from pydantic import BaseModel, ValidationError
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 
+from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.constraints import faults, received, secrets_in
 
 M = TypeVar("M", bound=BaseModel)
-
-JSON_TYPE: Final = "application/json"
 
 
 class JSONRenderer(BaseRenderer):

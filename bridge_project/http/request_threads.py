@@ -5,7 +5,8 @@ connection for each request.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
+from urllib.parse import quote
 
 from django.core import signals
 from django.core.exceptions import RequestAborted
@@ -14,9 +15,9 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
-from bridge_project.http import errors
-from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import Threads, requests
+
+_ASCII: Final = bytes(range(128))
 
 Message = Mapping[str, Any]
 
@@ -57,25 +58,14 @@ class Handler(ASGIHandler):
     def _answer(self, scope: Message, body: Any) -> HttpResponse:
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
-        try:
-            request = ASGIRequest(scope, body)
-        except UnicodeDecodeError:
-            return self._undecodable(scope, body)
+        # Django refuses a query that is no UTF-8 before any middleware runs, without D9's fields.
+        query = quote(scope["query_string"], safe=_ASCII)
+        request = ASGIRequest({**scope, "query_string": query.encode()}, body)
         response = self.get_response(request)
         response._handler_class = self.__class__  # type: ignore[attr-defined]
         whole = _whole(response)
         response.close()
         return whole
-
-    def _undecodable(self, scope: Message, body: Any) -> HttpResponse:
-        """A query string that is not UTF-8, which Django refuses before any middleware runs."""
-        request = ASGIRequest({**scope, "query_string": b""}, body)
-        errors.take_transport(request)
-        answer = errors.error_response(
-            request, BridgeError("VALIDATION_ERROR", "The query string is not UTF-8.")
-        )
-        signals.request_finished.send(sender=self.__class__)
-        return answer
 
 
 def _whole(response: HttpResponseBase) -> HttpResponse:

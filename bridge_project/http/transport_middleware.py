@@ -8,14 +8,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from bridge_project.http.dispatch import connection_error_payload
-from bridge_project.http.error_body import error_body, log_error, request_id
+from bridge_project.http.error_body import (
+    connection_error_payload,
+    error_answer,
+    log_error,
+    request_id,
+)
 from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import transport
 from bridge_project.network.transport import FORWARDING_HEADERS, ConnectionMode, Transport
-from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import encode
 
 Message = dict[str, Any]
@@ -55,26 +58,18 @@ class TransportMiddleware:
         try:
             _check(scope)
             await self.application(scope, receive, send)
-        except Refusal as refusal:
-            await refuse(scope, receive, send, refusal.code)
-
-
-class Refusal(Exception):
-    """A request or a socket is refused before the application has answered anything."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+        except BridgeError as error:  # raised before the application has answered anything
+            await refuse(scope, receive, send, error)
 
 
 def _check(scope: Scope) -> None:
     bridge: Transport = scope["bridge"]
     if not bridge.secure:
-        raise Refusal("INSECURE_TRANSPORT")
+        raise BridgeError("INSECURE_TRANSPORT")
     if not bridge.via_proxy and not transport.accepts_on(conf.bridge_host, _local(scope)):
-        raise Refusal("HOST_NOT_ALLOWED")  # `serve` ends such a connection before TLS (D45)
+        raise BridgeError("HOST_NOT_ALLOWED")  # `serve` ends such a connection before TLS (D45)
     if scope["type"] == "websocket" and bridge.mode is ConnectionMode.MISCONFIGURED:
-        raise Refusal("MISCONFIGURED")
+        raise BridgeError("MISCONFIGURED")
 
 
 def _local(scope: Mapping[str, Any]) -> str:
@@ -140,7 +135,7 @@ def _capped(receive: Receive) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > conf.max_message_bytes:
-            raise Refusal("PAYLOAD_TOO_LARGE")
+            raise BridgeError("PAYLOAD_TOO_LARGE")
         return message
 
     return capped
@@ -149,13 +144,12 @@ def _capped(receive: Receive) -> Receive:
 # -- refusals ------------------------------------------------------------------------------------
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send, code: str) -> None:
+async def refuse(scope: Scope, receive: Receive, send: Send, error: BridgeError) -> None:
     """Answer a request with an error, a socket with `connection_error` and a close (D19, D20)."""
-    error = BridgeError(code)
     if scope["type"] == "http" or error.row.close is None:
         await send_error(scope, send, error)
     elif (await receive())["type"] == "websocket.connect":
-        log_error(code, method="GET", path=scope["path"][:200], client=scope["bridge"].client)
+        log_error(error.code, method="GET", path=scope["path"][:200], client=scope["bridge"].client)
         await send({"type": "websocket.accept"})
         payload = connection_error_payload(error, scope["bridge"].base_url)
         await send({"type": "websocket.send", "text": encode(payload).text})
@@ -164,9 +158,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send, code: str) -> None:
 
 async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
     """Answer a request, or an upgrade where the server can, with an error in the form of D9."""
-    prefix = "http.response"
-    headers = dict(scope["headers"])
-    given = request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
+    given = request_id(dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1"))
+    bridge: Transport = scope["bridge"]
     status = error.row.status or 403
     log_error(
         error.code,
@@ -174,25 +167,18 @@ async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
         status=status,
         method=scope.get("method", "GET"),
         path=scope["path"][:200],
-        client=scope["bridge"].client,
+        client=bridge.client,
     )
+    prefix = "http.response"
     if scope["type"] == "websocket":
         prefix = "websocket.http.response"
         if prefix not in scope.get("extensions", {}):
             await send({"type": "websocket.close"})  # daphne answers 403
             return
-    body = error_body(
-        error.code,
-        given,
-        base_url=scope["bridge"].base_url,
-        message=error.message,
-        status=status,
-        **error.fields,
-    )
-    extra = {"Content-Type": "application/json", "X-Request-ID": given, **error.headers}
-    named = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
+    answer = error_answer(error, given, bridge.base_url, status=status)
+    named = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     await send({"type": f"{prefix}.start", "status": status, "headers": named})
-    await send({"type": f"{prefix}.body", "body": jsontext.dumps(body).encode()})
+    await send({"type": f"{prefix}.body", "body": answer.body})
 
 
 def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:

@@ -16,7 +16,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from bridge_project.http import ratelimit
-from bridge_project.http.errors import NO_LARGE_BODY, client_address
+from bridge_project.http.errors import NO_LARGE_BODY
+from bridge_project.http.request import client_address
 from bridge_project.kernel.errors import BridgeError
 
 

@@ -438,9 +438,8 @@ TOOL_RETRIES: Mapping[str, int] = {
 class BridgeError(Exception):
     """A failure that the client is told about: a row of the table and what is special this time.
 
-    ``fields`` are added to the body (HTTP) or the payload (WebSocket); ``headers`` to an HTTP
-    answer. One place for each transport turns it into an answer: ``rest.exception_handler``, and
-    ``dispatch.error_payload`` with ``dispatch.connection_error_payload``.
+    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer;
+    `http/error_body.py` writes both.
     """
 
     def __init__(

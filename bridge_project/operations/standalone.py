@@ -16,9 +16,10 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
 from bridge_project.composition import background
-from bridge_project.http.transport_middleware import Application, Receive, Refusal, Scope, Send
+from bridge_project.http.transport_middleware import Application, Receive, Scope, Send
 from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import ConfError, conf
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
 from bridge_project.operations import migrations, startup
@@ -47,7 +48,7 @@ class Standalone:
         elif self._started or await self._start():
             await self.application(scope, receive, send)
         else:
-            raise Refusal("STORAGE_UNAVAILABLE")
+            raise BridgeError("STORAGE_UNAVAILABLE")
 
     def prepare(self) -> None:
         """Take the data directory and check all that `serve` checks.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel import threads
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import client_messages as c
@@ -14,6 +13,7 @@ from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 @handles(c.FileList)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel import limits, threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
@@ -23,6 +22,7 @@ from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 @handles(c.GitStatusRequest)

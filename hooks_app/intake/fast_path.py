@@ -15,13 +15,15 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-from bridge_project.http import errors, ratelimit
+from bridge_project.http import ratelimit
 from bridge_project.http.error_body import request_id
+from bridge_project.http.errors import as_bridge_error
 from bridge_project.http.json import check_media_type
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network import transport
+from bridge_project.network.own_names import own_names
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
 from devices_app import tokens
@@ -108,7 +110,7 @@ class HotPath:
         except (OperationalError, InterfaceError) as error:
             # not tried again by the view: of a commit whose answer was lost nobody knows whether it
             # happened
-            return errors.as_bridge_error(error)
+            return as_bridge_error(error)
 
     async def _parse_and_store(
         self, scope: Scope, headers: dict[bytes, bytes], body: bytes
@@ -161,8 +163,7 @@ def _is_plain(scope: Scope, headers: dict[bytes, bytes]) -> bool:
         check_media_type(headers.get(b"content-type", b"").decode("latin-1"))
     except BridgeError:
         return False
-    own = errors.own_names() | {transport.normalise(str((scope.get("server") or ("",))[0]))}
-    return transport.host_allowed(own, headers.get(b"host", b"").decode("latin-1"))
+    return transport.host_allowed(own_names(scope), headers.get(b"host", b"").decode("latin-1"))
 
 
 async def _count(client: str) -> None:

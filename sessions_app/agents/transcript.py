@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from bridge_project.http.dispatch import error_payload
+from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import server_messages as s

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel.threads import writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app.approvals import service as approvals
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 @handles(c.ApprovalResponse)

@@ -4,7 +4,6 @@ D40).
 
 from __future__ import annotations
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
 from bridge_project.protocol import client_messages as c
@@ -14,6 +13,7 @@ from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 @handles(c.Message)

@@ -9,7 +9,6 @@ from typing import Any
 
 from bridge_project import __version__
 from bridge_project.http import ratelimit
-from bridge_project.http.dispatch import Refused, handles
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
@@ -27,6 +26,7 @@ from sessions_app.agents import listing
 from sessions_app.log import reader
 from sessions_app.models import Session
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import Refused, handles
 from sessions_app.socket.phases import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
 
 WARNINGS = {

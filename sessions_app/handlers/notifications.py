@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 @handles(c.NotificationAck)

@@ -6,7 +6,6 @@ import json
 
 from django.utils import timezone
 
-from bridge_project.http.dispatch import handles
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
@@ -28,6 +27,7 @@ from sessions_app.models import Feed, LogHead, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency, inbound, presence
 from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.dispatch import handles
 
 
 async def session_of(

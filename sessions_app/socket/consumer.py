@@ -15,8 +15,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from pydantic import BaseModel
 
 from bridge_project.http import ratelimit
-from bridge_project.http.dispatch import Refused, connection_error_payload, error_payload
-from bridge_project.http.error_body import log_error
+from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.kernel.threads import writers
@@ -29,6 +28,7 @@ from sessions_app.log.tail import tail
 from sessions_app.socket import inbound, presence
 from sessions_app.socket.acknowledgements import Receipts
 from sessions_app.socket.delivery import Delivery
+from sessions_app.socket.dispatch import Refused
 from sessions_app.socket.phases import Conversation
 from sessions_app.socket.registry import registry
 from sessions_app.socket.request_queues import Lanes

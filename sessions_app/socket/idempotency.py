@@ -17,7 +17,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project.http.dispatch import Handler, error_payload
+from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
@@ -27,6 +27,7 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
 from sessions_app import leases
 from sessions_app.models import ClientRequest, Process
+from sessions_app.socket.dispatch import Handler
 
 Socket = Any  # the consumer, which imports this
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import structlog
 from django.db import Error as DatabaseError
 
-from bridge_project.http.dispatch import Refused, error_payload, handler_of
+from bridge_project.http.error_body import error_payload
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
 from sessions_app.socket import idempotency
+from sessions_app.socket.dispatch import Refused, handler_of
 from sessions_app.socket.request_queues import Lanes
 
 if TYPE_CHECKING:

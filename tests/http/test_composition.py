@@ -15,7 +15,7 @@ from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
 from bridge_project.asgi import Gate
-from bridge_project.http import errors
+from bridge_project.http.request import transport_of
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
@@ -156,7 +156,7 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
 
         return note
 
-    monkeypatch.setattr(errors, "take_transport", noting(errors.take_transport))
+    monkeypatch.setattr("bridge_project.http.middleware.transport_of", noting(transport_of))
     monkeypatch.setattr(listing, "listed", noting(listing.listed))
     monkeypatch.setattr(SyncToAsync, "__call__", None)
     monkeypatch.setattr(AsyncToSync, "__call__", None)

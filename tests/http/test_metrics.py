@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bridge_project import __version__
 from bridge_project.composition import metrics as composed_metrics
-from bridge_project.http.dispatch import connection_error_payload, error_payload
+from bridge_project.http.error_body import connection_error_payload, error_payload
 from bridge_project.kernel import metrics
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text

@@ -201,7 +201,8 @@ def test_the_address_is_the_transports(limited: Clock, db: None) -> None:
     """Behind a proxy, not the proxy but its clients are counted."""
     from django.test import AsyncRequestFactory
 
-    from bridge_project.http.errors import RequestMiddleware, client_address
+    from bridge_project.http.middleware import RequestMiddleware
+    from bridge_project.http.request import client_address
 
     carrier = Transport(
         secure=True,

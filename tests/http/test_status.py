@@ -207,10 +207,10 @@ def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
 def test_addresses_come_from_the_public_url_when_there_is_one(
     stranger: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bridge_project.http import errors
+    from bridge_project.http import request
 
     monkeypatch.setattr(
-        errors,
+        request,
         "conf",
         conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}),
     )

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from bridge_project.http.dispatch import connection_error_payload, error_payload
-from bridge_project.http.error_body import error_body
+from bridge_project.http.error_body import connection_error_payload, error_answer, error_payload
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.errors import ERRORS, BridgeError
 
@@ -28,7 +27,7 @@ def test_only_severity_error_is_told(code: str) -> None:
 
 def test_every_way_out_comes_by() -> None:
     """An HTTP answer, an `error`, a `connection_error`; with what the log has it under."""
-    error_body("INTERNAL_ERROR", "request-1", base_url="https://localhost")
+    error_answer(BridgeError("INTERNAL_ERROR"), "request-1", "https://localhost")
     error_payload(BridgeError("BRIDGE_ERROR"), reference="message-1")
     error_payload(BridgeError("AGENT_ERROR", session_id="s1"))
     told = failure_alerts.take()

@@ -1,0 +1,106 @@
+"""Give each Django request its id and its client, check its host, and mend foreign errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from bridge_project.http.errors import (
+    ADMIN_SITE,
+    NO_LARGE_BODY,
+    as_bridge_error,
+    code_of,
+    error_response,
+    is_foreign,
+)
+from bridge_project.http.request import request_id_of, transport_of
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network import transport
+from bridge_project.network.own_names import own_names
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+API_PREFIXES: Final = ("/api/", "/hooks/")
+
+
+class RequestMiddleware:
+    """Outermost: lets no error leave without the six fields (D9).
+
+    Only synchronous, so that Django runs the whole chain in one thread instead of changing threads
+    at each middleware.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        scope = getattr(request, "scope", {})
+        if "bridge" in scope:
+            carrier = transport_of(request)
+            request.META["REMOTE_ADDR"] = carrier.client
+            # a proxy's word counts, so that CSRF compares the right origin
+            scope["scheme"] = "https" if carrier.secure else "http"
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id_of(request))
+        try:
+            response = self._answer(request)
+        finally:
+            structlog.contextvars.clear_contextvars()
+        response["X-Request-ID"] = request_id_of(request)
+        if request.path.startswith(API_PREFIXES):
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        if (reason := _refused_body(request)) is not None:
+            return error_response(request, BridgeError("PAYLOAD_TOO_LARGE", reason))
+        response = self.get_response(request)
+        if not is_foreign(response):
+            return response
+        # with its own headers (`Allow`, CORS)
+        headers = {k: v for k, v in response.items() if not k.lower().startswith("content-")}
+        error = BridgeError(code_of(response.status_code), headers=headers)
+        answer = error_response(request, error, status=response.status_code)
+        # not close(): that tells Django that the request is over
+        answer._resource_closers += response._resource_closers  # type: ignore[attr-defined]
+        return answer
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer what a plain Django view raised; None leaves it to Django."""
+        error = as_bridge_error(exception)
+        return None if error is None else error_response(request, error)
+
+
+def _refused_body(request: HttpRequest) -> str | None:
+    """Tell why no page takes a body this large, before it is read; the API's views do it too."""
+    awaited = getattr(request, "scope", {}).get("bridge.body") == "awaited"
+    if awaited and not request.path.startswith(API_PREFIXES):
+        return NO_LARGE_BODY
+    if request.path.startswith(ADMIN_SITE):
+        # browsers send forms with their length, so one of unknown length is none
+        length = int(request.META.get("CONTENT_LENGTH") or "0")
+        if "HTTP_TRANSFER_ENCODING" in request.META or length > limits.ADMIN_FORM_BYTES:
+            return "This form is too large."
+    return None
+
+
+class HostMiddleware:
+    """Answers only under the bridge's own names (D18): no page can reach it by a name of its own.
+
+    A request without `Host` passes: no browser sends one.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if host := request.META.get("HTTP_HOST", ""):
+            if not transport.host_allowed(own_names(getattr(request, "scope", {})), host):
+                return error_response(request, BridgeError("HOST_NOT_ALLOWED"))
+            request.checked_host = host  # type: ignore[attr-defined]
+        return self.get_response(request)

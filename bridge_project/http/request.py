@@ -1,0 +1,51 @@
+"""Know a Django request: its id, its connection, its client, and the bridge's address for it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.http import HttpRequest
+
+from bridge_project.http.error_body import request_id as sane_request_id
+from bridge_project.kernel.config import conf
+from bridge_project.network import transport
+from bridge_project.network.transport import ConnectionMode, Transport
+
+
+def transport_of(request: HttpRequest) -> Transport:
+    """Return the connection that carries a request; a local one in Django's test clients."""
+    found = getattr(request, "scope", {}).get("bridge")
+    if found is not None:
+        return cast(Transport, found)
+    return Transport(
+        secure=True,
+        client=request.META.get("REMOTE_ADDR", "127.0.0.1"),
+        mode=ConnectionMode.LOCAL_ONLY,
+        via_proxy=False,
+        base_url=transport.base_url(conf),
+    )
+
+
+def client_address(request: HttpRequest) -> str:
+    """Return whom limits count; `RequestMiddleware` has put it there."""
+    return str(request.META.get("REMOTE_ADDR", ""))
+
+
+def request_id_of(request: HttpRequest) -> str:
+    """Return the request's id (D9), made on first use."""
+    found = getattr(request, "request_id", None)
+    if found is None:
+        found = sane_request_id(request.META.get("HTTP_X_REQUEST_ID"))
+        request.request_id = found  # type: ignore[attr-defined]
+    return cast(str, found)
+
+
+def base_url(request: HttpRequest) -> str:
+    """Return the address under which this client reaches the bridge, without a path.
+
+    It is BRIDGE_PUBLIC_URL, else the checked `Host`, else the socket's own.
+    """
+    if conf.bridge_public_url:
+        return conf.bridge_public_url
+    host = getattr(request, "checked_host", "")
+    return f"https://{host}" if host else transport_of(request).base_url

@@ -1,0 +1,41 @@
+"""Find the handler of a client message; each is registered by `@handles`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel
+
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.base import ClientPayload
+from bridge_project.protocol.parse import ClientMessage
+
+Handler = Callable[[Any, ClientMessage], Awaitable[BaseModel | None]]
+
+HANDLERS: dict[str, Handler] = {}
+
+
+class Refused(BridgeError):
+    """The connection cannot go on: `connection_error`, then the row's close code (D21)."""
+
+
+def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
+    """Register `async def handler(socket, message)`, where `message.payload` is a `model`.
+
+    A handler returns the payload that answers, or None when it has answered through the socket or
+    nothing does. It raises BridgeError for an `error`, Refused for a `connection_error`.
+    """
+
+    def register(handler: Handler) -> Handler:
+        if model.type in HANDLERS:
+            raise ValueError(f"{model.type} is handled twice")
+        HANDLERS[model.type] = handler
+        return handler
+
+    return register
+
+
+def handler_of(message: ClientMessage) -> Handler:
+    """Return the message's handler; every client message of the catalogue has one."""
+    return HANDLERS[message.type]
