@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import child_process, limits
 from bridge_project.kernel.threads import files
 from files_app.git.sandbox import mirror
-from files_app.git.sandbox import process as run
 
 FILES_PATH: Final = "/api/v1/files/"
 
@@ -80,4 +79,4 @@ async def start() -> None:
 
 async def stop() -> None:
     """End what git is doing: the bridge does not wait for a commit's hooks."""
-    await asyncio.to_thread(run.end_all)
+    await asyncio.to_thread(child_process.end_all)

@@ -1,8 +1,8 @@
-"""A commit (D10): of all that is staged, or of named files as they are in the work tree.
+"""Commit all that is staged, or named files as they are in the work tree (D10).
 
 Everything is prepared in a copy of the index: until the commit is made, nothing in the repository's
 own index changes, so that a refusal, a failure or a power cut leaves staged what was staged. Then
-the index takes over what was committed, and nothing else.
+git puts into the index what was committed, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,12 +23,13 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.resources import GitCommitSummary
-from files_app.git import hooks, index
+from files_app.git import hooks
+from files_app.git.patch import numstat
 from files_app.git.paths import Names
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.staging import stage
-from files_app.git.status import DIFF_OPTIONS, empty_tree, numstat
+from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Place
 
 log = structlog.get_logger("bridge.git")
@@ -40,6 +42,9 @@ _IN_PROGRESS: Final = {
     "CHERRY_PICK_HEAD": "a cherry-pick",
     "REVERT_HEAD": "a revert",
 }
+_TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
+_LOOK_SECONDS: Final = 0.02
+_LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
 
 
 def commit(
@@ -58,37 +63,33 @@ def commit(
     Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
     FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
     """
-    if not message.strip() or "\0" in message:
-        raise BridgeError(
-            "GIT_ERROR",
-            "A commit needs a message."
-            if not message.strip()
-            else "A commit message cannot hold a NUL.",
-        )
+    if not message.strip():
+        raise BridgeError("GIT_ERROR", "A commit needs a message.")
+    if "\0" in message:
+        raise BridgeError("GIT_ERROR", "A commit message cannot hold a NUL.")
     with _turn(place.common_dir), mirror.committing(place, jail) as (git, made):
-        index.wait_until_free(place)
-        before = _head(git)
+        _wait_for_index(place)
+        before = _commit_at(git, "HEAD")
         snapshot = f"{git.directory}/index.before"
         if os.path.exists(git.index):
             shutil.copy2(git.index, snapshot)
         if begun is not None and _is_last(git, message, begun):
-            index.adopt(git, snapshot, None if files is None else _parent(git))
-            return _summary(git)
-        base = None
-        if files is not None:
-            _check_alone(place)
-            base = before or empty_tree(git)
-            stage(git, Names(place, jail), files, before)
-        _check_staged(git, files)
-        hooks.install(made, git.environment)
-        _make(git, message, before)
-        index.adopt(git, snapshot, base)
+            parent = _commit_at(git, "HEAD^")
+        else:
+            parent = before
+            if files is not None:
+                _check_alone(place)
+                stage(git, Names(place, jail), files)
+            _check_staged(git, files)
+            hooks.install(made, git.environment)
+            _make(git, message, before)
+        _update_index(git, snapshot, None if files is None else parent or empty_tree(git))
         return _summary(git)
 
 
 @contextlib.contextmanager
 def _turn(common_dir: str) -> Iterator[None]:
-    """One commit at a time in a repository."""
+    """Commit one at a time in a repository."""
     with _guard:
         lock = _locks[common_dir]
     if not lock.acquire(timeout=limits.GIT_COMMIT_SECONDS):
@@ -99,13 +100,24 @@ def _turn(common_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _head(git: Git) -> str:
-    """The commit that HEAD is at; empty before the first."""
-    return (
-        git.done("rev-parse", "--verify", "--quiet", "HEAD^{commit}", good=(0, 1))
-        .out.decode()
-        .strip()
-    )
+def _wait_for_index(place: Place) -> None:
+    """Wait for another git that writes the index. Raises BridgeError GIT_ERROR when it takes too
+    long.
+    """
+    deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
+    while os.path.lexists(f"{place.git_dir}/index.lock"):
+        if time.monotonic() > deadline:
+            raise BridgeError(
+                "GIT_ERROR",
+                "Another git seems to work in this repository: .git/index.lock is there. If nothing runs, remove it.",
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _commit_at(git: Git, name: str) -> str:
+    """Return the commit of that name; empty when there is none."""
+    done = git.done("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", good=(0, 1))
+    return done.out.decode().strip()
 
 
 def _check_alone(place: Place) -> None:
@@ -119,17 +131,12 @@ def _check_alone(place: Place) -> None:
 
 
 def _check_staged(git: Git, files: list[str] | None) -> None:
-    """Whether there is anything to commit. Asked first, because git would look into submodules to
-    say so, and hooks would run for nothing.
+    """Raise GIT_ERROR when there is nothing to commit. Asked first, because git would look into
+    submodules to say so, and hooks would run for nothing.
     """
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
-    if (
-        git.done(
-            "diff", "--cached", "--quiet", "--ignore-submodules=dirty", "--no-ext-diff", good=(0, 1)
-        ).code
-        == 0
-    ):
+    if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
         raise BridgeError(
             "GIT_ERROR",
             "Nothing to commit: nothing is staged."
@@ -144,31 +151,27 @@ def _make(git: Git, message: str, before: str) -> None:
     """
     try:
         git(
-            "commit",
-            "--quiet",
-            "--no-gpg-sign",
-            "--cleanup=whitespace",
-            "--file=-",
+            *("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-"),
             stdin=message.encode(),
             seconds=limits.GIT_COMMIT_SECONDS,
         )
     except BridgeError as error:
-        if not _was_made(git, before):
+        made, *parents = _parents(git)
+        follows = before in parents if before else not parents
+        if made == before or not follows:
             raise
         log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
 
 
+def _parents(git: Git) -> list[str]:
+    """Return the commit that HEAD is at, and its parents."""
+    done = git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
+    return done.out.decode().split() or [""]
+
+
 def _is_last(git: Git, message: str, begun: datetime) -> bool:
-    """Whether the last commit was made since then, with this message."""
-    done = git.done(
-        "log",
-        "--max-count=1",
-        "--no-show-signature",
-        "--encoding=UTF-8",
-        "--format=%ct %B",
-        "HEAD",
-        good=(0, 128),
-    )
+    """Tell whether the last commit was made since then, with this message."""
+    done = git.done(*_LOG, "--format=%ct %B", "HEAD", good=(0, 128))
     made, _, body = done.out.decode("utf-8", "replace").partition(" ")
     cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace")
     return (
@@ -176,52 +179,52 @@ def _is_last(git: Git, message: str, begun: datetime) -> bool:
     )
 
 
-def _parent(git: Git) -> str:
-    return git.done(
-        "rev-parse", "--verify", "--quiet", "HEAD^", good=(0, 1)
-    ).out.decode().strip() or empty_tree(git)
+def _update_index(git: Git, snapshot: str, base: str | None) -> None:
+    """Put into the repository's own index what was committed.
+
+    ``snapshot`` is the index as it was before; ``base``: what named files were committed on, None
+    where all of the index was committed. What others have staged meanwhile stays. The commit is
+    made, so a failure here is logged and does not undo it.
+    """
+    index = f"{git.place.git_dir}/index"
+    raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
+    try:
+        if base is None:
+            listed = git("diff-index", "--cached", "-R", *raw, "HEAD", index=snapshot)
+        else:
+            listed = git("diff-tree", "-r", *raw, base, "HEAD")
+        fields = listed.split(b"\0")[:-1]
+        entries = b"".join(map(_entry, fields[::2], fields[1::2]))
+        for tries_left in reversed(range(_TRIES if entries else 0)):
+            _wait_for_index(git.place)
+            done = git.done(
+                *("update-index", "--replace", "-z", "--index-info"),
+                stdin=entries,
+                index=index,
+                good=(0, 128) if tries_left else (0,),  # 128: another git was faster
+                seconds=limits.GIT_COMMIT_SECONDS,
+            )
+            if done.code == 0:
+                break
+        # so that the next status need not read these files again
+        refresh = ("update-index", "-q", "--unmerged", "--refresh")
+        git.done(*refresh, index=index, good=(0, 1, 128), seconds=limits.GIT_COMMIT_SECONDS)
+    except (BridgeError, OSError) as error:
+        log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
 
 
-def _was_made(git: Git, before: str) -> bool:
-    parents = (
-        git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
-        .out.decode()
-        .split()
-    )
-    return (
-        bool(parents)
-        and parents[0] != before
-        and (before in parents[1:] if before else len(parents) == 1)
-    )
+def _entry(head: bytes, name: bytes) -> bytes:
+    """Turn a record of ``--raw`` into one of ``--index-info``."""
+    _, mode, _, commit, _ = head.split(b" ")
+    return b"%s %s\t%s\0" % (mode.lstrip(b"0") or b"0", commit, name)
 
 
 def _summary(git: Git) -> GitCommitSummary:
-    """What has been committed; for a merge, compared with what was there before."""
-    commit, _, subject = (
-        git(
-            "log",
-            "--max-count=1",
-            "--no-show-signature",
-            "--encoding=UTF-8",
-            "--format=%H %s",
-            "HEAD",
-        )
-        .decode("utf-8", "replace")
-        .partition(" ")
-    )
-    counted = numstat(
-        git(
-            "show",
-            "--format=",
-            "--numstat",
-            "-z",
-            "-m",
-            "--first-parent",
-            "--no-show-signature",
-            *DIFF_OPTIONS,
-            "HEAD",
-        )
-    )
+    """Sum up what has been committed; a merge is compared with what was there before."""
+    logged = git(*_LOG, "--format=%H %s", "HEAD").decode("utf-8", "replace")
+    commit, _, subject = logged.partition(" ")
+    shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
+    counted = numstat(git(*shown, *DIFF_OPTIONS, "HEAD"))
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from bridge_project.kernel import limits
@@ -13,48 +10,25 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
-from bridge_project.protocol.types import GitFileStatus
 from files_app.git import patch, untracked
-from files_app.git.patch import Budget, Section
-from files_app.git.paths import Names, Selection
+from files_app.git.patch import Budget, Change, Lists
+from files_app.git.paths import Names, Selection, tracked
 from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
-from files_app.git.status import DIFF_OPTIONS, numstat
+from files_app.git.status import DIFF_OPTIONS
 from sessions_app.working_directory import Place
 
-_WORDS: Final[dict[str, GitFileStatus]] = {
-    "A": "added",
-    "C": "added",
-    "D": "deleted",
-    "R": "renamed",
-}
-_NONE: Final = "000000"
 _SUBMODULE: Final = "160000"
 _ENVELOPE_BYTES: Final = 4096
 _FILE_BYTES: Final = 300  # what a file costs besides its names
-
-
-@dataclass(slots=True)
-class Change:
-    """A changed file as git lists it: ``old`` is its name before, the same but for a renamed
-    one.
-    """
-
-    name: str
-    old: str
-    status: GitFileStatus
-    old_mode: str
-    new_mode: str
-    additions: int = 0
-    deletions: int = 0
-    binary: bool = False
+_LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTIONS)
 
 
 def diff(
     place: Place, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
 ) -> GitDiffResponse:
-    """The work tree against the index, or ``cached``: the index against the last commit.
+    """Compare the work tree with the index, or ``cached``: the index with the last commit.
 
     ``files``: only these, with what is in them if they are directories; untracked ones among them
     are shown as new. Raises BridgeError FILE_NOT_FOUND for one that neither git nor the work tree
@@ -62,186 +36,112 @@ def diff(
     """
     names = Names(place, jail)
     chosen = None if files is None else Selection(names, files)
+    # Of a file in conflict: against our own side, for the answer knows only two.
+    sides = "--cached" if cached else "--ours"
     with mirror.reading(place, jail) as git:
         changes = [
             change
-            for change in _listed(git, cached)
-            if not names.secret(change.name) and not _reads_outside(git, change, cached)
+            for change in Lists(git(*_LISTS, sides)).by_name.values()
+            if not names.secret(change.name)
+            and not (not cached and change.new_mode == _SUBMODULE and leads_out(git, change.name))
         ]
-        new = untracked.listed(git) if chosen is not None and not cached else []
+        new: list[str] = []
         if chosen is not None:
-            changes, new = _chosen(git, chosen, changes, new)
-        budget = Budget(
-            min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes) - _ENVELOPE_BYTES,
-            limits.GIT_DIFF_MAX_LINES,
-        )
-        answer = _Answer(names, budget)
-        answer.announce(changes, new)
-        answer.add_changes(
-            changes, _sections(git, changes, budget, cached, all_of_them=chosen is None)
-        )
-        answer.add_new(git, new)
+            new = untracked.listed(git) if not cached else []
+            changes, new = _choose(git, chosen, changes, new)
+        answer = _Answer(names)
+        changes = answer.fitting(changes)
+        added = answer.fitting([Change(name, name, "untracked") for name in new])
+        _read_lines(git, changes, answer.budget, sides, all_of_them=chosen is None)
+        for change in changes:
+            answer.add(change)
+        for change in added:
+            if _read_new(git, change, answer.budget):
+                answer.add(change)
     return GitDiffResponse(
         session_id=session_id, files=answer.files, truncated=answer.truncated or None
     )
 
 
-def _listed(git: Git, cached: bool) -> list[Change]:
-    """Every changed file, each once."""
-    # Of a file in conflict: against our own side, for the answer knows only two.
-    fields = git(
-        "diff",
-        "--raw",
-        "--numstat",
-        "-z",
-        "--no-abbrev",
-        *DIFF_OPTIONS,
-        "--cached" if cached else "--ours",
-    ).split(b"\0")
-    found: dict[str, Change] = {}
-    at = 0
-    while at + 1 < len(fields) and fields[at].startswith(b":"):
-        old_mode, new_mode, _, _, letter = fields[at][1:].decode().split(" ")
-        renamed = letter[0] in "RC"
-        old, name = os.fsdecode(fields[at + 1]), os.fsdecode(fields[at + 1 + renamed])
-        at += 2 + renamed
-        if letter == "U":
-            found.setdefault(name, Change(name, name, "modified", _NONE, _NONE))
-        else:
-            found[name] = Change(
-                name,
-                old if letter[0] == "R" else name,
-                _WORDS.get(letter[0], "modified"),
-                old_mode,
-                new_mode,
-            )
-    for counted in numstat(b"\0".join(fields[at:])):
-        if counted.name in found:
-            change = found[counted.name]
-            change.additions, change.deletions, change.binary = (
-                counted.additions,
-                counted.deletions,
-                counted.binary,
-            )
-    return list(found.values())
-
-
-def _reads_outside(git: Git, change: Change, cached: bool) -> bool:
-    return (
-        not cached and change.new_mode == _SUBMODULE and leads_out(git.place, git.jail, change.name)
-    )
-
-
-def _chosen(
+def _choose(
     git: Git, chosen: Selection, changes: list[Change], new: list[str]
 ) -> tuple[list[Change], list[str]]:
-    """Those of the changed and of the new files that a client named."""
-    known = {
-        name: None for change in changes for name in (change.name, change.old)
-    } | dict.fromkeys(new)
+    """Return those of the changed and of the new files that a client named."""
+    known = {name for change in changes for name in (change.name, change.old)}.union(new)
     meant = set(chosen.find(known))
-    for name in chosen.unknown(known):
-        if not untracked.exists(git, name) and not _tracked(git, name):
-            raise BridgeError("FILE_NOT_FOUND", "The repository has no such file.")
+    unknown = [name for name in chosen.unknown(known) if not untracked.exists(git, name)]
+    if unknown and not set(chosen.unknown(tracked(git))).isdisjoint(unknown):
+        raise BridgeError("FILE_NOT_FOUND", "The repository has no such file.")
     return [change for change in changes if change.name in meant or change.old in meant], [
         name for name in new if name in meant
     ]
 
 
-def _tracked(git: Git, name: str) -> bool:
-    """Whether a file that is not there is in the index, or in the last commit."""
-    has_commit = git.done("rev-parse", "--verify", "--quiet", "HEAD", good=(0, 1)).code == 0
-    return bool(git("ls-files", *(["--with-tree=HEAD"] if has_commit else []), "-z", "--", name))
-
-
-def _sections(
-    git: Git, changes: list[Change], budget: Budget, cached: bool, *, all_of_them: bool
-) -> dict[str, Section]:
-    """The lines of these changes, as far as the budget goes."""
-    if not any(change.additions or change.deletions for change in changes):
-        return {}
-    # both, or git would not see that one became the other
+def _read_lines(
+    git: Git, changes: list[Change], budget: Budget, sides: str, *, all_of_them: bool
+) -> None:
+    """Give these changes their lines, as far as the budget goes."""
+    if not any(change.has_lines for change in changes):
+        return
+    # both names, or git would not see that one became the other
     paths = {name: None for change in changes for name in (change.old, change.name)}
     asked = [] if all_of_them or len(paths) > limits.GIT_PATHSPECS_MAX else list(paths)
-    arguments = (
-        "diff",
-        "--patch",
-        "--no-color",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        *DIFF_OPTIONS,
-        "--cached" if cached else "--ours",
-        "--",
-        *asked,
+    done = git.done(
+        *(*_LISTS, "--patch", "--no-color", sides, "--", *asked),
+        max_bytes=limits.GIT_PATCH_MAX_BYTES,
     )
-    done = git.done(*arguments, max_bytes=limits.GIT_PATCH_MAX_BYTES)
-    return patch.parse(
-        done.out, budget, wanted=None if all_of_them or asked else paths.keys(), cut=done.cut
-    )
+    lists = Lists(done.out, cut=done.cut)
+    patch.read_lines(lists, paths, budget, cut=done.cut)
+    found = lists.by_name
+    for change in changes:
+        if (same := found.get(change.name)) is not None:
+            change.hunks, change.cut = same.hunks, same.cut
+        else:
+            change.cut = change.has_lines
+
+
+def _read_new(git: Git, change: Change, budget: Budget) -> bool:
+    """Read an untracked file as if it had been added; False when it has gone meanwhile, or is a
+    repository of its own.
+    """
+    found = untracked.read(git, change.name)
+    if found is None:
+        return False
+    change.new_mode, change.binary, change.additions = found.mode, found.binary, found.lines
+    if found.lines:
+        lines = found.content.split(b"\n")[: found.lines]
+        hunk, whole = patch.text_hunk(lines, budget, ends_line=found.content.endswith(b"\n"))
+        change.hunks, change.cut = [hunk], not whole or found.cut
+    return True
 
 
 class _Answer:
-    """The files of the answer; those come first that git knows."""
+    """The files of the answer, and what there is room for in it."""
 
-    def __init__(self, names: Names, budget: Budget) -> None:
+    def __init__(self, names: Names) -> None:
         self.names = names
-        self.budget = budget
+        self.budget = Budget(
+            min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes) - _ENVELOPE_BYTES,
+            limits.GIT_DIFF_MAX_LINES,
+        )
         self.files: list[DiffFile] = []
         self.truncated = False
 
-    def announce(self, changes: list[Change], new: list[str]) -> None:
-        """Set aside what the files cost without their lines, so that all are named; what does not
-        fit is left out.
-        """
-        del changes[self._fitting((change.name, change.old) for change in changes) :]
-        del new[self._fitting((name, name) for name in new) :]
-
-    def _fitting(self, listed: Iterable[tuple[str, str]]) -> int:
-        """How many files there is room for."""
-        count = 0
-        for paths in listed:
+    def fitting(self, changes: list[Change]) -> list[Change]:
+        """Set aside what the files cost without their lines, so that all are named that fit."""
+        for at, change in enumerate(changes):
+            longest = max(len(self.names.told(name)) for name in (change.name, change.old))
             # three names, at worst six bytes a character
-            if not self.budget.take(
-                _FILE_BYTES + 18 * max(len(self.names.told(path)) for path in paths)
-            ):
+            if not self.budget.take(_FILE_BYTES + 18 * longest):
                 self.truncated = True
-                break
-            count += 1
-        return count
+                return changes[:at]
+        return changes
 
-    def add_changes(self, changes: list[Change], sections: dict[str, Section]) -> None:
-        for change in changes:
-            section = sections.get(change.name)
-            cut = section.cut if section else bool(change.additions or change.deletions)
-            self._add(change, section or Section(), cut)
-
-    def add_new(self, git: Git, new: list[str]) -> None:
-        """Untracked files, as if they had been added."""
-        for name in new:
-            found = untracked.read(git, name, limits.GIT_COUNT_MAX_BYTES)
-            if found is None:  # gone meanwhile, or a repository of its own
-                continue
-            section = Section()
-            if found.lines:
-                lines = found.content.split(b"\n")[: found.lines]
-                hunk, whole = patch.text_hunk(
-                    lines, found.lines, self.budget, ends_line=found.content.endswith(b"\n")
-                )
-                section.hunks.append(hunk)
-                section.cut = not whole or found.cut
-            self._add(
-                Change(name, name, "untracked", _NONE, found.mode, found.lines, 0, found.binary),
-                section,
-                section.cut,
-            )
-
-    def _add(self, change: Change, section: Section, cut: bool) -> None:
-        modes = (
-            {"old_mode": change.old_mode, "new_mode": change.new_mode}
-            if change.old_mode != change.new_mode
-            else {}
-        )
-        self.truncated = self.truncated or cut
+    def add(self, change: Change) -> None:
+        modes = {"old_mode": change.old_mode, "new_mode": change.new_mode}
+        if change.old_mode == change.new_mode:
+            modes = {}
+        self.truncated = self.truncated or change.cut
         self.files.append(
             DiffFile(
                 path=self.names.told(change.name),
@@ -250,9 +150,9 @@ class _Answer:
                 status=change.status,
                 additions=change.additions,
                 deletions=change.deletions,
-                hunks=section.hunks,
+                hunks=change.hunks,
                 binary=change.binary or None,
-                truncated=cut or None,
-                **{name: mode for name, mode in modes.items() if mode != _NONE},
+                truncated=change.cut or None,
+                **{name: mode for name, mode in modes.items() if mode != patch.NO_MODE},
             )
         )

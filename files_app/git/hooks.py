@@ -56,7 +56,7 @@ def _directory(mirror: Mirror) -> str:
     )
     if not path:
         return f"{mirror.place.common_dir}/hooks"
-    return config.absolute(path, git.home()) or f"{mirror.place.top}/{path}"
+    return config.absolute(path) or f"{mirror.place.top}/{path}"
 
 
 def _may_run(path: str, jail: Jail) -> bool:

@@ -1,29 +1,32 @@
-"""The text of ``git diff`` as files, hunks and lines (SPEC Git resources).
+"""Read what ``git diff --raw --numstat -z --patch`` prints as files, hunks and lines (SPEC Git
+resources).
 
-Own code, because the library at hand leaves names in git's quotes and takes no text whose end is
-missing. Hunks are read by their counts, so that no line of a file can pass for one of the diff.
+Names are read from the lists in front alone, which are not quoted. The patch has its files in the
+order of these lists, and within a hunk every line begins with its sign, so that no line of a file
+can pass for one of the diff.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge_project.protocol.resources import DiffHunk, DiffLine
-from bridge_project.protocol.types import DiffLineType
-from files_app.git.quoting import unquoted
+from bridge_project.protocol.types import DiffLineType, GitFileStatus
 
-_HUNK: Final = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
-_QUOTED: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_KINDS: Final[dict[bytes, tuple[DiffLineType, int, int]]] = {
-    b" ": ("context", 1, 1),
-    b"-": ("removed", 1, 0),
-    b"+": ("added", 0, 1),
+NO_MODE: Final = "000000"
+_STATUSES: Final[dict[str, GitFileStatus]] = {
+    "A": "added",
+    "C": "added",
+    "D": "deleted",
+    "R": "renamed",
 }
+_HUNK: Final = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
+_KINDS: Final[dict[bytes, DiffLineType]] = {b" ": "context", b"-": "removed", b"+": "added"}
 _LINE_BYTES: Final = 48  # what a line costs besides its content
 _HUNK_BYTES: Final = 128
 
@@ -46,173 +49,175 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Section:
-    """What a diff says of one file, by its new name, or its old one when it is gone. ``cut``: its
-    end is missing.
+class Change:
+    """A changed file: ``old`` is its name before, the same but for a renamed one.
+
+    ``sections``: how many files it is in a patch. ``cut``: lines of it are missing.
     """
 
-    name: str = ""
+    name: str
+    old: str
+    status: GitFileStatus
+    old_mode: str = NO_MODE
+    new_mode: str = NO_MODE
+    additions: int = 0
+    deletions: int = 0
+    binary: bool = False
     hunks: list[DiffHunk] = field(default_factory=list)
+    sections: int = 0
     cut: bool = False
 
+    @property
+    def has_lines(self) -> bool:
+        return self.additions > 0 or self.deletions > 0
 
-def parse(
-    data: bytes, budget: Budget, *, wanted: Container[str] | None = None, cut: bool = False
-) -> dict[str, Section]:
-    """Name → section, as far as the budget goes; ``wanted``: only of these. ``cut``: the end of
-    ``data`` is missing.
+
+class Lists:
+    """The lists of git's answer: ``changes`` in git's order; ``patch`` is what follows them.
+
+    ``cut``: the end of ``data`` is missing; lists without their end are none.
     """
-    lines = data.split(b"\n")
+
+    def __init__(self, data: bytes, *, cut: bool = False) -> None:
+        self._data = b"" if cut and b"\0\0" not in data else data
+        self._at = 0
+        self.changes: list[Change] = []
+        while self._data[self._at : self._at + 1] == b":":
+            self.changes.append(self._change())
+        listed = iter(self.changes)
+        while self._at < len(self._data) and (record := self._field()):
+            name, _, additions, deletions, binary = read_counts(record, self._field)
+            # Of those before it nothing has changed, and the patch leaves them out.
+            for change in listed:
+                if change.name == name:
+                    change.additions, change.deletions, change.binary = additions, deletions, binary
+                    break
+                change.sections = 0
+        for change in listed:
+            change.sections = 0
+        self.patch = self._data[self._at :]
+
+    @property
+    def by_name(self) -> dict[str, Change]:
+        """Each file once: one in conflict is listed as such first, and then with its changes."""
+        return {change.name: change for change in self.changes}
+
+    def _field(self) -> bytes:
+        end = self._data.index(b"\0", self._at)
+        found, self._at = self._data[self._at : end], end + 1
+        return found
+
+    def _change(self) -> Change:
+        old_mode, new_mode, _, _, letter = self._field()[1:].decode().split(" ")
+        old = name = os.fsdecode(self._field())
+        if letter[0] in "RC":
+            name = os.fsdecode(self._field())
+        if letter == "U":
+            return Change(name, name, "modified")
+        return Change(
+            name,
+            old if letter[0] == "R" else name,
+            _STATUSES.get(letter[0], "modified"),
+            old_mode,
+            new_mode,
+            sections=2 if letter == "T" else 1,  # another kind of thing: the old one goes first
+        )
+
+
+class Counts(NamedTuple):
+    """Lines added and removed in a file, which was ``old`` before; a binary one has no lines."""
+
+    name: str
+    old: str
+    additions: int
+    deletions: int
+    binary: bool
+
+
+def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
+    """Read a record of ``--numstat -z``; ``more`` returns the next field."""
+    additions, deletions, name = record.split(b"\t", 2)
+    old = name
+    if not name:  # renamed: two names follow
+        old, name = more(), more()
+    if additions == b"-":
+        return Counts(os.fsdecode(name), os.fsdecode(old), 0, 0, True)
+    return Counts(os.fsdecode(name), os.fsdecode(old), int(additions), int(deletions), False)
+
+
+def numstat(data: bytes) -> list[Counts]:
+    """Read what ``git diff --numstat -z`` prints."""
+    fields = iter(data.split(b"\0")[:-1])
+    return [read_counts(record, lambda: next(fields, b"")) for record in fields]
+
+
+def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: bool) -> None:
+    """Give the ``wanted`` ones of the changes their hunks, as far as the budget goes.
+
+    ``cut``: the end of the patch is missing.
+    """
+    sections = (change for change in lists.changes for _ in range(change.sections))
+    for change in lists.changes:
+        change.cut = change.has_lines
+    current: Change | None = None
+    hunk: DiffHunk | None = None
+    lines = lists.patch.split(b"\n")
     lines.pop()  # empty, or half a line
-    return _Parser(lines, budget, wanted, cut).sections()
+    for line in lines:
+        if line.startswith(b"diff --git "):
+            if current is not None:
+                current.cut = False
+            current, hunk = next(sections), None
+            current.cut = current.has_lines
+        elif current is None or current.name not in wanted:
+            continue
+        elif line.startswith(b"@@ "):
+            if (hunk := _hunk(line, budget)) is None:
+                return
+            current.hunks.append(hunk)
+        elif hunk is not None and line.startswith(b"\\"):
+            hunk.lines[-1].no_newline = True
+        elif hunk is None or line[:1] not in _KINDS:
+            continue
+        elif not _add(hunk, _KINDS[line[:1]], line[1:], budget):
+            return
+    if current is not None and not cut:
+        current.cut = False
 
 
-def text_hunk(
-    lines: Iterable[bytes], count: int, budget: Budget, *, ends_line: bool
-) -> tuple[DiffHunk, bool]:
-    """The one hunk of a file that is new, of ``count`` lines; and whether all of it is there."""
+def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:
+    """Make the one hunk of a file that is new; and tell whether all of it is there."""
+    count = len(lines)
     header = "@@ -0,0 +1 @@" if count == 1 else f"@@ -0,0 +1,{count} @@"
     hunk = DiffHunk(header=header, old_start=0, old_lines=0, new_start=1, new_lines=count, lines=[])
-    if not budget.take(_HUNK_BYTES):
+    if not budget.take(_HUNK_BYTES) or not all(_add(hunk, "added", raw, budget) for raw in lines):
         return hunk, False
-    for raw in lines:
-        line = _line("added", raw, budget)
-        if line is None:
-            return hunk, False
-        hunk.lines.append(line)
-    if not ends_line and hunk.lines:
+    if not ends_line:
         hunk.lines[-1].no_newline = True
     return hunk, True
 
 
-class _Parser:
-    def __init__(
-        self, lines: list[bytes], budget: Budget, wanted: Container[str] | None, cut: bool
-    ) -> None:
-        self.lines = lines
-        self.budget = budget
-        self.wanted = wanted
-        self.cut = cut
-        self.at = 0
-
-    def sections(self) -> dict[str, Section]:
-        found: dict[str, Section] = {}
-        section = Section()
-        while self.at < len(self.lines):
-            line = self.lines[self.at]
-            if line.startswith(b"@@ "):
-                if not (
-                    self._hunk(section)
-                    if self.wanted is None or section.name in self.wanted
-                    else self._skip()
-                ):
-                    section.cut = True
-                    break
-                continue
-            if line.startswith(b"diff --git "):
-                _keep(found, section)
-                section = Section(_same(line[11:]))
-            elif line.startswith((b"+++ ", b"rename to ")):
-                section.name = _named(line) or section.name
-            self.at += 1
-        else:
-            section.cut = self.cut
-        _keep(found, section)
-        return found
-
-    def _hunk(self, section: Section) -> bool:
-        """Read a hunk; False when its end is missing."""
-        header = self.lines[self.at]
-        match = _HUNK.match(header)
-        if match is None or not self.budget.take(_HUNK_BYTES + 2 * len(header)):
-            return False
-        old_start, old_lines, new_start, new_lines = (
-            1 if part is None else int(part) for part in match.groups()
-        )
-        text = header.decode("utf-8", "replace")
-        hunk = DiffHunk(
-            header=text,
-            old_start=old_start,
-            old_lines=old_lines,
-            new_start=new_start,
-            new_lines=new_lines,
-            lines=[],
-        )
-        section.hunks.append(hunk)
-        self.at += 1
-        return self._body(hunk.lines, old_lines, new_lines)
-
-    def _skip(self) -> bool:
-        match = _HUNK.match(self.lines[self.at])
-        old, new = (
-            (1 if match[part] is None else int(match[part]) for part in (2, 4)) if match else (0, 0)
-        )
-        self.at += 1
-        while self.at < len(self.lines) and (
-            old > 0 or new > 0 or self.lines[self.at].startswith(b"\\")
-        ):
-            _, of_old, of_new = _KINDS.get(self.lines[self.at][:1], ("", 0, 0))
-            old, new = old - of_old, new - of_new
-            self.at += 1
-        return match is not None
-
-    def _body(self, found: list[DiffLine], old: int, new: int) -> bool:
-        while self.at < len(self.lines):
-            raw = self.lines[self.at]
-            if raw.startswith(b"\\"):
-                if found:
-                    found[-1].no_newline = True
-            elif old <= 0 and new <= 0:
-                return True
-            elif (kind := _KINDS.get(raw[:1])) is None or (
-                line := _line(kind[0], raw[1:], self.budget)
-            ) is None:
-                return False
-            else:
-                found.append(line)
-                old, new = old - kind[1], new - kind[2]
-            self.at += 1
-        return old <= 0 and new <= 0
+def _hunk(header: bytes, budget: Budget) -> DiffHunk | None:
+    match = _HUNK.match(header)
+    if match is None or not budget.take(_HUNK_BYTES + 2 * len(header)):
+        return None
+    old_start, old_lines, new_start, new_lines = (
+        1 if part is None else int(part) for part in match.groups()
+    )
+    return DiffHunk(
+        header=header.decode("utf-8", "replace"),
+        old_start=old_start,
+        old_lines=old_lines,
+        new_start=new_start,
+        new_lines=new_lines,
+        lines=[],
+    )
 
 
-def _keep(found: dict[str, Section], section: Section) -> None:
-    """A file that became another kind of thing has two sections: all of the old, then all of the
-    new.
-    """
-    if section.name in found:
-        section.hunks[:0] = found[section.name].hunks
-    if section.name:
-        found[section.name] = section
-
-
-def _line(kind: DiffLineType, raw: bytes, budget: Budget) -> DiffLine | None:
+def _add(hunk: DiffHunk, kind: DiffLineType, raw: bytes, budget: Budget) -> bool:
     content = raw.decode("utf-8", "replace")
     size = len(raw) if content.isascii() else len(content.encode())
-    return (
-        DiffLine(type=kind, content=content)
-        if budget.take(_LINE_BYTES + size + len(encode_basestring(content)) - len(content), 1)
-        else None
-    )
-
-
-def _named(line: bytes) -> str:
-    """The name in a line of a section's head; nothing for /dev/null."""
-    if line.startswith(b"rename to "):
-        return os.fsdecode(unquoted(line[10:]))
-    name = line[4:]
-    name = unquoted(name) if name.startswith(b'"') else name.removesuffix(b"\t")
-    return os.fsdecode(name[2:]) if name.startswith((b"a/", b"b/")) else ""
-
-
-def _same(names: bytes) -> str:
-    """The name in ``a/NAME b/NAME``; nothing when the two differ, which other lines then say."""
-    quoted = _QUOTED.match(names)
-    if quoted is not None:
-        first, second = unquoted(quoted[0]), unquoted(names[quoted.end() + 1 :])
-    else:
-        first, second = names[: len(names) // 2], names[len(names) // 2 + 1 :]
-    return (
-        os.fsdecode(second[2:])
-        if first[2:] == second[2:] and first[:2] == b"a/" and second[:2] == b"b/"
-        else ""
-    )
+    if not budget.take(_LINE_BYTES + size + len(encode_basestring(content)) - len(content), 1):
+        return False
+    hunk.lines.append(DiffLine(type=kind, content=content))
+    return True

@@ -10,43 +10,37 @@ from collections.abc import Collection, Iterable
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, identity, shown
+from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Place
 
 REPLACED = "\ufffd"  # what stands for a byte that is no text
 
 
 class Names:
-    """Between a client's names and git's. A name that is not UTF-8 has surrogates here, and
-    replacement characters at the client.
+    """Between a client's names and git's.
+
+    A name that is not UTF-8 has surrogates here, and replacement characters at the client.
     """
 
     def __init__(self, place: Place, jail: Jail) -> None:
         self.place = place
         self.jail = jail
         self.forbidden = jail.forbidden_identities()
-        inner = (
-            ""
-            if place.directory == place.top
-            else place.directory.removeprefix(place.top.rstrip("/")).lstrip("/") + "/"
-        )
-        self.inner = inner  # the working directory, below the top
+        # the working directory, below the top
+        inner = os.path.relpath(place.directory, place.top)
+        self.inner = "" if inner == "." else f"{inner}/"
 
     def asked(self, name: str) -> str:
-        """Git's name of what a client names, relative or absolute; ``.`` for the whole work tree.
+        """Return git's name of what a client names; ``.`` for the whole work tree.
 
         By the letters alone, as git does it: nothing has to be there. Raises BridgeError
         FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
         """
-        if (
-            not name
-            or "\0" in name
-            or len(name.encode("utf-8", "surrogatepass")) > limits.FILE_PATH_MAX_BYTES
-        ):
+        size = len(name.encode("utf-8", "surrogatepass"))
+        if not name or "\0" in name or size > limits.FILE_PATH_MAX_BYTES:
             raise BridgeError("FILE_INVALID_PATH")
-        top, names = (
-            _parts(self.place.top),
-            _parts(os.path.normpath(os.path.join(self.place.directory, name))),
-        )
+        top = _parts(self.place.top)
+        names = _parts(os.path.normpath(os.path.join(self.place.directory, name)))
         if names[: len(top)] != top and name.startswith("/"):
             names = self._real(name)
         if names[: len(top)] != top or self.jail.hides(names):
@@ -57,25 +51,25 @@ class Names:
         return "/".join(names[len(top) :]) or "."
 
     def _real(self, name: str) -> tuple[str, ...]:
-        """A path that leads here by a link."""
+        """Return a path that leads here by a link."""
         try:
             return (*_parts(self.jail.resolve(os.path.dirname(name))), os.path.basename(name))
         except BridgeError:
             return _parts(name)
 
     def told(self, name: str) -> str:
-        """A client's name of what git names; a directory keeps its slash at the end."""
+        """Return a client's name of what git names; a directory keeps its slash at the end."""
         if name.startswith(self.inner):
             return shown(name[len(self.inner) :] or "./")
         directory = name.endswith("/")
         return shown(os.path.relpath(f"/{name}", f"/{self.inner}") + "/" * directory)
 
     def hidden(self, name: str) -> bool:
-        """Whether it is one of the bridge's own places, which nothing shows."""
+        """Tell whether it is in one of the bridge's own places, which nothing shows."""
         return self.jail.hides(_parts(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
-        """Whether it is in one of the bridge's own places, or is a hard link to what is."""
+        """Tell whether it is in one of the bridge's own places, or is a hard link to what is."""
         if self.hidden(name):
             return True
         try:
@@ -99,8 +93,10 @@ class Selection:
         )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Which of the known names are meant. A name with replacement characters means the one that
-        would be shown so, if it is no other's.
+        """Return those of the known names that are meant.
+
+        A name with replacement characters means the one that would be shown so, if it is no
+        other's.
         """
         for name in [name for name in self.given if REPLACED in name and name not in known]:
             alike = {other for other in known if shown(other) == name}
@@ -109,7 +105,7 @@ class Selection:
         return [name for name in known if name in self]
 
     def unknown(self, known: Iterable[str]) -> list[str]:
-        """Which of the names mean none of the known ones."""
+        """Return those of the names that mean none of the known ones."""
         met = {part for name in known for part in (name, *_parents(name))}
         return sorted(
             name
@@ -118,6 +114,13 @@ class Selection:
             and name != "."
             and not (REPLACED in name and any(shown(one) == name for one in met))
         )
+
+
+def tracked(git: Git) -> set[str]:
+    """Return the names of all files that are in the index or in the last commit."""
+    has_commit = git.done("rev-parse", "--verify", "--quiet", "HEAD", good=(0, 1)).code == 0
+    found = git("ls-files", "-z", *(["--with-tree=HEAD"] if has_commit else []))
+    return {os.fsdecode(name) for name in found.split(b"\0")[:-1]}
 
 
 def _parts(path: str) -> tuple[str, ...]:

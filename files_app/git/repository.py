@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 
-from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, answering, default_jail, mount_points, split
-from files_app.git.sandbox import config, git, process
+from files_app.git.sandbox import config
+from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Place, place_of
 
 
@@ -80,26 +80,18 @@ def _check_mounts(place: Place, jail: Jail) -> None:
 
 
 def _safe_directories() -> list[str]:
-    environment = git.user_environment() | {"GIT_DIR": os.devnull}
-    done = process.run(
-        ["config", "--list", "-z", "--show-scope", "--includes"],
-        cwd="/",
-        environment=environment,
-        seconds=limits.GIT_READ_SECONDS,
-        max_bytes=limits.GIT_CONFIG_MAX_BYTES,
-    )
     names: list[str] = []
-    for key, value in config.parse_scoped(done.out) if not done.code else []:
+    for key, value in config.read_user({"GIT_DIR": os.devnull}):
         if key == "safe.directory":
             # an empty one takes back those before it
             names = [*names, value.rstrip("/") if value != "/" else value] if value else []
     return names
 
 
-def leads_out(place: Place, jail: Jail, name: str) -> bool:
-    """Whether a submodule's commit would be read from a git directory outside the roots."""
+def leads_out(git: Git, name: str) -> bool:
+    """Tell whether a submodule's commit would be read from a git directory outside the roots."""
     try:
-        place_of(f"{place.top}/{name}", jail)
+        place_of(f"{git.place.top}/{name}", git.jail)
     except BridgeError as error:
         return error.code == "FILE_ACCESS_DENIED"
     return False

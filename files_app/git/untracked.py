@@ -32,71 +32,45 @@ class New:
 
     @property
     def lines(self) -> int:
-        return (
-            0
-            if self.binary
-            else self.content.count(b"\n")
-            + (not self.content.endswith(b"\n") and bool(self.content))
-        )
+        """How many lines it has, none if it is binary."""
+        if self.binary or not self.content:
+            return 0
+        return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
-    """The names of all untracked files that nothing ignores; one that ends in a slash is a
-    repository of its own.
-    """
-    return [
-        os.fsdecode(name)
-        for name in git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs).split(
-            b"\0"
-        )
-        if name
-    ]
+    """List all untracked files that nothing ignores; a repository of its own ends in a slash."""
+    found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs)
+    return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
 
-def count(git: Git, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Name → (lines, 0) of untracked files, and of directories with all that is in them. What is
-    beyond the limits is not counted.
+def count(git: Git, names: Iterable[str]) -> dict[str, int]:
+    """Count the lines of untracked files, and of directories with all that is in them.
+
+    What is beyond the limits is not counted.
     """
     found = dict.fromkeys(names, 0)
     directories = [name for name in found if name.endswith("/")]
     files = [(name, name) for name in found if not name.endswith("/")]
     if directories:
-        inner = (
-            listed(git, *directories)
-            if len(directories) <= limits.GIT_PATHSPECS_MAX
-            else listed(git)
-        )
-        files += [
-            (name, directory)
-            for name in inner
-            if (directory := _directory(name, found)) is not None
-        ]
+        asked = directories if len(directories) <= limits.GIT_PATHSPECS_MAX else ["."]
+        for name in listed(git, *asked):
+            parts = name.rstrip("/").split("/")
+            above = ("/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))
+            files += [(name, parent) for parent in above if parent in found]
     room = limits.GIT_COUNT_MAX_BYTES
-    for name, of in files[: limits.GIT_COUNT_MAX_FILES]:
+    for name, owner in files[: limits.GIT_COUNT_MAX_FILES]:
         new = read(git, name, room)
-        if new is None or new.cut:
-            continue
-        room -= len(new.content)
-        found[of] += new.lines
-    return {name: (lines, 0) for name, lines in found.items()}
+        if new is not None and not new.cut:
+            room -= len(new.content)
+            found[owner] += new.lines
+    return found
 
 
-def _directory(name: str, known: Iterable[str]) -> str | None:
-    """The one of the known directories that a file lies in."""
-    parts = name.rstrip("/").split("/")
-    return next(
-        (
-            parent
-            for count in range(1, len(parts))
-            if (parent := "/".join(parts[:count]) + "/") in known
-        ),
-        None,
-    )
+def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
+    """Read a file, up to ``most`` bytes; None where there is none that may be seen.
 
-
-def read(git: Git, name: str, most: int) -> New | None:
-    """The file, up to ``most`` bytes; None where there is none that may be seen. A link is its own
-    text, whatever it leads to.
+    A link is its own text, whatever it leads to.
     """
     try:
         with _parent(git, name) as directory, answering():
@@ -105,15 +79,17 @@ def read(git: Git, name: str, most: int) -> New | None:
             if st.S_ISLNK(stat.st_mode):
                 return New("120000", os.fsencode(os.readlink(last, dir_fd=directory.fd)))
             with git.jail.below(directory, [last], "file") as file:
-                return _content(file.fd, file.stat.st_mode, most)
+                data = bytearray()
+                while len(data) <= most and (chunk := os.read(file.fd, limits.MB)):
+                    data += chunk
+                mode = "100755" if file.stat.st_mode & 0o100 else "100644"
+                return New(mode, bytes(data[:most]), len(data) > most)
     except BridgeError:
         return None
 
 
 def exists(git: Git, name: str) -> bool:
-    """Whether there is anything of that name in the work tree; nothing is said of what lies behind
-    a link.
-    """
+    """Tell whether there is anything of that name; nothing is said of what lies behind a link."""
     try:
         with _parent(git, name) as directory, answering():
             os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
@@ -123,8 +99,8 @@ def exists(git: Git, name: str) -> bool:
 
 
 def _parent(git: Git, name: str) -> Opened:
-    """The directory that a name lies in; FILE_NOT_FOUND behind a link, which git would not follow
-    either.
+    """Open the directory that a name lies in; FILE_NOT_FOUND behind a link, which git would not
+    follow either.
     """
     names = tuple(part for part in f"{git.place.top}/{name}".split("/")[:-1] if part)
     directory = git.jail.at(names)
@@ -132,11 +108,3 @@ def _parent(git: Git, name: str) -> Opened:
         directory.close()
         raise BridgeError("FILE_NOT_FOUND")
     return directory
-
-
-def _content(fd: int, mode: int, most: int) -> New:
-    data = bytearray()
-    with answering():
-        while len(data) <= most and (chunk := os.read(fd, limits.MB)):
-            data += chunk
-    return New("100755" if mode & 0o100 else "100644", bytes(data[:most]), len(data) > most)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.child_process import Output
 from sessions_app.agents.process import shell
 from sessions_app.agents.process.groups import Groups
 from tests.agents.drive import carrying, eventually, within
@@ -106,7 +107,7 @@ async def test_a_tail_keeps_the_end_and_whole_characters() -> None:
     stream = asyncio.StreamReader()
     stream.feed_data("aä".encode() * 100)
     stream.feed_eof()
-    output = shell.Output(10, tail=True)
+    output = Output(10, tail=True)
     await output.read(stream)
     assert (output.text, output.cut, output.total) == ("aäaäaä", True, 300)
 
@@ -134,17 +135,11 @@ async def test_the_retry_table(tmp_path: Path, command: str, retries: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (errno.ENOENT, "file_not_found"),
-        (errno.EACCES, "permission_denied"),
-        (errno.ENOMEM, "out_of_memory"),
-        (errno.ETIMEDOUT, "network_timeout"),
-        (5, ""),
-    ],
+    ("number", "retries"),
+    [(errno.ENOENT, 0), (errno.EACCES, 0), (errno.ENOMEM, 1), (errno.ETIMEDOUT, 3), (5, 0)],
 )
-def test_errors_of_the_system_have_kinds(number: int, kind: str) -> None:
-    assert shell.kind_of_error(OSError(number, os.strerror(number))) == kind
+def test_errors_of_the_system_have_their_place_in_it(number: int, retries: int) -> None:
+    assert shell.retries_of_error(OSError(number, os.strerror(number))) == retries
 
 
 async def test_a_directory_that_has_gone_is_a_failure_in_words(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import child_process, limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from files_app.git.sandbox import process
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak, refused
 from tests.files.repositories import Seen, committed, hook, index, leftovers
@@ -177,7 +176,7 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(repository: Repository, see
     thread = threading.Thread(target=commit)
     thread.start()
     wait_until((repository.path.parent / "begun").exists, 20, "the hook has begun")
-    process.end_all()
+    child_process.end_all()
     thread.join(10)
     assert (errors, repository.head(), repository.staged()) == (["GIT_ERROR"], first, [])
 
@@ -315,25 +314,6 @@ def test_an_index_that_cannot_be_updated_does_not_undo_the_commit(
     assert seen.commit("Made", "a").hash == repository.head()
     (repository.path / ".git/index.lock").unlink()
     assert repository.git("show", "HEAD:a") == "2\n" and repository.staged() == ["a"]
-
-
-def test_no_disk_space_for_the_index_leaves_the_old_one(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing half-written, no lock and no draft beside it; the commit is made, so it is said."""
-    repository.commit_files({"a": "1\n"})
-    before = index(repository)
-    repository.write("a", "2\n")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    assert seen.commit("Full", "a").hash == repository.head()
-    assert index(repository) == before
-    assert not [
-        path for path in (repository.path / ".git").iterdir() if path.name.startswith("index.")
-    ]
 
 
 def test_a_commit_that_a_killed_process_had_begun(repository: Repository, seen: Seen) -> None:

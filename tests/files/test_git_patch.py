@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
-from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from bridge_project.protocol.jsontext import dumps_unicode
+from bridge_project.protocol.resources import DiffLine
 from files_app.git import patch
-from files_app.git.patch import Budget
+from files_app.git.patch import Budget, Change, Lists
 from files_app.git.status import parse
+from tests.conformance.repositories import Repository
 
-PLENTY = 10**9
 # What breaks readers of diffs: their own marks, other ends of lines, bytes that are no text.
 LINES = some.lists(
     some.one_of(
@@ -39,149 +38,129 @@ LINES = some.lists(
 )
 
 
-def git(*arguments: str, cwd: str, stdin: bytes = b"") -> bytes:
-    environment = {"PATH": os.environ["PATH"], "HOME": cwd, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(
-        ["git", *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=20
-    ).stdout
+LISTED = ("diff", "--raw", "--numstat", "-z", "--patch", "--no-abbrev", "--find-renames")
 
 
-def plenty() -> Budget:
-    return Budget(PLENTY, PLENTY)
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("repository"))
 
 
-def text(line: bytes) -> str:
-    return line.decode("utf-8", "replace")
+def read(data: bytes, budget: Budget | None = None, *, cut: bool = False) -> dict[str, Change]:
+    lists = Lists(data, cut=cut)
+    patch.read_lines(lists, lists.by_name, budget or Budget(10**9, 10**9), cut=cut)
+    return lists.by_name
+
+
+def said(change: Change, *kinds: str) -> list[DiffLine]:
+    return [line for hunk in change.hunks for line in hunk.lines if line.type in kinds]
 
 
 # -- patches ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(old=LINES, new=LINES, old_ends=some.booleans(), new_ends=some.booleans())
 def test_a_diff_of_anything_gives_back_both_files(
-    old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool
+    lonely: Repository, old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool
 ) -> None:
     """Context and removed lines are the old file, context and added ones the new; counts and the
     missing newline are right.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        for name, lines, ends in (("old", old, old_ends), ("new", new, new_ends)):
-            Path(directory, name).write_bytes(
-                b"\n".join(lines) + (b"\n" if ends and lines else b"")
-            )
-        before, after = Path(directory, "old").read_bytes(), Path(directory, "new").read_bytes()
-        data = git(
-            "diff", "--no-index", "--text", "--unified=1000", "--", "old", "new", cwd=directory
-        )
+    before, after = (
+        b"\n".join(lines) + b"\n" * (ends and bool(lines))
+        for lines, ends in ((old, old_ends), (new, new_ends))
+    )
+    lonely.write("f", before)
+    lonely.git("add", "f")
+    lonely.write("f", after)
+    data = os.fsencode(lonely.git(*LISTED, "--text", "--unified=1000"))
     if before == after:
         assert data == b""
         return
-    ((name, section),) = patch.parse(data, plenty()).items()
-    assert (name, section.cut) == ("new", False)
-    for kinds, content in ((("context", "removed"), before), (("context", "added"), after)):
-        said = [line for hunk in section.hunks for line in hunk.lines if line.type in kinds]
-        assert [line.content for line in said] == [
-            text(line)
+    change = read(data)["f"]
+    assert not change.cut
+    assert (change.additions, change.deletions) == (
+        len(said(change, "added")),
+        len(said(change, "removed")),
+    )
+    for kind, content in (("removed", before), ("added", after)):
+        lines = said(change, "context", kind)
+        assert [line.content for line in lines] == [
+            line.decode("utf-8", "replace")
             for line in content.split(b"\n")[: None if content[-1:] not in (b"\n", b"") else -1]
         ]
-        if said:
-            assert bool(said[-1].no_newline) == (not content.endswith(b"\n"))
-            assert not any(line.no_newline for line in said[:-1] if line.type == "context")
-    for hunk in section.hunks:
-        assert hunk.old_lines == sum(
-            line.type != "added" for line in hunk.lines
-        ) and hunk.new_lines == sum(line.type != "removed" for line in hunk.lines)
+        if lines:
+            assert bool(lines[-1].no_newline) == (not content.endswith(b"\n"))
+            assert not any(line.no_newline for line in lines[:-1] if line.type == "context")
+    for hunk in change.hunks:
+        kinds = [line.type for line in hunk.lines]
+        assert hunk.old_lines == len(kinds) - kinds.count("added")
+        assert hunk.new_lines == len(kinds) - kinds.count("removed")
 
 
-SECTIONS = b"""diff --git a/script b/script
-old mode 100644
-new mode 100755
-diff --git a/gone b/gone
-deleted file mode 100644
-index e69de29..0000000
-diff --git a/image b/image
-index 61c4ad4..3b1f9ab 100644
-Binary files a/image and b/image differ
-diff --git a/x b/x b/x b/x b/x b/x
-similarity index 90%
-rename from x
-rename to x b/x b/x b/x b/x
-index 61c4ad4..3b1f9ab 100644
---- a/x
-+++ b/x b/x b/x b/x b/x\t
-@@ -1 +1 @@ def heading():
--old
-+new
-diff --git a/link b/link
-deleted file mode 120000
---- a/link
-+++ /dev/null
-@@ -1 +0,0 @@
--target
-\\ No newline at end of file
-diff --git a/link b/link
-new file mode 100644
---- /dev/null
-+++ b/link
-@@ -0,0 +1,2 @@
-+1
-+2
-* Unmerged path conflict
-diff --git "a/tab\\t\\303\\274" "b/tab\\t\\303\\274"
-index 61c4ad4..3b1f9ab 100644
---- "a/tab\\t\\303\\274"
-+++ "b/tab\\t\\303\\274"
-@@ -1,0 +2 @@
-+--- a/x
-"""
-
-
-def test_the_kinds_of_sections() -> None:
-    """Modes, empty and binary files have no lines; a file that became another kind of thing is one;
-    names are right, however they are written.
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What git says of files of every kind: ones that have no lines, one that is now another kind
+    of thing, one in conflict, and names that it would put into quotes.
     """
-    found = patch.parse(SECTIONS, plenty())
-    assert {
-        name: [[line.content for line in hunk.lines] for hunk in section.hunks]
-        for name, section in found.items()
-    } == {
-        "script": [],
+    repository = Repository(tmp_path_factory.mktemp("repository"))
+    text = "".join(f"{number}\n" for number in range(9))
+    repository.commit_files(
+        {"script": "1\n", "gone": "", "image": b"\0", "x": text, "link": "a\nb\n", "z": "0\n"}
+    )
+    repository.git("checkout", "-q", "-b", "other")
+    repository.commit_files({"conflict": "1\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"conflict": "2\n"})
+    repository.git("merge", "-q", "other", check=False)
+    (repository.path / "script").chmod(0o755)
+    (repository.path / "gone").unlink()
+    repository.write("image", b"\0\1")
+    (repository.path / "x").unlink()
+    repository.write("x b/x b", f"new\n{text}")
+    repository.git("add", "-N", "x b/x b")
+    (repository.path / "link").unlink()
+    (repository.path / "link").symlink_to("z")
+    repository.write('tab\t"ü', "--- a/x\n+++ b/x\ndiff --git a/z b/z\n@@ -1 +1 @@\n")
+    repository.git("add", "-N", 'tab\t"ü')
+    repository.write("z", "1\n")
+    return os.fsencode(repository.git(*LISTED, "--ours"))
+
+
+def test_the_kinds_of_changes(kinds: bytes) -> None:
+    found = {
+        name: [[line.content for line in hunk.lines] for hunk in change.hunks]
+        for name, change in read(kinds).items()
+    }
+    conflict = found.pop("conflict")
+    assert found == {
         "gone": [],
         "image": [],
-        "x b/x b/x b/x b/x": [["old", "new"]],
-        "link": [["target"], ["1", "2"]],
-        "tab\tü": [["--- a/x"]],
+        "link": [["a", "b"], ["z"]],
+        "script": [],
+        'tab\t"ü': [["--- a/x", "+++ b/x", "diff --git a/z b/z", "@@ -1 +1 @@"]],
+        "x b/x b": [["new", "0", "1", "2"]],
+        "z": [["0", "1"]],
     }
-    assert found["x b/x b/x b/x b/x"].hunks[0].header == "@@ -1 +1 @@ def heading():"
-    assert not any(section.cut for section in found.values())
+    assert conflict and not any(change.cut for change in read(kinds).values())
 
 
-@given(end=some.integers(0, len(SECTIONS)))
-def test_a_patch_without_its_end(end: int) -> None:
-    """Whatever is missing, what is there is right, and the last section says that its end is
-    missing.
-    """
-    whole, found = patch.parse(SECTIONS, plenty()), patch.parse(SECTIONS[:end], plenty(), cut=True)
-    *complete, last = found.items() or [("", None)]
-    for name, section in complete:
-        if name != last[0]:
-            assert section == whole[name]
-    assert last[1] is None or last[1].cut
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=some.data())
+def test_a_patch_without_its_end(kinds: bytes, data: some.DataObject) -> None:
+    """Whatever is missing, what is there is right, and what lacks lines says so."""
+    end = data.draw(some.integers(0, len(kinds)))
+    whole = read(kinds)
+    for name, change in read(kinds[:end], cut=True).items():
+        assert change.cut or change == whole[name]
 
 
-def test_only_what_is_wanted_is_paid_for() -> None:
-    budget = Budget(PLENTY, 2)
-    assert (
-        list(
-            patch.parse(SECTIONS, budget, wanted={"x b/x b/x b/x b/x"})["x b/x b/x b/x b/x"]
-            .hunks[0]
-            .lines
-        )
-        != []
-    )
-    assert budget.lines == 0
-    assert patch.parse(SECTIONS, Budget(PLENTY, 1), wanted={"tab\tü"})["tab\tü"].cut is False
+def test_only_what_is_wanted_is_paid_for(kinds: bytes) -> None:
+    lists, budget = Lists(kinds), Budget(10**9, 2)
+    patch.read_lines(lists, {"z"}, budget, cut=False)
+    assert len(said(lists.by_name["z"], "removed", "added")) == 2 and budget.lines == 0
+    assert not lists.by_name["link"].hunks
 
 
 @given(
@@ -192,16 +171,15 @@ def test_only_what_is_wanted_is_paid_for() -> None:
 def test_what_is_said_stays_in_the_budget(lines: list[str], room: int, most: int) -> None:
     """Bytes of JSON, and lines; the cut is where it ends, and never in a line."""
     data = (
-        b"diff --git a/f b/f\n--- a/f\n+++ b/f\n"
-        + f"@@ -0,0 +1,{len(lines)} @@\n".encode()
-        + b"".join(b"+" + line.encode() + b"\n" for line in lines)
+        f":100644 100644 1 1 M\0f\0{len(lines)}\t0\tf\0\0diff --git a/f b/f\n--- a/f\n+++ b/f\n"
+        f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
     )
-    section = patch.parse(data, Budget(room, most))["f"]
-    said = [line for hunk in section.hunks for line in hunk.lines]
-    assert len(dumps_unicode([hunk.wire() for hunk in section.hunks]).encode()) <= max(room, 2)
-    assert len(said) <= most
-    assert [line.content for line in said] == lines[: len(said)]
-    assert section.cut == (len(said) < len(lines))
+    change = read(data.encode(), Budget(room, most))["f"]
+    added = said(change, "added")
+    assert len(dumps_unicode([hunk.wire() for hunk in change.hunks]).encode()) <= max(room, 2)
+    assert len(added) <= most
+    assert [line.content for line in added] == lines[: len(added)]
+    assert change.cut == (len(added) < len(lines))
 
 
 # -- states ----------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import child_process, limits
+from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.errors import BridgeError
-from files_app.git.sandbox import git, process
-from files_app.git.sandbox.process import Done
+from files_app.git.sandbox import git
 from tests.files.conftest import no_leak, refused
 from tests.servers import wait_until
 
@@ -27,7 +27,7 @@ def shell(
 ) -> Done:
     """Run a shell script as a child of git."""
     environment = git.reading_environment(str(tmp_path)) | {"GIT_DIR": os.devnull}
-    return process.run(
+    return git.run(
         ["-c", f"alias.x=!{script}", "x"],
         cwd=str(tmp_path),
         environment=environment,
@@ -151,7 +151,7 @@ def test_all_are_ended_when_the_bridge_stops(tmp_path: Path) -> None:
     wait_until(
         lambda: (tmp_path / "pids").exists() and len(pids(tmp_path / "pids")) == 2, 20, "both run"
     )
-    process.end_all()
+    child_process.end_all()
     for thread in threads:
         thread.join(10)
     assert [outcome.code < 0 or outcome.code > 128 for outcome in outcomes] == [True, True]
@@ -163,15 +163,15 @@ def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "git").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f":.:{os.environ['PATH']}")
-    process.executable.cache_clear()
+    git.executable.cache_clear()
     try:
-        assert os.path.isabs(process.executable()) and process.executable() != str(tmp_path / "git")
+        assert os.path.isabs(git.executable()) and git.executable() != str(tmp_path / "git")
         monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-        process.executable.cache_clear()
+        git.executable.cache_clear()
         with refused("GIT_ERROR"):
-            process.executable()
+            git.executable()
     finally:
-        process.executable.cache_clear()
+        git.executable.cache_clear()
 
 
 def test_no_secret_goes_to_the_users_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,10 @@ Git resources; D10, D12).
 from __future__ import annotations
 
 import shutil
-from typing import Any
 
 import pytest
 
 from bridge_project.kernel import limits
-from files_app.git.sandbox import process
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, no_leak
 from tests.files.repositories import Seen, digest, leftovers
@@ -108,19 +106,3 @@ def test_only_so_many_are_looked_into(
         repository.write(f"{name}/a", "2\n")
     monkeypatch.setattr(limits, "GIT_SUBMODULES_MAX", 1)
     assert seen.changes() == {"second": ("modified", 0, 0)}
-
-
-def test_a_repository_without_submodules_costs_no_call_more(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.commit_files({"a": "1\n"})
-    asked: list[list[str]] = []
-    real = process.run
-
-    def noted(arguments: list[str], **more: Any) -> process.Done:
-        asked.append(arguments)
-        return real(arguments, **more)
-
-    monkeypatch.setattr(process, "run", noted)
-    assert seen.changes() == {}
-    assert asked and not [arguments for arguments in asked if "ls-files" in arguments]

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail, shown
 from files_app.git.paths import Names, Selection
-from files_app.git.quoting import unquoted
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import reason
 from sessions_app.working_directory import Place
 from tests.files.conftest import refused
 
-
-def git(*arguments: str, cwd: str, stdin: bytes = b"") -> bytes:
-    environment = {"PATH": os.environ["PATH"], "HOME": cwd, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(
-        ["git", *arguments], cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=20
-    ).stdout
-
-
 # -- names -----------------------------------------------------------------------------------------
-
-NAMES = (
-    some.binary(min_size=1, max_size=20)
-    .map(lambda data: data.replace(b"/", b"_").replace(b"\0", b"_"))
-    .filter(lambda data: data not in (b".", b".."))
-)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=NAMES, quote=some.booleans())
-def test_any_name_comes_back_from_gits_quotes(tmp_path: Path, name: bytes, quote: bool) -> None:
-    if not (tmp_path / ".git").exists():
-        git("init", "-q", cwd=str(tmp_path))
-    if name.lower().startswith((b".git", b"git~")):
-        name = b"x" + name
-    path = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))
-    path.touch()
-    listed = git("-c", f"core.quotePath={quote}", "ls-files", "--others", cwd=str(tmp_path))
-    path.unlink()
-    assert unquoted(listed[:-1]) == name
 
 
 def names_of(top: str, directory: str, forbidden: str = "/forbidden") -> Names:
@@ -142,8 +112,7 @@ def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
         ("core.eol", "lf"),
         *((f"branch.{subsection}.merge", value) for subsection, value in pairs),
     ]
-    listed = git("config", "--file", "-", "--list", "-z", cwd="/", stdin=config.text(written))
-    assert config.parse_list(listed) == written
+    assert config.read_file("config", config.text(written), "/") == written
 
 
 def test_only_harmless_keys_are_kept() -> None:
@@ -215,12 +184,7 @@ def test_only_harmless_keys_are_kept() -> None:
         ),
     ]
     assert config.of_repository([*harmless, *((key, "x") for key in harmful)]) == harmless
-    assert (
-        config.of_user(
-            [(key, "x") for key in harmful if not key.startswith("safe")], "/users/u", filters=False
-        )
-        == []
-    )
+    assert config.of_user([(key, "x") for key in harmful], filters=False) == []
 
 
 @pytest.mark.parametrize(
@@ -231,18 +195,19 @@ def test_a_repository_of_another_kind_is_refused(key: str, value: str) -> None:
         config.of_repository([(key, value)])
 
 
-def test_the_users_paths_are_absolute() -> None:
+def test_the_users_paths_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative path would begin in the repository."""
+    monkeypatch.setenv("HOME", "/users/u")
     said = [
         ("core.excludesfile", "~/ignore"),
         ("core.attributesfile", "/etc/attributes"),
         ("core.excludesfile", "relative"),
         ("filter.lfs.clean", "git-lfs clean"),
     ]
-    assert config.of_user(said, "/users/u", filters=True) == [
+    assert config.of_user(said, filters=True) == [
         ("core.excludesfile", "/users/u/ignore"),
         ("core.attributesfile", "/etc/attributes"),
-        ("filter.lfs.clean", "HOME=/users/u; export HOME; git-lfs clean"),
+        ("filter.lfs.clean", "git-lfs clean"),
     ]
 
 

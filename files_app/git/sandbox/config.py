@@ -6,20 +6,22 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from files_app.git.sandbox import git
 
 # key as git lists it (section and name in lower case, subsection as it is) → value
 Setting = tuple[str, str]
 
 # How the repository stores what it holds. None of these names a program or a place.
 _REPOSITORY: Final = re.compile(
-    r"core\.(repositoryformatversion|filemode|ignorecase|precomposeunicode|symlinks|protecthfs|protectntfs|autocrlf|eol|trustctime|checkstat"
-    r"|sparsecheckout|sparsecheckoutcone|sharedrepository|logallrefupdates)"
-    r"|extensions\.(objectformat|compatobjectformat|refstorage|noop|preciousobjects)"
+    r"core\.(repositoryformatversion|filemode|ignorecase|precomposeunicode|symlinks|protecthfs"
+    r"|protectntfs|autocrlf|eol|trustctime|checkstat|sparsecheckout|sparsecheckoutcone"
+    r"|sharedrepository|logallrefupdates)"
+    r"|extensions\.(objectformat|compatobjectformat|noop|preciousobjects)"
     r"|branch\..*\.(remote|merge)|remote\..*\.fetch"
     r"|(user|author|committer)\.(name|email)",
     re.DOTALL,
@@ -29,103 +31,109 @@ _REPOSITORY: Final = re.compile(
 _LEFT_OUT: Final = frozenset(
     {"extensions.partialclone", "extensions.worktreeconfig", "extensions.relativeworktrees"}
 )
+# Of the third way to store references the value names a place.
+_REFERENCE_STORAGE: Final = {
+    ("extensions.refstorage", "files"),
+    ("extensions.refstorage", "reftable"),
+}
 # What a person expects of git whatever the repository: who he is, what he ignores, which line ends
 # his system has.
 _USER: Final = re.compile(
-    r"core\.(autocrlf|eol|excludesfile|attributesfile)|(user|author|committer)\.(name|email)|user\.useconfigonly"
+    r"core\.(autocrlf|eol|excludesfile|attributesfile)"
+    r"|(user|author|committer)\.(name|email)|user\.useconfigonly"
 )
 # What his own filters do to a file that is committed (git-lfs). They are not the repository's.
 _USER_FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
-_PATHS: Final = frozenset({"core.excludesfile", "core.attributesfile", "core.hookspath"})
+_PATHS: Final = frozenset({"core.excludesfile", "core.attributesfile"})
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
 
 
-def parse_list(data: bytes) -> list[Setting]:
-    """The output of ``git config --list -z``; a key without a value means true."""
-    records = [os.fsdecode(record).partition("\n") for record in data.split(b"\0")[:-1]]
-    return [(key, value if equals else "true") for key, equals, value in records]
+def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
+    """Return what a file of settings says. Git reads its bytes, and no place that it names."""
+    done = git.run(
+        ["config", "--file", "-", "--no-includes", "--list", "-z"],
+        cwd=directory,
+        environment=git.reading_environment(directory) | {"GIT_DIR": f"{directory}/none"},
+        stdin=data,
+        max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES + 1,
+    )
+    if done.code or done.cut:
+        raise BridgeError("GIT_ERROR", f"git cannot read the repository's configuration ({name}).")
+    return _parse(done.out.split(b"\0")[:-1])
 
 
-def parse_scoped(data: bytes) -> list[Setting]:
-    """The system's and the user's settings in the output of ``git config --list -z
-    --show-scope``.
+def read_user(more: Mapping[str, str]) -> list[Setting]:
+    """Return the system's and the user's settings, as they apply where ``more`` says that git is:
+    they may include others for certain repositories.
     """
-    parts = data.split(b"\0")[:-1]
-    mine = [
-        record
-        for scope, record in zip(parts[::2], parts[1::2], strict=True)
-        if scope in (b"system", b"global")
-    ]
-    return parse_list(b"".join(record + b"\0" for record in mine))
+    done = git.run(
+        ["config", "--list", "-z", "--show-scope", "--includes"],
+        cwd="/",
+        environment={**git.user_environment(), **more},
+        max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES,
+    )
+    if done.code or done.cut:
+        raise BridgeError("GIT_ERROR", "git cannot read the configuration of the bridge's user.")
+    parts = done.out.split(b"\0")[:-1]
+    scoped = zip(parts[::2], parts[1::2], strict=True)
+    return _parse(record for scope, record in scoped if scope in (b"system", b"global"))
+
+
+def _parse(records: Iterable[bytes]) -> list[Setting]:
+    parts = (os.fsdecode(record).partition("\n") for record in records)
+    return [(key, value if equals else "true") for key, equals, value in parts]
 
 
 def of_repository(settings: Iterable[Setting]) -> list[Setting]:
-    """What a repository may say. Raises BridgeError GIT_ERROR when it is of a kind that only other
-    versions of git understand.
+    """Return what a repository may say.
+
+    Raises BridgeError GIT_ERROR when it is of a kind that only other versions of git understand.
     """
     kept = []
     for key, value in settings:
-        # others name a place
-        known = _REPOSITORY.fullmatch(key) and (
-            key != "extensions.refstorage" or value.lower() in ("files", "reftable")
-        )
-        if known:
+        if _REPOSITORY.fullmatch(key) or (key, value.lower()) in _REFERENCE_STORAGE:
             kept.append((key, value))
         elif key.startswith("extensions.") and key not in _LEFT_OUT:
+            name = key.partition(".")[2][:64]
             raise BridgeError(
                 "GIT_ERROR",
-                f"The repository uses an extension of git that the bridge does not know: {key.partition('.')[2][:64]}",
+                f"The repository uses an extension of git that the bridge does not know: {name}",
             )
     return kept
 
 
-def of_user(settings: Iterable[Setting], home: str, *, filters: bool) -> list[Setting]:
-    """What the bridge's user may say; ``filters``: his own filters too. Paths become absolute, or
-    are left out.
-    """
+def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
+    """Return what the bridge's user may say; ``filters``: his own filters too."""
     kept: list[Setting] = []
     for key, value in settings:
-        if key in _PATHS and _USER.fullmatch(key):
-            path = absolute(value, home)
-            kept += [(key, path)] if path else []
-        elif _USER.fullmatch(key) or (
-            key.endswith(".required") and filters and _USER_FILTERS.fullmatch(key)
-        ):
+        if key in _PATHS:
+            kept += [(key, path)] if (path := absolute(value)) else []
+        elif _USER.fullmatch(key) or (filters and _USER_FILTERS.fullmatch(key)):
             kept.append((key, value))
-        elif filters and _USER_FILTERS.fullmatch(key):
-            # git itself is given another home
-            kept.append((key, f"HOME={shlex.quote(home)}; export HOME; {value}"))
     return kept
 
 
-def absolute(path: str, home: str) -> str:
-    """A path of a configuration that begins in the home directory or at the top; empty for one that
-    begins elsewhere.
-    """
-    path = f"{home}/{path[2:]}" if path.startswith("~/") else path
+def absolute(path: str) -> str:
+    """Return a path that begins at the top or in the home directory; empty for any other."""
+    path = f"{git.home()}/{path[2:]}" if path.startswith("~/") else path
     return path if path.startswith("/") else ""
 
 
-def last(settings: Iterable[Setting], key: str) -> str | None:
-    """The value that counts."""
-    return next((value for name, value in reversed(list(settings)) if name == key), None)
+def last(settings: list[Setting], key: str) -> str | None:
+    """Return the value that counts."""
+    return next((value for name, value in reversed(settings) if name == key), None)
 
 
 def text(settings: Iterable[Setting]) -> bytes:
-    """A configuration file that says this and no more."""
+    """Write a configuration file that says this and no more."""
     return b"".join(_lines(key, value) for key, value in settings)
 
 
 def _lines(key: str, value: str) -> bytes:
     section, _, rest = key.partition(".")
     subsection, _, name = rest.rpartition(".")
-    head = (
-        f'[{section} "{_escaped(subsection, only_quotes=True)}"]' if subsection else f"[{section}]"
-    )
-    return os.fsencode(f'{head}\n\t{name} = "{_escaped(value)}"\n')
-
-
-def _escaped(value: str, *, only_quotes: bool = False) -> str:
-    return "".join(
-        _ESCAPES[c] if c in _ESCAPES and (c in '\\"' or not only_quotes) else c for c in value
-    )
+    if subsection:
+        quoted = subsection.replace("\\", "\\\\").replace('"', '\\"')
+        section = f'{section} "{quoted}"'
+    escaped = "".join(_ESCAPES.get(c, c) for c in value)
+    return os.fsencode(f'[{section}]\n\t{name} = "{escaped}"\n')

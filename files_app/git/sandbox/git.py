@@ -1,20 +1,22 @@
-"""Git as the bridge calls it: an environment in which nothing but the mirror decides (D10)."""
+"""Call git in an environment in which nothing but the mirror decides (D10)."""
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
-from collections.abc import Container, Mapping
+import shutil
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge_project.kernel import child_environment, limits
+from bridge_project.kernel import child_environment, child_process, limits
+from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
-from files_app.git.sandbox import process, special_files
+from files_app.git.sandbox import special_files
 from files_app.git.sandbox.error_text import reason
-from files_app.git.sandbox.process import Done
 from sessions_app.working_directory import Place
 
 # Neither the machine's nor anybody's configuration, no lock, no question, no pager, no network; a
@@ -40,26 +42,24 @@ _FOREIGN: Final = ("GIT_", "PYTHON")
 
 
 def home() -> str:
-    """The home directory of the bridge's user."""
+    """Return the home directory of the bridge's user."""
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
 def user_environment() -> dict[str, str]:
-    """The bridge's environment without its secrets and settings: what the user's own programs may
-    see.
-    """
+    """Return what the user's own programs may see of the bridge's environment."""
     kept = {
         name: value
         for name, value in child_environment.scrubbed().items()
         if not name.startswith(_FOREIGN)
     }
-    return kept | {"PATH": process.search_path(), "HOME": home()}
+    return kept | {"PATH": child_process.search_path(), "HOME": home()}
 
 
 def reading_environment(directory: str) -> dict[str, str]:
-    """For a git that is given everything in ``directory``, its git directory and home."""
+    """Return that of a git whose git directory and home are ``directory``."""
     return _FIXED | {
-        "PATH": process.search_path(),
+        "PATH": child_process.search_path(),
         "HOME": directory,
         "XDG_CONFIG_HOME": directory,
         "TMPDIR": directory,
@@ -68,24 +68,53 @@ def reading_environment(directory: str) -> dict[str, str]:
 
 
 def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
-    """For a git that writes to ``git_dir`` and takes configuration and hooks from ``directory``."""
-    return (
-        user_environment()
-        | _FIXED
-        | {
-            "HOME": directory,
-            "XDG_CONFIG_HOME": directory,
-            "GIT_DIR": git_dir,
-            "GIT_COMMON_DIR": directory,
-        }
-    )
+    """Return that of a git that writes to ``git_dir`` and takes all else from ``directory``."""
+    return user_environment() | _FIXED | {"GIT_DIR": git_dir, "GIT_COMMON_DIR": directory}
+
+
+@functools.cache
+def executable() -> str:
+    """Return git's absolute path."""
+    found = shutil.which("git", path=child_process.search_path())
+    if found is None:
+        raise BridgeError("GIT_ERROR", "git is not installed on the bridge's machine.")
+    return found
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    seconds: float = limits.GIT_READ_SECONDS,
+    max_bytes: int = limits.GIT_LIST_MAX_BYTES,
+    check: Callable[[], None] | None = None,
+) -> Done:
+    """Run git; raise BridgeError GIT_ERROR when it takes too long."""
+    try:
+        return child_process.run(
+            [executable(), *arguments],
+            cwd=cwd,
+            environment=environment,
+            stdin=stdin,
+            seconds=seconds,
+            max_bytes=max_bytes,
+            check=check,
+        )
+    except TimeoutError:
+        raise BridgeError(
+            "GIT_ERROR", f"git took longer than {seconds:g} seconds and was ended."
+        ) from None
+    except (FileNotFoundError, NotADirectoryError):  # git is there, so it is the directory
+        raise BridgeError("FILE_NOT_FOUND") from None
+    except PermissionError:
+        raise BridgeError("FILE_ACCESS_DENIED") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git on one repository: ``directory`` is its mirror, ``environment`` what it sees, ``index``
-    the copy of the index that it works with.
-    """
+    """Git on one repository: ``directory`` is its mirror, which has a copy of the index."""
 
     place: Place
     jail: Jail
@@ -99,9 +128,7 @@ class Git:
     def __call__(
         self, *arguments: str, stdin: bytes = b"", seconds: float | None = None, index: str = ""
     ) -> bytes:
-        """What it prints. Raises BridgeError GIT_ERROR with git's reason when it fails, and when it
-        prints more than a list may be long.
-        """
+        """Return what it prints; a list that is too long is a GIT_ERROR too."""
         done = self.done(*arguments, stdin=stdin, seconds=seconds, index=index)
         if done.cut:
             raise BridgeError(
@@ -119,38 +146,33 @@ class Git:
         index: str = "",
         good: Container[int] = (0,),
     ) -> Done:
-        """How it ended; ``good`` are the exit codes that are no failure, ``index`` another index
-        than the mirror's.
+        """Return how it ended; raise BridgeError GIT_ERROR with git's reason when it fails.
 
-        ``seconds`` and ``max_bytes``: by default those of a call that reads, and of a list.
+        ``good`` are the exit codes that are no failure, ``index`` another index than the
+        mirror's. ``seconds`` and ``max_bytes`` are by default those of a call that lists.
         """
-        environment = {
-            **self.environment,
-            "GIT_WORK_TREE": self.place.top,
-            "GIT_INDEX_FILE": index or self.index,
-        }
-        done = process.run(
+        done = run(
             ["--no-pager", *arguments],
             cwd=self.place.top,
-            environment=environment,
+            environment={
+                **self.environment,
+                "GIT_WORK_TREE": self.place.top,
+                "GIT_INDEX_FILE": index or self.index,
+            },
             stdin=stdin,
             seconds=limits.GIT_READ_SECONDS if seconds is None else seconds,
             max_bytes=limits.GIT_LIST_MAX_BYTES if max_bytes is None else max_bytes,
             check=partial(special_files.check, self.place.top),
         )
         if not done.cut and done.code not in good:
-            raise BridgeError("GIT_ERROR", self.reason(done))
+            raise BridgeError("GIT_ERROR", self._reason(done))
         return done
 
-    def reason(self, done: Done) -> str:
-        """Why it failed, in git's words, or a hook's."""
-        said = reason(done.err, self.jail, self.place.top, self.directory) or reason(
-            done.out, self.jail, self.place.top, self.directory
-        )
-        if said:
-            return said
-        return (
-            f"git was ended by signal {-done.code}."
-            if done.code < 0
-            else f"git failed without a word (exit code {done.code})."
-        )
+    def _reason(self, done: Done) -> str:
+        """Say why it failed, in git's words or a hook's."""
+        for output in (done.err, done.out):
+            if said := reason(output, self.jail, self.place.top, self.directory):
+                return said
+        if done.code < 0:
+            return f"git was ended by signal {-done.code}."
+        return f"git failed without a word (exit code {done.code})."

@@ -1,5 +1,5 @@
-"""A git directory of the bridge's own, made for one request, that shows git a repository and hides
-what the repository would have it run (D10).
+"""Make a git directory for one request that shows git a repository, and hides what the repository
+would have it run (D10).
 
 Git believes what stands in the git directory: programs to run as filters, monitors, drivers and
 hooks, more files to read, other places to look for objects. So it is given another one, in the
@@ -24,7 +24,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf, make_private_dir
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, answering
-from files_app.git.sandbox import config, git, process
+from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import look_at, look_below
@@ -34,7 +34,7 @@ _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/at
 # where a commit is noted, and where git-lfs keeps what it takes out of one
 _LOGS: Final = ("logs", "lfs")
 _NOT_WRITTEN: Final = frozenset({"hooks", "modules", "worktrees", "annex"})
-_OURS: Final = (
+_OURS: Final = [
     ("core.bare", "false"),
     ("core.fsmonitor", "false"),
     ("submodule.recurse", "false"),
@@ -43,35 +43,27 @@ _OURS: Final = (
     ("commit.gpgSign", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-)
+]
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 
 
 @contextmanager
 def reading(place: Place, jail: Jail) -> Iterator[Git]:
-    """Git that can only read. Errors: GIT_ERROR and the jail's, as of everything here."""
-    with _directory() as directory:
-        mirror = Mirror(place, jail, directory)
-        mirror.link_references()
+    """Make git that can only read. Errors: GIT_ERROR and the jail's, as of everything here."""
+    with _made(place, jail) as mirror:
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
-        mirror.copy_index()
-        yield Git(place, jail, directory, git.reading_environment(directory))
+        yield Git(place, jail, mirror.directory, git.reading_environment(mirror.directory))
 
 
 @contextmanager
 def committing(place: Place, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
-    """Git that moves HEAD and writes objects, but works on a copy of the index."""
-    with _directory() as directory:
-        mirror = Mirror(place, jail, directory)
-        mirror.link_references()
-        mirror.link_logs()
+    """Make git that moves HEAD and writes objects, but works on a copy of the index."""
+    with _made(place, jail) as mirror:
         mirror.configure([], filters=True)
-        mirror.copy_index()
+        environment = git.committing_environment(mirror.directory, place.git_dir)
         try:
-            yield (
-                Git(place, jail, directory, git.committing_environment(directory, place.git_dir)),
-                mirror,
-            )
+            mirror.link_logs()
+            yield Git(place, jail, mirror.directory, environment), mirror
         finally:
             with contextlib.suppress(OSError):  # it is only removed when nothing was committed
                 os.rmdir(f"{place.common_dir}/logs")
@@ -83,48 +75,46 @@ def forget_leftovers() -> None:
 
 
 @contextmanager
-def _directory() -> Iterator[str]:
+def _made(place: Place, jail: Jail) -> Iterator[Mirror]:
     directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:
-        yield directory
+        mirror = Mirror(place, jail, directory)
+        mirror.link_references()
+        mirror.copy_index()
+        yield mirror
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 class Mirror:
-    """The directory that is made; ``settings`` and ``user_settings`` are what the repository's and
-    the user's configuration say in full.
-    """
+    """The directory that is made."""
 
     def __init__(self, place: Place, jail: Jail, directory: str) -> None:
         self.place = place
         self.jail = jail
         self.directory = directory
+        # what the repository's and the user's configuration say in full
         self.settings: list[Setting] = []
         self.user_settings: list[Setting] = []
 
     def link_references(self) -> None:
-        """Where objects and references are."""
-        objects, references = (
-            self._link(name, f"{self.place.common_dir}/{name}") for name in ("objects", "refs")
-        )
-        if not objects or not references:
-            raise BridgeError(
-                "GIT_ERROR", "Not a git repository: it has no objects or no references."
-            )
-        look_below(objects, self.jail)
-        look_below(references, self.jail)
+        """Link to where objects and references are."""
+        for name in ("objects", "refs"):
+            if not (real := self._link(name)):
+                raise BridgeError(
+                    "GIT_ERROR", "Not a git repository: it has no objects or no references."
+                )
+            look_below(real, self.jail)
         os.mkdir(f"{self.directory}/info")
         for name in _SHARED:
-            real = self._link(name, f"{self.place.common_dir}/{name}")
-            if os.path.isdir(real):
+            if os.path.isdir(real := self._link(name)):
                 look_below(real, self.jail)
-        self._link("info/sparse-checkout", f"{self.place.git_dir}/info/sparse-checkout")
+        self._link("info/sparse-checkout", self.place.git_dir)
         self._write("HEAD", self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES))
 
     def link_logs(self) -> None:
-        """Where a commit leaves its traces; nothing that git writes may be a link out of the
-        roots.
+        """Link to where a commit leaves its traces. Nothing that git writes may be a link out of
+        the roots.
         """
         for directory in {self.place.git_dir, self.place.common_dir}:
             look_at(directory, self.jail, but=_NOT_WRITTEN)
@@ -134,38 +124,45 @@ class Mirror:
             # git makes it with the first commit, but not through a link
             os.mkdir(f"{self.place.common_dir}/logs")
         for name in _LOGS:
-            self._link(name, f"{self.place.common_dir}/{name}")
+            self._link(name)
 
     def configure(self, more: list[Setting], *, filters: bool = False) -> None:
         """Tell git what of the configurations it may know; ``filters``: the user's own filters
         too.
         """
-        self.settings = self._settings()
+        self.settings = self._listed(f"{self.place.common_dir}/config")
+        if (config.last(self.settings, "extensions.worktreeconfig") or "").lower() in _TRUE:
+            self.settings += self._listed(f"{self.place.git_dir}/config.worktree")
         harmless = config.of_repository(self.settings)
+        # git looks into it to say which of the user's settings apply here
         self._write("config", config.text([*harmless, *_OURS]))
-        self.user_settings = self._user_settings()
-        mine = [*_user_files(), *config.of_user(self.user_settings, git.home(), filters=filters)]
+        self.user_settings = config.read_user(
+            {
+                "GIT_DIR": self.place.git_dir,
+                "GIT_COMMON_DIR": self.directory,
+                "GIT_WORK_TREE": self.place.top,
+            }
+        )
+        mine = [*_user_files(), *config.of_user(self.user_settings, filters=filters)]
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
-        """The index, and the shared ones that it may refer to. Its time says which files git must
-        look at again, so it is kept.
+        """Copy the index, and the shared ones that it may refer to, with its time, which says what
+        git must look at again.
         """
         with answering():
-            shared = [
-                name for name in os.listdir(self.place.git_dir) if name.startswith("sharedindex.")
-            ]
-        for name in ("index", *shared):
+            names = os.listdir(self.place.git_dir)
+        for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
             try:
-                copy_file(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
+                _copy(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
             except BridgeError as error:
                 if error.code != "FILE_NOT_FOUND":
                     raise
 
-    def _link(self, name: str, target: str) -> str:
+    def _link(self, name: str, base: str = "") -> str:
         """Link to the real place of something; its path, or nothing where there is nothing."""
         try:
-            real = self.jail.resolve(target)
+            real = self.jail.resolve(f"{base or self.place.common_dir}/{name}")
         except BridgeError as error:
             if error.code in ("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
                 return ""
@@ -173,59 +170,9 @@ class Mirror:
         os.symlink(real, f"{self.directory}/{name}")
         return real
 
-    def _settings(self) -> list[Setting]:
-        found = self._listed(f"{self.place.common_dir}/config")
-        if (config.last(found, "extensions.worktreeconfig") or "").lower() in _TRUE:
-            found += self._listed(f"{self.place.git_dir}/config.worktree")
-        return found
-
     def _listed(self, path: str) -> list[Setting]:
-        """What a file of settings says, read by git from its bytes: no place that it names is
-        looked at.
-        """
         data = self._read(path, limits.GIT_CONFIG_MAX_BYTES)
-        environment = git.reading_environment(self.directory) | {
-            "GIT_DIR": f"{self.directory}/none"
-        }
-        arguments = ["config", "--file", "-", "--no-includes", "--list", "-z"]
-        done = process.run(
-            arguments,
-            cwd=self.directory,
-            environment=environment,
-            stdin=data,
-            seconds=limits.GIT_READ_SECONDS,
-            max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES + 1,
-        )
-        if done.code or done.cut:
-            raise BridgeError(
-                "GIT_ERROR",
-                f"git cannot read the repository's configuration ({os.path.basename(path)}).",
-            )
-        return config.parse_list(done.out)
-
-    def _user_settings(self) -> list[Setting]:
-        """The user's settings as they apply here: they may include others for certain
-        repositories.
-        """
-        user = git.user_environment()
-        environment = user | {
-            "GIT_DIR": self.place.git_dir,
-            "GIT_COMMON_DIR": self.directory,
-            "GIT_WORK_TREE": self.place.top,
-        }
-        arguments = ["config", "--list", "-z", "--show-scope", "--includes"]
-        done = process.run(
-            arguments,
-            cwd=self.directory,
-            environment=environment,
-            seconds=limits.GIT_READ_SECONDS,
-            max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES,
-        )
-        if done.code or done.cut:
-            raise BridgeError(
-                "GIT_ERROR", "git cannot read the configuration of the bridge's user."
-            )
-        return config.parse_scoped(done.out)
+        return config.read_file(os.path.basename(path), data, self.directory)
 
     def _read(self, path: str, most: int) -> bytes:
         try:
@@ -246,7 +193,7 @@ class Mirror:
         Path(self.directory, name).write_bytes(data)
 
 
-def copy_file(jail: Jail, path: str, to: str) -> None:
+def _copy(jail: Jail, path: str, to: str) -> None:
     """Copy a file of a repository with its time."""
     with jail.open_file(path) as opened:
         if opened.stat.st_size > limits.GIT_INDEX_MAX_BYTES:
@@ -260,7 +207,7 @@ def copy_file(jail: Jail, path: str, to: str) -> None:
 
 
 def _user_files() -> list[Setting]:
-    """Where git looks for the user's own files when he names no others."""
+    """Return where git looks for the user's own files when he names no others."""
     base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
     files = (
         ("core.excludesFile", f"{base}/git/ignore"),

@@ -8,10 +8,10 @@ import os
 import shutil
 from functools import partial
 
+from bridge_project.kernel.child_process import search_path
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import recipes
 from sessions_app.agents.driver import Driver
-from sessions_app.agents.process import groups
 from sessions_app.agents.registry import Kind
 
 
@@ -45,7 +45,7 @@ def _program(name: str) -> str:
 
 
 def _why_not(name: str, program: str) -> str | None:
-    if shutil.which(program, path=groups.search_path()):
+    if shutil.which(program, path=search_path()):
         return None
     # devices are told this: where it was looked for is the machine's own business
     missing = os.path.basename(program)

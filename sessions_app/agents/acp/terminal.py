@@ -16,9 +16,10 @@ from pathlib import Path
 from acp import schema
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
 from sessions_app.agents.process import groups
-from sessions_app.agents.process.shell import Output, finished
+from sessions_app.agents.process.shell import finished
 
 _SHELL = "/bin/sh"
 

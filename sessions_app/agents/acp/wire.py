@@ -14,8 +14,9 @@ from acp import schema
 from acp.meta import CLIENT_METHODS
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.child_process import Output
 from sessions_app.agents.process.groups import Group
-from sessions_app.agents.process.shell import Output, ending
+from sessions_app.agents.process.shell import ending
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _UPDATES = frozenset(

@@ -28,10 +28,10 @@ from pathlib import Path
 import psutil
 
 from bridge_project.kernel import child_environment, limits
+from bridge_project.kernel.child_process import UMASK, search_path
 from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-_UMASK = 0o022  # the bridge's own is 077, for its data; what an agent writes is the user's
 # what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
 _SWEEPS = 20
 _UNSURE_LOOKS = 3  # after one that found nothing, when a process was between two programs
@@ -217,7 +217,7 @@ async def start(
                 cwd=directory,
                 env=environ,
                 start_new_session=True,
-                umask=_UMASK,
+                umask=UMASK,
                 pass_fds=[theirs.fileno()],
             )
         _, control = await loop.create_connection(_Control, sock=ours)
@@ -255,13 +255,6 @@ def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
     if "/" in name and (directory / name).is_file():
         raise PermissionError(f"{name} is not executable")
     raise FileNotFoundError(f"{name} is not installed, or not on the bridge's PATH")
-
-
-def search_path(environ: Mapping[str, str] = os.environ) -> str:
-    """PATH without relative entries, by which a repository could bring a program of its own."""
-    return os.pathsep.join(
-        part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part)
-    )
 
 
 async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:

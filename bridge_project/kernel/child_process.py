@@ -1,0 +1,212 @@
+"""Run a program to its end: in a group of its own, with a deadline and bounded output, nothing left
+of what it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge_project.kernel import limits
+
+CHUNK: Final = 64 * 1024
+UMASK: Final = 0o022  # the bridge's own is 077, for its data; what a program writes is the user's
+# For what a program has printed when it has ended: a child of it may print for ever.
+LAST_OUTPUT_SECONDS: Final = 0.5
+# How soon it is noticed that a program has ended while a child of it holds its output open.
+_LOOK_SECONDS: Final = 0.05
+_ERR_MAX_BYTES: Final = 64 * 1024
+
+_running: set[subprocess.Popen[bytes]] = set()
+_guard: Final = threading.Lock()
+
+
+class Output:
+    """What a stream has printed: the first ``limit`` bytes of it, or, with ``tail``, the last."""
+
+    def __init__(self, limit: int = limits.TOOL_OUTPUT_BYTES, *, tail: bool = False) -> None:
+        self.kept = bytearray()
+        self.total = 0
+        self._limit = limit
+        self._tail = tail
+
+    @property
+    def cut(self) -> bool:
+        return self.total > self._limit
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        self.kept += data if self._tail else data[: max(0, self._limit - len(self.kept))]
+        del self.kept[: max(0, len(self.kept) - self._limit)]
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Add all that comes from ``stream``."""
+        while data := await stream.read(CHUNK):
+            self.add(data)
+
+    @property
+    def text(self) -> str:
+        """Decode it, without half a character at the cut, nor NULs, which no database holds."""
+        return self.kept.decode("utf-8", "ignore" if self.cut else "replace").replace(
+            "\x00", "\ufffd"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.text}\n[cut: {self.total} bytes in all]" if self.cut else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a program ended. ``cut``: it had more to print than was read, and was ended."""
+
+    code: int
+    out: bytes
+    err: bytes
+    cut: bool = False
+
+
+def search_path(environ: Mapping[str, str] = os.environ) -> str:
+    """PATH without relative entries, by which a repository could bring a program of its own."""
+    return os.pathsep.join(
+        part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part)
+    )
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    seconds: float,
+    max_bytes: int,
+    check: Callable[[], None] | None = None,
+) -> Done:
+    """Run ``command`` and wait for it; call this in a thread.
+
+    Whatever it started in its own group is ended with it, also when it has ended well.
+    ``check`` is called after GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends
+    the program. Raises TimeoutError after ``seconds``, OSError when it cannot be started.
+    """
+    with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:
+        given.write(stdin)
+        given.seek(0)
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            umask=UMASK,
+            bufsize=0,
+        )
+    with _guard:
+        _running.add(process)
+    out, err = Output(max_bytes), Output(_ERR_MAX_BYTES)
+    try:
+        in_time = _read(process, out, err, time.monotonic() + seconds, check)
+    finally:
+        _end(process)
+    if not in_time:
+        raise TimeoutError
+    return Done(process.returncode, bytes(out.kept), bytes(err.kept), out.cut)
+
+
+def end_all() -> None:
+    """End what runs; the threads that wait for it go on at once."""
+    with _guard:
+        running = list(_running)
+    for process in running:
+        _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + limits.GIT_END_SECONDS
+    for process in running:
+        if not _exits_by(process, deadline):
+            _signal(process, signal.SIGKILL)
+
+
+def _read(
+    process: subprocess.Popen[bytes],
+    out: Output,
+    err: Output,
+    deadline: float,
+    check: Callable[[], None] | None,
+) -> bool:
+    """Read until the program has ended or has printed too much; False past the deadline."""
+    exited, wait = False, limits.GIT_CHECK_SECONDS
+    check_at = time.monotonic() + wait
+    with selectors.DefaultSelector() as selector:
+        for stream, output in ((process.stdout, out), (process.stderr, err)):
+            assert stream is not None
+            selector.register(stream, selectors.EVENT_READ, output)
+        while selector.get_map() and not out.cut:
+            if not exited and _exited(process):
+                exited, deadline = True, min(deadline, time.monotonic() + LAST_OUTPUT_SECONDS)
+            elif check is not None and time.monotonic() > check_at:
+                check()
+                wait *= 3
+                check_at = time.monotonic() + wait
+            ready = selector.select(0 if exited else _LOOK_SECONDS)
+            for key, _ in ready:
+                if data := os.read(key.fd, CHUNK):
+                    key.data.add(data)
+                else:
+                    selector.unregister(key.fileobj)
+            if exited and not ready:
+                return True
+            if time.monotonic() > deadline:
+                return exited
+    return out.cut or _exits_by(process, deadline)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the group. Until its leader has been waited for, its number is nobody else's."""
+    try:
+        if not _exited(process):
+            _signal(process, signal.SIGTERM)  # git takes its lock files away
+            _exits_by(process, time.monotonic() + limits.GIT_END_SECONDS)
+        _signal(process, signal.SIGKILL)
+        process.wait()
+    finally:
+        with _guard:
+            _running.discard(process)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    # PermissionError: macOS says so of a group of zombies
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _exits_by(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    while not _exited(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS / 10)
+    return True
+
+
+def _exited(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether it has ended, without waiting for it where the system can tell."""
+    if process.returncode is not None:
+        return True
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # another thread has waited for it
+        return True
