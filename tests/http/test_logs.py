@@ -87,7 +87,7 @@ def test_only_the_owner_reads_it(log_dir: Path) -> None:
 
 def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [handler] = [
-        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)
+        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging.LogFile)
     ]
     assert (handler.maxBytes, handler.backupCount) == (10 * 2**20, 5)
     handler.maxBytes = 400
@@ -216,14 +216,14 @@ def test_a_directory_that_cannot_be_used_is_a_warning(
         logging.getLogger("bridge.test").warning("still here")
     bridge_logging.configure({})
     shown = capsys.readouterr().err
-    assert "no log file" in shown and "still here" in shown
+    assert "The log file cannot be written" in shown and "still here" in shown
 
 
 def test_a_full_disk_costs_lines_and_says_so_once(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [handler] = [
-        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging._LogFile)
+        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging.LogFile)
     ]
 
     def full(record: logging.LogRecord) -> bool:
