@@ -28,6 +28,7 @@ _LOOK_SECONDS: Final = 0.05
 _ERR_MAX_BYTES: Final = 64 * 1024
 
 _running: set[subprocess.Popen[bytes]] = set()
+_times_ended = 0  # how often `end_all` was called
 _guard: Final = threading.Lock()
 
 
@@ -98,6 +99,7 @@ def run(
     ``check`` is called after GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends
     the program. Raises TimeoutError after ``seconds``, OSError when it cannot be started.
     """
+    times_ended = _times_ended
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:
         given.write(stdin)
         given.seek(0)
@@ -114,6 +116,9 @@ def run(
         )
     with _guard:
         _running.add(process)
+        missed = times_ended != _times_ended
+    if missed:  # `end_all` came while it was being started
+        _signal(process, signal.SIGTERM)
     out, err = Output(max_bytes), Output(_ERR_MAX_BYTES)
     try:
         in_time = _read(process, out, err, time.monotonic() + seconds, check)
@@ -125,8 +130,10 @@ def run(
 
 
 def end_all() -> None:
-    """End what runs; the threads that wait for it go on at once."""
+    """End what runs or is being started; the threads that wait for it go on at once."""
+    global _times_ended
     with _guard:
+        _times_ended += 1
         running = list(_running)
     for process in running:
         _signal(process, signal.SIGTERM)
