@@ -14,8 +14,6 @@ from bridge_project.kernel.config import Conf
 from bridge_project.kernel.errors import ERRORS, ErrorCode
 from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
 
-CLOSED_AFTER_ERROR: Final = ("CONN_REPLACED",)  # an ordinary ``error``, then a close (D23)
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -47,8 +45,7 @@ def sent_as(row: ErrorCode) -> str:
         return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
     if row.close:
-        message = "error" if row.code in CLOSED_AFTER_ERROR else "connection_error"
-        places.append(f"`{message}`, close {row.close}")
+        places.append(f"`{row.before_close}`, close {row.close}")
     elif row.recoverable is not None:
         places.append("`error`")
     return "; ".join(places)

@@ -22,6 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
+from bridge_project.kernel.errors import ERRORS
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.types import now_text
 
@@ -45,9 +46,8 @@ class Refused(Exception):
     """
 
 
-# connection_error codes after which a client waits and tries again; after any other it gives up
-# (SPEC WebSocket errors).
-_PASSING = frozenset({"RATE_LIMITED", "CONN_TIMEOUT", "BRIDGE_ERROR", "STORAGE_UNAVAILABLE"})
+# after any other a client gives up (SPEC WebSocket errors)
+_PASSING = frozenset(code for code, row in ERRORS.items() if row.passes)
 
 
 @dataclass(frozen=True, slots=True)
