@@ -23,10 +23,9 @@ from typing import Any
 import pytest
 
 from bridge_project.kernel.config import Conf
-from bridge_project.network.server_address import Address
 from bridge_project.operations.doctor import agents
 from bridge_project.operations.doctor.findings import Finding, Level
-from bridge_project.operations.doctor.snapshot import Reached, Snapshot
+from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent
@@ -176,13 +175,11 @@ def test_a_version_that_does_not_come(
     ],
 )
 def test_the_bridge_that_runs_sees_it_otherwise(
-    add: Add, seen: Snapshot, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], said: str
+    add: Add, seen: Snapshot, body: dict[str, Any], said: str
 ) -> None:
     """A service has another PATH than a terminal: what counts is what the bridge can start."""
     add("real")
-    monkeypatch.setattr(agents, "fetch", lambda *_, **__: Reached(200, body, b"", None))
-    running = replace(seen, health=Reached(200, {}, b"", None), recorded=Address("", "", "", ""))
-    found = only(agents.agents(running), Level.WARNING if said else Level.OK)
+    found = only(agents.agents(replace(seen, info=body)), Level.WARNING if said else Level.OK)
     assert said in found.text
 
 

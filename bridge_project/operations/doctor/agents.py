@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
-from bridge_project.operations.doctor.snapshot import Snapshot, fetch, read_secret
+from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.driver import AgentDied, CannotStart, Chunk, Driver, Start, TurnEnded
 from sessions_app.agents.process import groups
@@ -21,7 +21,7 @@ from sessions_app.agents.registry import Kind
 
 PROMPT: Final = "doctor"  # the demo repeats it
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
-ASK_SECONDS: Final = 3.0  # for the versions and the bridge's own word, asked meanwhile
+ASK_SECONDS: Final = 3.0  # for the versions, asked meanwhile
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
 
 
@@ -33,19 +33,13 @@ def agents(seen: Snapshot) -> list[Finding]:
     """Look at every agent, and talk to the demo in a temporary directory."""
     registry.load()
     kinds, until = registry.kinds(), time.monotonic() + ASK_SECONDS
-    pool = ThreadPoolExecutor(len(kinds) + 1, thread_name_prefix="doctor")
+    pool = ThreadPoolExecutor(len(kinds), thread_name_prefix="doctor")
     versions = {kind.name: pool.submit(kind.version) for kind in kinds}
-    answer = pool.submit(_ask_bridge, seen)
     found = [_try(seen, kind, DEMO_SECONDS, PROMPT) for kind in kinds if not kind.real]
     pool.shutdown(wait=False)
-    try:
-        bridges = answer.result(max(0.0, until - time.monotonic()))
-    except TimeoutError:
-        bridges = {}
     for kind in kinds:
         if kind.real:
-            version = _version(versions[kind.name], until)
-            found += _look_at(seen, kind, version, bridges.get(kind.name), known=bool(bridges))
+            found += _look_at(seen, kind, _version(versions[kind.name], until))
     name = seen.conf.bridge_default_agent
     if name and name not in versions:
         text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(versions)}."
@@ -60,28 +54,16 @@ def _version(asked: Future[str], until: float) -> str:
         return f"version unknown: {type(error).__name__}: {error}"
 
 
-def _ask_bridge(seen: Snapshot) -> dict[str, dict[str, Any]]:
-    """Return agent → what the running bridge says of it, which may have another PATH than we."""
-    if seen.health is None or seen.recorded is None:
-        return {}
-    token = read_secret(seen.conf, "admin_token")
-    try:
-        body = fetch(seen.local_url, "/api/v1/info", token=token, pin=seen.recorded.pin).body
-    except OSError:
-        return {}  # the check of the bridge says it
-    return {one["name"]: one for one in body.get("agents", [])}
-
-
-def _look_at(
-    seen: Snapshot, kind: Kind, version: str, bridges: dict[str, Any] | None, *, known: bool
-) -> list[Finding]:
+def _look_at(seen: Snapshot, kind: Kind, version: str) -> list[Finding]:
     """Look at a real agent, which is not started."""
     if (reason := kind.why_not()) is not None:
         return [_missing(seen, kind, f"{kind.name} cannot start here: {reason}")]
     name, start = f"{kind.name} ({version})", _start_command(seen, kind)
-    told = bridges or {}
+    # The bridge that runs may have another PATH than this terminal.
+    bridges = {one["name"]: one for one in seen.info.get("agents", [])}
+    told: dict[str, Any] = bridges.get(kind.name, {})
     found = [ok(f"{name} is there. It was not started; {start} does that.")]
-    if known and not told.get("can_start"):
+    if bridges and not told.get("can_start"):
         why = told.get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
         again = f"{seen.run}   # from here, after it was stopped; a service needs the same PATH"

@@ -20,7 +20,6 @@ from bridge_project.terminal.client import pin_of
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
 # a bridge that runs has renewed its own by then
 OWN_ENDS_SOON: Final = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS - 1)
-CLOCK_NOTED_SECONDS: Final = 2.0
 SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
@@ -140,13 +139,8 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
 
 
 def clock(seen: Snapshot) -> Finding:
-    """Compare with the bridge's clock and the past: events over 5 minutes off are refused."""
-    now, ahead = datetime.now(UTC), seen.health.ahead if seen.health else None
-    if ahead is not None and abs(ahead) >= CLOCK_NOTED_SECONDS:
-        side = "ahead of" if ahead > 0 else "behind"
-        text = f"The bridge's clock is {abs(ahead):.0f} s {side} this machine's."
-        too_far = abs(ahead) > limits.TIMESTAMP_SKEW_SECONDS
-        return broken(text, SET_CLOCK) if too_far else warning(text, SET_CLOCK)
+    """Compare with the last start: clients and certificates need a clock that is right."""
+    now = datetime.now(UTC)
     try:
         started = datetime.fromtimestamp(server_address.path(seen.conf).stat().st_mtime, UTC)
     except OSError:
@@ -154,8 +148,7 @@ def clock(seen: Snapshot) -> Finding:
     if started > now + timedelta(seconds=60):
         text = f"It is before {started:%Y-%m-%d %H:%M:%S} UTC, when the bridge was last started."
         return broken(f"{text} The clock was set back.", "date", SET_CLOCK)
-    agrees = "" if ahead is None else f", {abs(ahead):.1f} s from the bridge's"
-    return ok(f"{now:%Y-%m-%d %H:%M:%S} UTC{agrees}.")
+    return ok(f"{now:%Y-%m-%d %H:%M:%S} UTC.")
 
 
 def address(seen: Snapshot) -> Finding | None:

@@ -165,23 +165,18 @@ class RoundTrip:
 
     def where_it_stopped(self) -> Stopped:
         """Tell how far it came from what it left behind."""
-        seen, spool = self.seen, self.spool
-        for why in (spool / "rejected").glob("*.why"):
+        log_tail = self.seen.log_tail
+        for why in (self.spool / "rejected").glob("*.why"):
             if self._is_ours(why.with_suffix("")):
                 reason = json.loads(why.read_text()).get("reason")
-                return Stopped(f"The bridge refused the event: {reason}.", seen.log_tail)
+                return Stopped(f"The bridge refused the event: {reason}.", log_tail)
         if self._waiting():
             text = "The event still waits in the spool: the forwarder does not send it."
-            return Stopped(text, seen.log_tail)
-        if (spool / "full").exists():
-            return Stopped("The hook command wrote nothing: the spool is full.", seen.run)
-        if not spool.is_dir():
-            return Stopped(f"The hook command wrote nothing: {spool} is not there.", seen.run)
+            return Stopped(text, log_tail)
+        how = "The event is neither in the spool nor in the log of this database"
         if Session.objects.filter(session_id=self.session).exists():
             how = "The event is stored, but was not delivered"
-        else:
-            how = "The event left the spool, but is not in the log of this database"
-        return Stopped(f"{how} within {EVENT_SECONDS:g} s.", seen.log_tail)
+        return Stopped(f"{how} within {EVENT_SECONDS:g} s.", log_tail)
 
     def _waiting(self) -> list[Path]:
         """Return our own files that are still in the spool."""

@@ -7,9 +7,8 @@ import fcntl
 import http.client
 import json
 import ssl
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,7 +16,6 @@ from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
 from bridge_project.network.server_address import Address
 from bridge_project.operations import startup
-from bridge_project.protocol.types import parse_timestamp
 from bridge_project.terminal.client import pin_of, pinned_context
 
 FETCH_SECONDS: Final = 2.0
@@ -28,16 +26,11 @@ BODY_MAX_BYTES: Final = 2**20
 
 
 class Reached(NamedTuple):
-    """An HTTP answer.
-
-    `certificate`: DER, empty without TLS. `ahead`: seconds by which its clock is ahead of ours,
-    None when it tells no time.
-    """
+    """An HTTP answer; the certificate in DER, empty without TLS."""
 
     status: int
     body: dict[str, Any]
     certificate: bytes
-    ahead: float | None
 
 
 class WrongKey(OSError):
@@ -60,6 +53,7 @@ class Snapshot:
     trouble: str = ""  # why there is none
     served: bytes = b""  # the certificate that it showed, DER
     statuses: Mapping[str, int] = field(default_factory=dict)  # token → what it is answered
+    info: Mapping[str, Any] = field(default_factory=dict)  # the body of its answer to /info
 
     @property
     def run(self) -> str:
@@ -78,7 +72,7 @@ class Snapshot:
 
 
 def take(conf: Conf) -> Snapshot:
-    """Read files and ask /health with each token, which goes to the recorded key only."""
+    """Read files, and ask /health and /info with the tokens, which go to the recorded key only."""
     recorded = None
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
@@ -87,22 +81,24 @@ def take(conf: Conf) -> Snapshot:
         return Snapshot(conf, None, "", holder, trouble="it was never started with this data")
     url = f"https://{urlsplit(recorded.local_ws_url or recorded.ws_url).netloc}"
 
-    def ask(token: str, seconds: float) -> Reached:
+    def ask(path: str, token: str, seconds: float) -> Reached:
         given = read_secret(conf, token)
-        return fetch(url, "/api/v1/health", token=given, pin=recorded.pin, seconds=seconds)
+        return fetch(url, f"/api/v1/{path}", token=given, pin=recorded.pin, seconds=seconds)
 
     try:
-        health = ask("hook_token", HEALTH_SECONDS)
+        health = ask("health", "hook_token", HEALTH_SECONDS)
     except WrongKey as wrong:
         served = wrong.certificate
         return Snapshot(conf, recorded, url, holder, trouble=str(wrong), served=served)
     except OSError as error:
         return Snapshot(conf, recorded, url, holder, trouble=reason(error))
-    statuses = {"hook_token": health.status}
-    with contextlib.suppress(OSError):  # a slow one has said enough with the first answer
-        statuses["admin_token"] = ask("admin_token", FETCH_SECONDS).status
-    served = health.certificate
-    return Snapshot(conf, recorded, url, holder, health, served=served, statuses=statuses)
+    served, statuses = health.certificate, {"hook_token": health.status}
+    seen = Snapshot(conf, recorded, url, holder, health, served=served, statuses=statuses)
+    try:
+        info = ask("info", "admin_token", FETCH_SECONDS)
+    except OSError:  # a slow one has said enough with the first answer
+        return seen
+    return replace(seen, statuses=statuses | {"admin_token": info.status}, info=info.body)
 
 
 def read_secret(conf: Conf, name: str) -> str:
@@ -149,11 +145,10 @@ def fetch(
             certificate = socket.getpeercert(binary_form=True) or b""
         if pin and (not certificate or pin_of(certificate) != pin):
             raise WrongKey(certificate)
-        began = time.time()
         connection.request("GET", parts.path.rstrip("/") + path, headers=sent)
         response = connection.getresponse()
         body = _json_object(response.read(BODY_MAX_BYTES))
-        return Reached(response.status, body, certificate, _ahead(body, began))
+        return Reached(response.status, body, certificate)
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"what answers there is no bridge ({type(error).__name__})") from error
     finally:
@@ -175,12 +170,3 @@ def _json_object(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
-
-
-def _ahead(body: Mapping[str, Any], began: float) -> float | None:
-    """Return how far the answer's clock is outside of the time that the request took."""
-    try:
-        server = parse_timestamp(str(body["timestamp"])).timestamp()
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, server - time.time()) or min(0.0, server - began)
