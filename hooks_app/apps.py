@@ -10,7 +10,7 @@ class HooksConfig(AppConfig):
     verbose_name = "Hook events"
 
     def ready(self) -> None:
-        from hooks_app.producer import program
+        from hooks_app.producer.risk import risk_level
         from sessions_app.agents import risk
 
-        risk.register(program.risk_level)
+        risk.register(risk_level)

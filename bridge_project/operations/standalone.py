@@ -23,7 +23,6 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
 from bridge_project.operations import migrations, startup
-from hooks_app.producer import server_forwarder
 
 log = structlog.get_logger("bridge.startup")
 
@@ -72,7 +71,6 @@ class Standalone:
                 if not self._prepared:
                     await asyncio.to_thread(self.prepare)
                 if not self._started:
-                    server_forwarder.post_to(self.application)
                     await background.start_all()
                     self._started = True
             except (CommandError, ConfError, DatabaseError, OSError) as error:

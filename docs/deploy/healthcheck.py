@@ -16,7 +16,7 @@ sys.path.insert(0, os.getcwd())
 
 from bridge_project.kernel.config import ConfError, load
 from bridge_project.network import server_address
-from hooks_app.producer.program import spki_sha256
+from hooks_app.producer.https import spki_sha256
 
 SECONDS = 8
 

@@ -9,7 +9,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hooks_app.producer.program import HOOK_EVENTS, HOOK_MARK, hook_command, hook_entry, quoted
+from hooks_app.producer.shell_command import (
+    HOOK_EVENTS,
+    HOOK_MARK,
+    hook_command,
+    hook_entry,
+    quoted,
+)
 
 
 class SettingsError(ValueError):

@@ -1,141 +1,125 @@
-"""Forward this machine's hooks: a thread of the serving process posts the spool to the bridge
-(D47).
+"""Forward this machine's hooks: a thread of the serving process stores the spool directly (D47).
+
+It goes the same way as what is posted: the same parser, the same `store`, in the one thread that
+writes events, so that a group of the spool's and a group of posted ones follow each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from django.db import DataError, IntegrityError
+from django.db import Error as DatabaseError
 from prometheus_client import Metric
 
 from bridge_project.kernel import metrics
 from bridge_project.kernel.config import conf
-from bridge_project.network import server_address, transport
-from bridge_project.network.transport import ConnectionMode, Transport
-from hooks_app.producer import program
-from hooks_app.producer.program import Answer, Forwarder, HttpsTransport, Unreachable
+from bridge_project.kernel.threads import ingestion
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
+from hooks_app.intake.group_commit import store_group
+from hooks_app.intake.store import Posted, Receipt
+from hooks_app.producer.forwarder import TAKEN, WAITS, Forwarder, Result, Unreachable
+from hooks_app.producer.spool import spool_status
+from hooks_app.producer.spool_queue import Item
 
-Application = Callable[[Any, Any, Any], Awaitable[None]]
-
+SOURCE = "primary-agent"  # what the producer of another machine says in X-Hook-Source
+# Events in one transaction: what comes meanwhile, a permission request above all, waits for it.
+GROUP_EVENTS = 100
 JOIN_SECONDS = 5.0
-POST_SECONDS = 30.0  # as long as the producer waits for an answer over https
+OF_THE_EVENT = (DataError, IntegrityError)  # every other error of the database's passes
 
-_application: Application | None = None
+
+def spool() -> Path:
+    """Return where this machine's hooks write."""
+    return conf.bridge_data_dir / "spool"
+
+
+class StoreSender:
+    """Stores events without HTTP and without a rate limit: the spool's bounds are the limit."""
+
+    clock_offset = 0.0
+
+    def allowed(self, waiting: Sequence[Item]) -> int:
+        return GROUP_EVENTS
+
+    def send(self, events: Sequence[bytes]) -> list[Result]:
+        """Store events in one transaction. Raises Unreachable when the database is away."""
+        now = datetime.now(UTC)
+        parsed = [_parse(event, now) for event in events]
+        good = [one for one in parsed if isinstance(one, Posted)]
+        try:
+            stored = iter(ingestion.begin(store_group, good).result() if good else [])
+        except RuntimeError as error:  # the bridge stops, and its threads are closed
+            raise Unreachable(str(error)) from error
+        results = [_result(next(stored)) if isinstance(one, Posted) else one for one in parsed]
+        if all(result.verdict == "waits" for result in results):
+            raise Unreachable(f"the database does not take events: {results[0].reason}")
+        return [WAITS if result.verdict == "waits" else result for result in results]
+
+
+def _parse(event: bytes, now: datetime) -> Posted | Result:
+    try:
+        return Posted(parse_hook_body(event, now=now), SOURCE)
+    except HookInvalid as invalid:
+        rules = {violation.rule for violation in invalid.violations}
+        why = "; ".join(f"{each.field}: {each.message}" for each in invalid.violations)[:500]
+        return Result("stale" if "HOOK_STALE_TIMESTAMP" in rules else "refused", why)
+
+
+def _result(stored: Receipt | Exception) -> Result:
+    if isinstance(stored, Receipt):
+        return TAKEN
+    passing = isinstance(stored, DatabaseError) and not isinstance(stored, OF_THE_EVENT)
+    return Result("waits" if passing else "refused", f"{type(stored).__name__}: {stored}"[:500])
+
+
+def figures() -> Iterator[Metric]:
+    """Yield the spool's part of GET /metrics."""
+    found = spool_status(spool())
+    for name, help_text, value in (
+        (
+            "spool_waiting",
+            "Hook events in the spool that the bridge has not accepted yet.",
+            found["waiting"],
+        ),
+        (
+            "spool_oldest_age_seconds",
+            "How long the oldest of them has waited; 0 when none waits.",
+            found["oldest_age_seconds"] or 0.0,
+        ),
+        ("spool_bytes", "Bytes of the disk that they take.", found["bytes"]),
+        (
+            "spool_rejected",
+            "Hook events that were refused for good and set aside.",
+            found["rejected"],
+        ),
+        (
+            "spool_full",
+            "1 while the hook command writes nothing because the spool is full.",
+            int(found["full"]),
+        ),
+    ):
+        yield metrics.gauge(name, help_text, value)
+
 
 _stop = threading.Event()
 _threads: list[threading.Thread] = []
 
 
-def spool() -> Path:
-    return conf.bridge_data_dir / "spool"
-
-
-def figures() -> Iterator[Metric]:
-    """The spool, for GET /metrics."""
-    found = program.spool_status(spool())
-    yield metrics.gauge(
-        "spool_waiting",
-        "Hook events in the spool that the bridge has not accepted yet.",
-        found["waiting"],
-    )
-    yield metrics.gauge(
-        "spool_oldest_age_seconds",
-        "How long the oldest of them has waited; 0 when none waits.",
-        found["oldest_age_seconds"] or 0.0,
-    )
-    yield metrics.gauge("spool_bytes", "Bytes of the disk that they take.", found["bytes"])
-    yield metrics.gauge(
-        "spool_rejected", "Hook events that were refused for good and set aside.", found["rejected"]
-    )
-    yield metrics.gauge(
-        "spool_full",
-        "1 while the hook command writes nothing because the spool is full.",
-        int(found["full"]),
-    )
-
-
-def post_to(application: Application) -> None:
-    """Hand events to an application of this process, from the next start on: it may have no https
-    address.
-    """
-    global _application
-    _application = application
-
-
-class ApplicationTransport:
-    """Post to an ASGI application on an event loop, from another thread."""
-
-    def __init__(self, application: Application, loop: asyncio.AbstractEventLoop) -> None:
-        self._application = application
-        self._loop = loop
-
-    def __call__(self, path: str, body: bytes) -> Answer:
-        posted = asyncio.run_coroutine_threadsafe(self._post(path, body), self._loop)
-        try:
-            return posted.result(POST_SECONDS)
-        except Exception as error:  # whatever it is, the forwarder says so and tries again
-            posted.cancel()
-            raise Unreachable(f"{type(error).__name__}: {error}") from error
-
-    async def _post(self, path: str, body: bytes) -> Answer:
-        headers = {
-            "Authorization": "Bearer " + conf.secret("hook_token"),
-            "Content-Type": "application/json",
-            "X-Hook-Source": "primary-agent",
-            "X-Hook-Version": program.VERSION,
-        }
-        url = transport.local_url(conf)
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "query_string": b"",
-            "root_path": "",
-            "scheme": "https",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-            "bridge": Transport(True, "127.0.0.1", ConnectionMode.LOCAL_ONLY, False, url),
-        }
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self._application(scope, receive, send)
-        text = b"".join(message.get("body", b"") for message in sent)
-        answer = json.loads(text)
-        named = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], named, answer if isinstance(answer, dict) else {})
-
-    def close(self) -> None:
-        """Nothing is kept open."""
-
-
 async def start() -> None:
-    send: program.Transport
-    if _application is not None:
-        send = ApplicationTransport(_application, asyncio.get_running_loop())
-    else:
-        where = server_address.recorded(conf)
-        send = HttpsTransport(
-            transport.local_url(conf), lambda: conf.secret("hook_token"), where.pin if where else ""
-        )
+    """Start the thread."""
     _stop.clear()
-    thread = threading.Thread(
-        target=Forwarder(spool(), send).run_forever, args=(_stop,), name="forwarder", daemon=True
-    )
-    thread.start()
-    _threads.append(thread)
+    run = Forwarder(spool(), StoreSender()).run_forever
+    _threads.append(threading.Thread(target=run, args=(_stop,), name="forwarder", daemon=True))
+    _threads[-1].start()
 
 
 async def stop() -> None:
+    """Have the thread finish what it is storing, and end."""
     _stop.set()
     while _threads:
         await asyncio.to_thread(_threads.pop().join, JOIN_SECONDS)

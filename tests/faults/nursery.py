@@ -40,7 +40,7 @@ PRELOADED = (
     "django.test",
     "django.views.i18n",
     "dotenv",
-    "hooks_app.producer.program",
+    "hooks_app.producer.forwarder",
     "inflection",
     "prometheus_client.core",
     "pydantic_settings",

@@ -21,8 +21,9 @@ from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from hooks_app.producer import program
-from hooks_app.producer.program import hook_command
+from hooks_app.producer.__main__ import make_one_file
+from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.spool import spool_status
 from tests.conformance import phone as phones
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import parse_time
@@ -70,13 +71,14 @@ def off(request: pytest.FixtureRequest, bridge: ClockBridge) -> ClockBridge:
 @pytest.fixture
 def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
     """An agent's spool on a machine with the right time, and the forwarder beside it."""
-    directory, token = tmp_path / "spool", tmp_path / "token"
+    directory, token, producer = (tmp_path / name for name in ("spool", "token", "producer.py"))
+    make_one_file(producer)
     directory.mkdir(mode=0o700)
-    program.write_hook_script(directory)
+    write_hook_script(directory)
     token.write_text(off.hook_token)
     command = [
         sys.executable,
-        program.__file__,
+        str(producer),
         "--spool",
         str(directory),
         "--url",
@@ -129,7 +131,7 @@ def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Pa
             phone.join(sid)
     events = phone.wait_numbers(sid, [1, 2, 3])
     phone.close()
-    assert program.spool_status(spool)["rejected"] == 0
+    assert spool_status(spool)["rejected"] == 0
     for event in events:
         assert (
             abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead)

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from hooks_app.producer.program import RESERVED, hook_command
+from hooks_app.producer.shell_command import hook_command
+from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt

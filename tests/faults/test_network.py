@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hooks_app.producer import program
-from hooks_app.producer.program import hook_command
+from hooks_app.producer.__main__ import make_one_file
+from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.spool import spool_status
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
@@ -48,13 +49,14 @@ class Agent:
     def __init__(self, land: Land, directory: Path) -> None:
         self.spool, self.session_id, self.fired = directory / "spool", new_session(), 0
         self.spool.mkdir(mode=0o700)
-        program.write_hook_script(self.spool)
-        token = directory / "token"
+        write_hook_script(self.spool)
+        token, producer = directory / "token", directory / "producer.py"
+        make_one_file(producer)
         token.write_text(land.bridge.hook_token)
         url, pin = f"https://{land.wifi.here}:{land.bridge.port}", land.bridge.pairing().pin
         command = [
             sys.executable,
-            program.__file__,
+            str(producer),
             "--spool",
             str(self.spool),
             "--url",
@@ -90,7 +92,7 @@ class Agent:
             self.fired += 1
 
     def waiting(self) -> int:
-        return int(program.spool_status(self.spool)["waiting"])
+        return int(spool_status(self.spool)["waiting"])
 
 
 @pytest.fixture

@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer.program import (
-    RESERVED,
-    Forwarder,
-    HttpsTransport,
-    hook_command,
-    write_hook_script,
-)
+from hooks_app.producer.forwarder import Forwarder
+from hooks_app.producer.https import HttpsTransport
+from hooks_app.producer.https_sender import HttpsSender
+from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
 Hook = Callable[[dict[str, Any] | bytes], None]
@@ -65,13 +63,32 @@ def hook(spool: Path) -> Hook:
     return run
 
 
+Make = Callable[..., Forwarder]
+
+
 @pytest.fixture
-def forwarder(bridge: ScriptedBridge, spool: Path) -> Iterator[Forwarder]:
-    transport = HttpsTransport(bridge.url, lambda: bridge.token, bridge.pin, timeout=5)
-    made = Forwarder(spool, transport)
-    yield made
-    made.close()
-    transport.close()
+def make_forwarder(bridge: ScriptedBridge, spool: Path) -> Iterator[Make]:
+    """Forwarders from the spool to the scripted bridge."""
+    made = []
+
+    def make(
+        token: Callable[[], str] | None = None, pin: str | None = None, **more: Any
+    ) -> Forwarder:
+        pin = bridge.pin if pin is None else pin
+        transport = HttpsTransport(bridge.url, token or (lambda: bridge.token), pin, timeout=5)
+        forwarder = Forwarder(more.pop("spool", spool), HttpsSender(transport), **more)
+        made.append((forwarder, transport))
+        return forwarder
+
+    yield make
+    for forwarder, transport in made:
+        forwarder.close()
+        transport.close()
+
+
+@pytest.fixture
+def forwarder(make_forwarder: Make) -> Forwarder:
+    return make_forwarder()
 
 
 def waiting(spool: Path) -> list[str]:

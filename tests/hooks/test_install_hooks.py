@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooks_app.producer.install import SettingsError, install, installed, remove
-from hooks_app.producer.program import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
+from hooks_app.producer.shell_command import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
 from tests.hooks.conftest import run_hook, waiting
 from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hooks_app.producer.program import (
+from hooks_app.producer.shell_command import (
     HOOK_SCRIPT,
-    Forwarder,
     hook_command,
     hook_script,
     write_hook_script,
 )
-from tests.hooks.conftest import Hook, run_hook, waiting
+from tests.hooks.conftest import Hook, Make, run_hook, waiting
 from tests.hooks.scripted import FIXTURES, ScriptedBridge
 from tests.servers import wait_until
 
@@ -198,8 +197,9 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
 
 
 def test_killed_half_way_it_leaves_no_half_event(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, hook: Hook
+    spool: Path, bridge: ScriptedBridge, make_forwarder: Make, hook: Hook
 ) -> None:
+    forwarder = make_forwarder(grace=0.2)
     whole = (FIXTURES / "PreToolUse-Bash.json").read_bytes()
     process = subprocess.Popen(
         ["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE, start_new_session=True
@@ -218,9 +218,7 @@ def test_killed_half_way_it_leaves_no_half_event(
     hook(whole)
     assert forwarder.run_once() == 1
     assert len(waiting(spool)) == 1  # the half one: it might still grow
-    forwarder._grace = 0.0
-    forwarder.run_once()
-    forwarder.run_once()
+    wait_until(lambda: forwarder.run_once() == 1, 10, "it is set aside, and that is said")
     assert waiting(spool) == []
     assert [event["event"] for event in bridge.events] == ["PreToolUse", "Notification"]
     assert bridge.events[1]["session_id"] == json.loads(whole)["session_id"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge_project.protocol.types import parse_timestamp
-from hooks_app.producer.program import Forwarder
+from hooks_app.producer.forwarder import Forwarder
 from tests.hooks.conftest import Hook, waiting
 from tests.hooks.scripted import FIXTURES, ScriptedBridge, fixture
 

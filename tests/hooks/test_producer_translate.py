@@ -1,12 +1,9 @@
-"""Risk, size, characters and time in the translation; and the one file runs on Python 3.8,
-alone.
-"""
+"""Risk, size, characters and time in the translation; and the one file for another machine."""
 
 from __future__ import annotations
 
 import ast
 import json
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -20,19 +17,23 @@ from hypothesis import strategies as st
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import parse_hook_event
-from hooks_app.producer import program
-from hooks_app.producer.program import (
+from hooks_app.producer import https_sender
+from hooks_app.producer.__main__ import NOT_IN_IT, PACKAGE, make_one_file
+from hooks_app.producer.forwarder import SEND_MAX_EVENTS
+from hooks_app.producer.risk import risk_level
+from hooks_app.producer.shell_command import HOOK_EVENTS
+from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
-    RESERVED,
+    FRESH_SECONDS,
+    TRANSLATIONS,
     Refused,
     dump,
-    risk_level,
+    iso,
     translate,
 )
 from tests.hooks.scripted import FIXTURES, fixture
 
 NOW = 1_800_000_000.0
-PRODUCER = Path(program.__file__)
 
 CRITICAL = [
     "rm -rf build",
@@ -161,7 +162,7 @@ def test_time_is_that_of_the_hook_while_the_bridge_takes_it() -> None:
 def test_an_old_event_gets_a_fresh_time_and_keeps_its_own(mtime: float) -> None:
     event = made(fixture("Stop"), mtime=mtime)
     assert event["timestamp"] == "2027-01-15T08:00:00.000000Z"
-    assert event["occurred_at"] == program.iso(mtime)
+    assert event["occurred_at"] == iso(mtime)
 
 
 def test_the_servers_clock_is_used_when_it_differs() -> None:
@@ -224,7 +225,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-KINDS = sorted(program.TRANSLATIONS)
+KINDS = sorted(TRANSLATIONS)
 FIELDS = [
     "tool_name",
     "tool_input",
@@ -256,42 +257,36 @@ def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[s
 
 
 def test_numbers_agree_with_the_bridges_limits() -> None:
-    assert limits.BATCH_MAX_EVENTS == program.BATCH_MAX_EVENTS
-    assert limits.TIMESTAMP_SKEW_SECONDS > program.FRESH_SECONDS
-    assert set(program.HOOK_EVENTS) == set(program.TRANSLATIONS)
-    assert not any(name.isdigit() for name in RESERVED)
+    assert limits.BATCH_MAX_EVENTS == SEND_MAX_EVENTS
+    assert limits.TIMESTAMP_SKEW_SECONDS > FRESH_SECONDS
+    assert limits.RATES["hooks.batch"] == "10/m" and https_sender.BATCH_GAP_SECONDS > 6
+    assert set(HOOK_EVENTS) == set(TRANSLATIONS)
 
 
-def test_the_file_is_python_3_8_and_needs_only_the_standard_library() -> None:
-    tree = ast.parse(PRODUCER.read_text(), feature_version=(3, 8))
-    imported = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
+# -- the one file ----------------------------------------------------------------------------------
+
+
+def test_every_module_of_the_one_file_is_python_3_9() -> None:
+    for path in PACKAGE.glob("*.py"):
+        if path.name not in NOT_IN_IT:
+            ast.parse(path.read_text(), feature_version=(3, 9))
 
 
 def test_it_prints_hooks_for_another_machine(tmp_path: Path) -> None:
-    """Copied away and run alone; the printed command then works there."""
-    copy = shutil.copy(PRODUCER, tmp_path / "producer.py")
+    """Copied away and run alone, without any installed package; the printed command works there."""
+    make_one_file(tmp_path / "producer.py")
     spool = tmp_path / "spool dir"
-    spool.mkdir()
-    printed = subprocess.run(
-        [sys.executable, "-I", copy, "--spool", spool, "--print-hooks"],
-        capture_output=True,
-        check=True,
-    ).stdout
-    hooks = json.loads(printed)["hooks"]
-    assert set(hooks) == set(program.HOOK_EVENTS)
+    alone = [sys.executable, "-I", "-S", str(tmp_path / "producer.py"), "--spool", str(spool)]
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run([*alone, *arguments], capture_output=True, cwd=tmp_path, check=True)
+        return json.loads(done.stdout)
+
+    hooks = run("--print-hooks")["hooks"]
+    assert set(hooks) == set(HOOK_EVENTS)
     subprocess.run(
         ["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]],
         input=(FIXTURES / "Stop.json").read_bytes(),
         check=True,
     )
-    status = subprocess.run(
-        [sys.executable, "-I", copy, "--spool", spool, "--status"], capture_output=True, check=True
-    ).stdout
-    assert json.loads(status)["waiting"] == 1
+    assert run("--status")["waiting"] == 1

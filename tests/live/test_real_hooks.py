@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hooks_app.producer.program import HOOK_EVENTS
+from hooks_app.producer.shell_command import HOOK_EVENTS
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session

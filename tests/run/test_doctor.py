@@ -29,7 +29,7 @@ from bridge_project.operations.doctor import machine
 from bridge_project.operations.doctor.findings import Level
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 from hooks_app.producer.install import install
-from hooks_app.producer.program import RESERVED
+from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import mended_by, only

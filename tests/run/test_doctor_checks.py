@@ -37,7 +37,7 @@ from bridge_project.operations.doctor.findings import (
 )
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 from bridge_project.terminal.client import Target
-from hooks_app.producer.program import Spool
+from hooks_app.producer.spool import Spool
 from tests.run.findings import mended_by, only
 from tests.servers import free_port, wait_until
 

@@ -19,7 +19,8 @@ from bridge_project.operations.doctor.findings import Finding, broken, ok, warni
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings
 from hooks_app.producer.install import SettingsError, install, installed
-from hooks_app.producer.program import HOOK_MARK, spool_status
+from hooks_app.producer.shell_command import HOOK_MARK
+from hooks_app.producer.spool import spool_status
 
 PRIVATE: Final = (
     *("secrets", "tls", "spool", "logs", ".env", "watch.json", "bridge.sqlite3"),

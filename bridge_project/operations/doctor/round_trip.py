@@ -21,7 +21,8 @@ from bridge_project.operations.doctor.snapshot import Snapshot
 from bridge_project.terminal.client import Client, Lost, Refused, Target, is_row
 from devices_app import pairing
 from devices_app.models import Device
-from hooks_app.producer.program import RESERVED, hook_command
+from hooks_app.producer.shell_command import hook_command
+from hooks_app.producer.spool import RESERVED
 from sessions_app.models import Connection, Session
 
 NAME: Final = "doctor"

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf, make_private_dir
 from hooks_app.producer.install import SettingsError, install, installed, remove
-from hooks_app.producer.program import HOOK_EVENTS, write_hook_script
+from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
 
 
 def default_settings() -> Path:

@@ -1,0 +1,32 @@
+"""`python -m hooks_app.producer FILE`: make the one file for an agent on another machine (D47)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zipapp
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+# what only the bridge's own machine runs
+NOT_IN_IT = frozenset({"__main__.py", "install.py", "server_forwarder.py"})
+
+
+def make_one_file(target: Path) -> None:
+    """Write the forwarder and all that it needs as a file that `python3 FILE` runs."""
+    with tempfile.TemporaryDirectory() as made:
+        package = Path(made) / "hooks_app" / "producer"
+        package.mkdir(parents=True)
+        (package.parent / "__init__.py").touch()
+        for module in PACKAGE.glob("*.py"):
+            if module.name not in NOT_IN_IT:
+                shutil.copy(module, package)
+        main = "hooks_app.producer.standalone:main"
+        zipapp.create_archive(made, target, "/usr/bin/env python3", main, compressed=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m hooks_app.producer FILE")
+    make_one_file(Path(sys.argv[1]))

@@ -1,0 +1,243 @@
+"""The forwarder: sends what the spool holds to the bridge, each file until it was taken (D47)."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from hooks_app.producer.files import make_own_directory
+from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
+from hooks_app.producer.spool import Spool
+from hooks_app.producer.spool_queue import STALE_RETRIES, Item, SpoolQueue
+from hooks_app.producer.watch import Watch
+
+GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
+BACKOFF_SECONDS = (0.2, 30.0)
+LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
+YOUNG_SECONDS = 0.25  # the same while a file is being written
+BEHIND_SECONDS = 60.0  # older than this: the log says how far behind the forwarder is, as often
+SEND_MAX_EVENTS = 500
+
+log = logging.getLogger("hooks_app.producer.forwarder")
+
+
+class Result(NamedTuple):
+    """What became of an event.
+
+    ``verdict``: "taken"; "refused" for good, for ``reason``; "stale" (only its time was wrong) or
+    "too large": to be translated anew; "waits": to be sent again as it is.
+    """
+
+    verdict: str
+    reason: str = ""
+
+
+TAKEN, WAITS, TOO_LARGE = Result("taken"), Result("waits"), Result("too large")
+
+
+class Limited(Exception):
+    """The rate allows nothing for ``seconds``."""
+
+    def __init__(self, why: str, seconds: float) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Unreachable(Exception):
+    """Nothing was taken, and it is no event's fault; ``seconds``: what the bridge said to wait."""
+
+    def __init__(self, why: str, seconds: float | None = None) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Sender(Protocol):
+    """The way to the bridge."""
+
+    clock_offset: float  # the server's clock minus ours, in seconds
+
+    def allowed(self, waiting: Sequence[Item]) -> int:
+        """Return how many of the next events may be sent at once. Raises Limited."""
+
+    def send(self, events: Sequence[bytes]) -> list[Result]:
+        """Send events, each as JSON; the result for each. Raises Unreachable."""
+
+
+class Forwarder:
+    """Empties a spool; two on one spool take turns by a lock file.
+
+    ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``trouble``
+    says why nothing goes out at present (empty: nothing is wrong).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        sender: Sender,
+        *,
+        max_bytes: int = SPOOL_MAX_BYTES,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self.spool = Spool(path)
+        self.queue = SpoolQueue(self.spool, max_bytes, grace)
+        self.trouble = ""
+        self._sender = sender
+        self._lock: int | None = None
+        self._watch: Watch | None = None
+        self._failures = 0
+        # all monotonic: not before, but for what a person waits for; not before; the next time that
+        # the log says how far behind we are
+        self._limited_until = self._retry_at = self._behind_at = 0.0
+
+    # -- running
+
+    def run_forever(self, stop: threading.Event) -> None:
+        """Forward until ``stop`` is set.
+
+        A spool whose parent directory is gone, or that another forwarder has, is waited for.
+        """
+        try:
+            while not stop.is_set():
+                try:
+                    self.run_once()
+                except OSError as error:
+                    # the spool was removed, or the disk is full: not the forwarder's end
+                    self._report(f"the spool cannot be used: {error}")
+                    self.close()
+                self._pause(stop)
+        finally:
+            self.close()
+
+    def _pause(self, stop: threading.Event) -> None:
+        if self._watch is None:
+            stop.wait(1.0)
+            return
+        wait = max(self._limited_until, self._retry_at) - time.monotonic()
+        usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
+        self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
+
+    def run_once(self) -> int:
+        """Send what waits until nothing can be sent now; return how many events were taken.
+
+        Raises OSError when the spool is unusable.
+        """
+        if not self._locked():
+            return 0
+        taken, look_at = 0, 0.0
+        try:
+            while True:
+                # A spool of many thousands takes its time to list: events go out meanwhile.
+                if (began := time.monotonic()) >= look_at or not self.queue.items:
+                    self.queue.look()
+                    look_at = time.monotonic() + 4 * (time.monotonic() - began)
+                if not self.queue.items or time.monotonic() < self._retry_at:
+                    break
+                taken += self._round()
+        except Limited as limit:
+            self._limited_until = time.monotonic() + limit.seconds
+            self._report(str(limit))
+        except Unreachable as error:
+            self._retry_at = time.monotonic() + self._back_off(error.seconds)
+            self._report(str(error))
+        self.queue.report_refused()
+        self._report_behind()
+        return taken
+
+    def _round(self) -> int:
+        """Send the next events, and return how many were taken."""
+        chosen = self.queue.take(
+            self._sender.allowed(self.queue.items[:SEND_MAX_EVENTS]), self._sender.clock_offset
+        )
+        results = [WAITS] * len(chosen)
+        try:
+            if chosen:
+                results = self._sender.send([body for _, body in chosen])
+                self._failures = 0
+                self._report("")
+        finally:
+            settled = zip([item for item, _ in chosen], results)
+            self.queue.put_back([item for item, result in settled if self._again(item, result)])
+        return results.count(TAKEN)
+
+    def _again(self, item: Item, result: Result) -> bool:
+        """Act on an event's result; return whether it is to be sent again."""
+        if result.verdict == "stale" and item.stale < STALE_RETRIES:
+            item.stale += 1
+            return True
+        if result is TOO_LARGE and item.limit >= 4096:
+            item.limit //= 4
+            return True
+        if result is TAKEN:
+            self.spool.drop(item.file.name)
+        elif result is not WAITS:
+            reason = result.reason or "too large for the bridge"
+            self.queue.refuse(item.file, reason, item.session)
+        return result is WAITS
+
+    def _back_off(self, told: float | None) -> float:
+        low, high = BACKOFF_SECONDS
+        pause = min(high, low * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
+        self._failures += 1
+        return pause if told is None else told
+
+    # -- the spool is ours
+
+    def _locked(self) -> bool:
+        """Take the spool, and return whether this forwarder has it.
+
+        A lock file that was replaced (a new spool at the same place) is taken anew.
+        """
+        path = self.spool.path / "lock"
+        make_own_directory(self.spool.path)
+        if self._lock is not None:
+            try:
+                if os.fstat(self._lock).st_ino == path.stat().st_ino:
+                    return True
+            except FileNotFoundError:
+                pass
+            self.close()
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        self.spool.make()
+        self._watch = Watch(self.spool.path)
+        return True
+
+    def close(self) -> None:
+        """Give the spool to the next forwarder."""
+        self.queue.items.clear()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # -- reporting
+
+    def _report(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.warning("%s", trouble)
+        elif self.trouble and not trouble:
+            log.info("the bridge takes events again")
+        self.trouble = trouble
+
+    def _report_behind(self) -> None:
+        """Log how far behind the forwarder is, once a minute while that is a minute or more."""
+        oldest = min((item.file.mtime_ns / 1e9 for item in self.queue.items), default=time.time())
+        behind, now = time.time() - oldest, time.monotonic()
+        if behind >= BEHIND_SECONDS and now >= self._behind_at:
+            count = len(self.queue.items)
+            log.warning("%d hook events wait, the oldest for %.0f seconds", count, behind)
+            self._behind_at = now + BEHIND_SECONDS

@@ -1,0 +1,145 @@
+"""Post events to the bridge within the specification's limits, and act on its answers (D47)."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from hooks_app.producer.forwarder import (
+    SEND_MAX_EVENTS,
+    TAKEN,
+    TOO_LARGE,
+    WAITS,
+    Limited,
+    Result,
+    Unreachable,
+)
+from hooks_app.producer.https import Answer, HttpsTransport
+from hooks_app.producer.spool_queue import SEND_MAX_BYTES, Item
+
+EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
+BATCH_GAP_SECONDS = 6.5  # ten small batches a minute fit the bridge's rate; full ones go at once
+# What another attempt with the same event may cure, besides 3xx and 5xx: the token, the address,
+# the rate. Every other 4xx is the event's own fault.
+WAIT_STATUS = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429})
+WAIT_CODES = frozenset({"HOST_NOT_ALLOWED"})
+
+
+class HttpsSender:
+    """Sends single events, and a backlog as batches."""
+
+    def __init__(self, transport: HttpsTransport) -> None:
+        self.clock_offset = 0.0
+        self._transport = transport
+        self._path = EVENT  # of the next request
+        self._open_at = {EVENT: 0.0, BATCH: 0.0}  # monotonic: when the rate allows the next one
+        self._last_batch = -BATCH_GAP_SECONDS
+        # halved while batches are refused as a whole, until the culprit is alone
+        self._batch_max = SEND_MAX_EVENTS
+
+    def allowed(self, waiting: Sequence[Item]) -> int:
+        """Choose the endpoint: a backlog goes as a batch.
+
+        Between two small batches the rate of single events is used up first; nobody waits for that
+        gap when a person is asked. Raises Limited.
+        """
+        now = time.monotonic()
+        size = sum(item.file.size for item in waiting)
+        full = len(waiting) >= self._batch_max or size > SEND_MAX_BYTES
+        gap_ends = 0.0 if full else self._last_batch + BATCH_GAP_SECONDS
+        urgent = any(item.asks for item in waiting)
+        batch_at = max(self._open_at[BATCH], 0.0 if urgent else gap_ends)
+        if len(waiting) > 1 and self._batch_max > 1 and max(batch_at, gap_ends) <= now:
+            self._path = BATCH
+        elif self._open_at[EVENT] <= now:
+            self._path = EVENT
+        elif batch_at <= now:
+            self._path = BATCH
+        else:
+            until = min(batch_at, self._open_at[EVENT])
+            raise Limited("the bridge takes no more events this minute", until - now)
+        return 1 if self._path == EVENT else self._batch_max
+
+    def send(self, events: Sequence[bytes]) -> list[Result]:
+        """Post the events to the endpoint that `allowed` chose. Raises Unreachable."""
+        if len(events) == 1 and self._open_at[EVENT] <= time.monotonic():
+            self._path = EVENT
+        if self._path == EVENT:
+            answer = self._transport.post(EVENT, events[0])
+        else:
+            self._last_batch = time.monotonic()
+            answer = self._transport.post(BATCH, b'{"events":[' + b",".join(events) + b"]}")
+        status, code = answer.status, str(answer.body.get("code"))
+        if status == 200 and answer.body.get("received") is not None:
+            self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
+            return self._results(_errors(answer.body), len(events), answer)
+        if status == 429:
+            wait = retry_after(answer)
+            self._open_at[self._path] = time.monotonic() + (1.0 if wait is None else wait)
+            return [WAITS] * len(events)
+        if status in WAIT_STATUS or not 400 <= status < 500 or code in WAIT_CODES:
+            why = f"the bridge answered {status} {answer.body.get('code', '')}".rstrip()
+            raise Unreachable(why, retry_after(answer))
+        if len(events) > 1:
+            self._batch_max = len(events) // 2
+            return [WAITS] * len(events)
+        if status == 413:
+            return [TOO_LARGE]
+        self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
+        return self._results({0: _result(answer.body, status)}, 1, answer)
+
+    def _results(self, errors: dict[int, Result], count: int, answer: Answer) -> list[Result]:
+        if any(result.verdict == "stale" for result in errors.values()):
+            server = server_time(answer)
+            if server is None:
+                self._batch_max = 1  # the error for one event tells the server's time
+            else:
+                self.clock_offset = server - time.time()
+        return [errors.get(index, TAKEN) for index in range(count)]
+
+
+def _result(body: dict[str, Any], status: int = 400) -> Result:
+    """Read an error body, or one of a batch's errors."""
+    found = body.get("validation_errors")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rules = {str(row.get("rule")) for row in rows} | {str(body.get("code"))}
+    text = "; ".join(f"{row.get('field')}: {row.get('message')}" for row in rows)
+    text = text or str(body.get("message") or f"the bridge answered {status}")
+    return Result("stale" if "HOOK_STALE_TIMESTAMP" in rules else "refused", text[:500])
+
+
+def _errors(body: dict[str, Any]) -> dict[int, Result]:
+    found = body.get("errors")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return {row["index"]: _result(row) for row in rows if isinstance(row.get("index"), int)}
+
+
+def _http_date(text: object) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(str(text)).timestamp()
+    except (TypeError, ValueError):
+        return None
+
+
+def retry_after(answer: Answer) -> float | None:
+    """Return seconds, from ``Retry-After`` (a number or a date) or the body; at most 600."""
+    value = answer.headers.get("retry-after", answer.body.get("retry_after"))
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        date = _http_date(value)
+        seconds = float("nan") if date is None else date - time.time()
+    return min(600.0, max(0.0, seconds)) if seconds == seconds else None
+
+
+def server_time(answer: Answer) -> float | None:
+    """Return the server's clock, from the body's ``timestamp``, else the ``Date`` header."""
+    try:
+        # Python 3.9 does not read Z
+        told = datetime.fromisoformat(str(answer.body.get("timestamp")).replace("Z", "+00:00"))
+    except ValueError:
+        return _http_date(answer.headers.get("date"))
+    return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()

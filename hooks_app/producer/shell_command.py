@@ -1,0 +1,100 @@
+"""The hook command: what the agent's settings run, and the script that it sources (D47).
+
+The command writes the agent's JSON to a file of the spool and returns. That file is complete when
+it parses: no proper prefix of a JSON object is a JSON object, so nothing has to be renamed or
+marked, and a command killed half-way leaves what never parses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hooks_app.producer.files import read_own, write_whole
+
+SPOOL_MAX_BYTES = 200 * 2**20
+HOOK_SCRIPT = "hook.sh"
+HOOK_TIMEOUT_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
+HOOK_MARK = " #bridge-hook"
+# Event of the agent's settings file → matcher (None: the event takes none).
+HOOK_EVENTS: dict[str, str | None] = {
+    "SessionStart": None,
+    "SessionEnd": None,
+    "PreToolUse": "*",
+    "PostToolUse": "*",
+    "PostToolUseFailure": "*",
+    "PermissionRequest": "*",
+    "UserPromptSubmit": None,
+    "Stop": None,
+    "StopFailure": None,
+    "SubagentStop": None,
+    "PreCompact": None,
+    "Notification": None,
+}
+
+
+def quoted(path: str) -> str:
+    """Quote a path for the shell."""
+    return "'" + path.replace("'", "'\\''") + "'"
+
+
+def hook_command(spool: str) -> str:
+    """Return the shell command of an agent's settings: source the script of ``spool``.
+
+    It prints nothing and exits 0, whatever the script's state: without the trap dash would leave
+    with 2 on a broken file, and 2 blocks the agent. The script ends the shell; where it does not,
+    cat reads what the agent writes, or the agent would meet a broken pipe.
+    """
+    script = quoted(f"{spool}/{HOOK_SCRIPT}")
+    return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {script}&&. {script};cat{HOOK_MARK}"
+
+
+def hook_script(spool: str) -> str:
+    """Return the script that `hook_command` sources: standard input goes into a new spool file.
+
+    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time.
+    """
+    return f"""\
+# The bridge's hook: copies the event on standard input into a new file of the spool.
+# Written by the bridge, which replaces it when it changes. It prints nothing and never fails.
+umask 077
+set -C # a redirection never overwrites a file that waits
+written=
+if cd {quoted(spool)} && [ ! -e full ]; then
+  # The process id names the file; one that comes round again finds the name taken.
+  for name in $$ $$.1 $$.2 $$.3 $$.4 $$.5 $$.6 $$.7 $$.8 $$.9; do
+    {{
+      written=1
+      # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark.
+      LC_ALL=C cat || {{ rm -f $name; echo >lost; cat >/dev/null; }}
+    }} >$name
+    [ $written ] && break
+  done
+  # Without a forwarder nobody empties the spool: one call in 257 measures it. A prime,
+  # so that no rhythm of process ids avoids it.
+  if [ $(($$ % 257)) = 0 ]; then
+    set -- $(du -sk .)
+    [ $1 -gt {SPOOL_MAX_BYTES // 1024 - 4800} ] && echo >full
+  fi
+fi
+[ $written ] || cat # what is not written is read all the same
+exit 0
+"""
+
+
+def write_hook_script(spool: Path) -> None:
+    """Bring the script in ``spool`` up to date, renamed into place. Raises OSError."""
+    path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
+    try:
+        if read_own(path)[0] == text:
+            return
+    except OSError:
+        pass  # it is not there, or no file: the rename says what is wrong
+    write_whole(path, text)
+
+
+def hook_entry(event: str, spool: str) -> dict[str, Any]:
+    """Return the settings file's entry for ``event`` (SPEC Hook producer configuration)."""
+    matcher = HOOK_EVENTS[event]
+    hook = {"type": "command", "command": hook_command(spool), "timeout": HOOK_TIMEOUT_SECONDS}
+    return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}

@@ -1,0 +1,209 @@
+"""What waits in the spool, in the order in which it is sent (D47).
+
+By time within each session, at a tie SessionStart first and SessionEnd last. Sessions in which the
+agent waits for a person go first, so that nobody waits behind another session's backlog.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from hooks_app.producer.spool import NOBODY, NOTICE, File, Spool
+from hooks_app.producer.translate import EVENT_MAX_BYTES, Refused, dump, iso, translate
+
+SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
+STALE_RETRIES = 5
+GAPS_TOLD = 50  # sessions that are told of one loss
+
+log = logging.getLogger("hooks_app.producer.spool")
+
+
+@dataclass(eq=False)
+class Item:
+    """A whole file that waits: its session and event, but not its text."""
+
+    file: File
+    session: str
+    kind: str
+    event_id: str
+    limit: int = EVENT_MAX_BYTES  # less once the bridge has found it too large
+    stale: int = 0  # how often its time was refused
+
+    @property
+    def asks(self) -> bool:
+        return self.kind == "PermissionRequest"
+
+
+@dataclass
+class Young:
+    """A file that is not JSON, or not yet."""
+
+    file: File
+    since: float  # monotonic: it has not changed since
+
+
+def in_order(items: Iterable[Item]) -> Iterator[Item]:
+    """Sort by time; at a tie SessionStart first and SessionEnd last, else by process id.
+
+    Process ids began anew where their range is wide.
+    """
+    edge = {"SessionStart": -1, "SessionEnd": 1}
+    by_time = sorted(items, key=lambda item: item.file)
+    for _, tied in groupby(by_time, key=lambda item: item.file.mtime_ns):
+        tie = list(tied)
+        # half of the usual range
+        anew = tie[-1].file.pid - tie[0].file.pid > 16384
+        yield from sorted(tie, key=lambda i: (edge.get(i.kind, 0), anew and i.file.pid < 16384))
+
+
+class SpoolQueue:
+    """The events of a spool; a file that never becomes one is set aside and reported once."""
+
+    def __init__(self, spool: Spool, max_bytes: int, grace: float) -> None:
+        self.spool = spool
+        self.items: list[Item] = []
+        self.young: dict[str, Young] = {}  # by name
+        self._max_bytes = max_bytes
+        self._grace = grace
+        # (session, reason) → files set aside of which no notice has told yet
+        self._refused: Counter[tuple[str, str]] = Counter()
+
+    # -- reading
+
+    def look(self) -> None:
+        """Find new files. Raises OSError when the spool is gone."""
+        known = {item.file.name for item in self.items}
+        found = [self._read(file) for file in self.spool.files(known | self.spool.stuck)]
+        new = [item for item in found if item]
+        if new:
+            ordered = list(in_order([*self.items, *new]))
+            asked = {item.session for item in ordered if item.asks}
+            self.items = sorted(ordered, key=lambda item: item.session not in asked)
+        self._keep_bound()
+        newest = max(self.items, key=lambda item: item.file, default=None)
+        self.spool.report_unwritten(newest.session if newest else NOBODY)
+
+    def _read(self, file: File) -> Item | None:
+        """Read a file for the queue; None when it is not whole yet, or never will be."""
+        try:
+            if file.odd:
+                raise Refused(file.odd)
+            whole, raw = self.spool.read(file.name)
+        except Refused as reason:
+            self.refuse(file, str(reason))
+        except FileNotFoundError:
+            pass  # somebody has removed it
+        except (ValueError, OSError) as error:
+            self._wait_for(file, "not JSON" if isinstance(error, ValueError) else str(error))
+        else:
+            self.young.pop(file.name, None)
+            session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
+            known = session if isinstance(session, str) else ""
+            return Item(whole, known, kind, self.spool.event_id(whole))
+        return None
+
+    def _wait_for(self, file: File, reason: str) -> None:
+        """Give a file that is not JSON time to be written; refuse one that no longer grows.
+
+        Its own time says nothing: clocks are set.
+        """
+        now = time.monotonic()
+        young = self.young.get(file.name)
+        if young is None or (young.file.mtime_ns, young.file.size) != (file.mtime_ns, file.size):
+            young = self.young[file.name] = Young(file, now)
+        if now - young.since >= self._grace:
+            del self.young[file.name]
+            empty = "empty: the disk was full, or the hook was killed"
+            self.refuse(file, reason if file.size else empty)
+
+    def _keep_bound(self) -> None:
+        """Drop the oldest files of a spool over its bound, and report each session's gap."""
+        total = sum(item.file.size for item in self.items)
+        if total <= self._max_bytes * 19 // 20:
+            return
+        lost: dict[str, list[Item]] = {}
+        for item in in_order(self.items):
+            if total <= self._max_bytes * 9 // 10:
+                break
+            total -= item.file.size
+            lost.setdefault(item.session, []).append(item)
+        gaps = [(session, _gap(items)) for session, items in list(lost.items())[:GAPS_TOLD]]
+        untold = [gap for gap in gaps if not self.spool.notice(gap[0], "gap", gap[1])]
+        dropped = {item for items in lost.values() for item in items}
+        for item in dropped:
+            self.spool.drop(item.file.name)
+        self.items = [item for item in self.items if item not in dropped]
+        for session, text in untold:  # there is room now
+            self.spool.notice(session, "gap", text)
+
+    # -- sending
+
+    def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
+        """Take the next events, with their JSON: at most so many, and under 8 MB together."""
+        taken: list[tuple[Item, bytes]] = []
+        room, now, at = SEND_MAX_BYTES, time.time(), 0
+        while at < len(self.items) and len(taken) < most:
+            body = self._body(self.items[at], now, clock_offset)
+            if body is not None and taken and room < len(body):
+                break
+            if body is not None:
+                room -= len(body) + 1
+                taken.append((self.items[at], body))
+            at += 1
+        del self.items[:at]
+        return taken
+
+    def put_back(self, items: Iterable[Item]) -> None:
+        """Put taken events back where they were."""
+        self.items[:0] = items
+
+    def _body(self, item: Item, now: float, clock_offset: float) -> bytes | None:
+        """Translate an event; None when there is none to send: the file is gone or set aside."""
+        name = item.file.name
+        try:
+            event = translate(
+                self.spool.read(name)[1],
+                now=now,
+                mtime=item.file.mtime_ns / 1e9,
+                event_id=item.event_id,
+                offset=clock_offset,
+                limit=item.limit,
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, OverflowError, RecursionError, OSError) as reason:
+            self.refuse(item.file, str(reason), item.session)
+            return None
+        if event is None:
+            self.spool.drop(name)
+            return None
+        return dump(event)
+
+    # -- what is refused
+
+    def refuse(self, file: File, reason: str, session: str = "") -> None:
+        """Set a file aside for good."""
+        if not 0 < len(session) <= 256:
+            session = self.spool.session_of(file)
+        self.spool.set_aside(file, reason)
+        log.warning("set aside %s: %s", file.name, reason)
+        if not file.name.startswith(NOTICE):  # a notice about a notice would never end
+            self._refused[session, reason] += 1
+
+    def report_refused(self) -> None:
+        """Spool one notice for each session and reason, not one for each file."""
+        for (session, reason), count in list(self._refused.items()):
+            what = "A hook event" if count == 1 else f"{count} hook events"
+            text = f"{what} could not be delivered: {reason}"
+            if self.spool.notice(session, "hook_rejected", text):
+                del self._refused[session, reason]
+
+
+def _gap(lost: list[Item]) -> str:
+    first, last = (iso(item.file.mtime_ns / 1e9) for item in (lost[0], lost[-1]))
+    return f"{len(lost)} hook events from {first} to {last} were dropped: the spool was full."

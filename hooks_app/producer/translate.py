@@ -1,0 +1,234 @@
+"""Translate the agent's JSON into a hook event of the contract (SPEC Hook event, D37, D47)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from hooks_app.producer.risk import risk_level
+
+EVENT_MAX_BYTES = 2**20
+FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
+
+EXIT_REASONS = {
+    "bypass_permissions_disabled": "error",
+    **dict.fromkeys(("clear", "logout", "prompt_input_exit", "resume"), "user_exit"),
+}
+SURROGATES = re.compile("[\ud800-\udfff]")
+
+Raw = dict[str, Any]
+Translated = tuple[str, dict[str, Any]]  # event and payload
+
+
+class Refused(ValueError):
+    """Why a file of the spool can never be sent."""
+
+
+# -- what each of the agent's events becomes -------------------------------------------------------
+
+
+def _present(raw: Raw, *names: str, **renamed: str) -> Raw:
+    """Return the fields of ``raw`` that are there and not null; ``renamed``: new name → old."""
+    found = {**dict(zip(names, names)), **renamed}
+    return {new: raw[old] for new, old in found.items() if raw.get(old) is not None}
+
+
+def _tool(raw: Raw) -> Raw:
+    params = raw.get("tool_input")
+    params = params if isinstance(params, dict) else {} if params is None else {"input": params}
+    tool = {"tool": str(raw.get("tool_name") or "unknown"), "params": params}
+    call = raw.get("tool_use_id")
+    return {**tool, "tool_call_id": call} if isinstance(call, str) and call else tool
+
+
+def _took(raw: Raw) -> Raw:
+    took = raw.get("duration_ms")
+    a_number = isinstance(took, (int, float)) and not isinstance(took, bool)
+    return {"execution_time_ms": took} if a_number else {}
+
+
+def _session_start(raw: Raw) -> Translated:
+    known = _present(raw, "source", "model")
+    if raw.get("source") == "compact":  # the same session goes on: it must not read as a new one
+        text = {"message": "The conversation was compacted.", "level": "info"}
+        return "Notification", {**text, "notification_type": "context_compacted", **known}
+    return "SessionStart", {"working_directory": str(raw.get("cwd") or ""), "environment": known}
+
+
+def _pre_tool(raw: Raw) -> Translated:
+    tool = _tool(raw)
+    risk = risk_level(tool["tool"], tool["params"])
+    return "PreToolUse", {**tool, "risk_level": risk, "requires_approval": False}
+
+
+def _permission(raw: Raw) -> Translated:
+    asked = {"requires_approval": True, "permission_request": True}
+    return "PreToolUse", {**_pre_tool(raw)[1], **asked}
+
+
+def _post_tool(raw: Raw) -> Translated:
+    result = {"result": raw.get("tool_response"), "success": True}
+    return "PostToolUse", {**_tool(raw), **result, **_took(raw)}
+
+
+def _failed_tool(raw: Raw) -> Translated:
+    result = {"error": raw.get("error"), "interrupted": bool(raw.get("is_interrupt"))}
+    return "PostToolUse", {**_tool(raw), "result": result, "success": False, **_took(raw)}
+
+
+def _prompt(raw: Raw) -> Translated:
+    prompt = str(raw.get("prompt") or "")
+    # written by the agent to itself, not by a person
+    synthetic = prompt.lstrip().startswith("<task-notification>")
+    return "UserPromptSubmit", {
+        "prompt": prompt,
+        **({"context": {"synthetic": True}} if synthetic else {}),
+    }
+
+
+_WORK = ("background_tasks", "session_crons", "stop_hook_active")
+
+
+def _stop(raw: Raw) -> Translated:
+    said = _present(raw, message="last_assistant_message")
+    return "Stop", {"reason": "task_completed", **said, "context": _present(raw, *_WORK)}
+
+
+def _failed_stop(raw: Raw) -> Translated:
+    reason = "max_tokens" if re.search("max.*token", str(raw.get("error"))) else "error"
+    return "Stop", {**_stop(raw)[1], "reason": reason, **_present(raw, "error")}
+
+
+def _session_end(raw: Raw) -> Translated:
+    reason = str(raw.get("reason") or "other")
+    exit_reason = EXIT_REASONS.get(reason, "error" if "error" in reason else "completion")
+    return "SessionEnd", {"exit_reason": exit_reason, "reason": reason}
+
+
+def _subagent_stop(raw: Raw) -> Translated:
+    context = _present(raw, "agent_id", "agent_type", "agent_transcript_path", *_WORK)
+    return "SubagentStop", {"result": raw.get("last_assistant_message"), "context": context}
+
+
+def _pre_compact(raw: Raw) -> Translated:
+    return "PreCompact", {"trigger": raw.get("trigger")}
+
+
+def _notification(raw: Raw) -> Translated:
+    kind = str(raw.get("notification_type") or "")
+    usual = "warning" if kind == "permission_prompt" else "error" if "error" in kind else "info"
+    message = str(raw.get("message") or "")
+    return "Notification", {"message": message, "level": raw.get("level") or usual}
+
+
+# The agent's event → what translates it, and the fields of the agent's that this uses up; all
+# others stay in the payload (D3). An event that is not here (MessageDisplay, PostToolBatch,
+# SubagentStart, PostCompact, model switches, and whatever comes later) is not sent.
+_TOOL_FIELDS = ("tool_name", "tool_input", "tool_use_id", "duration_ms")
+_STOP_FIELDS = ("last_assistant_message", *_WORK)
+TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
+    "SessionStart": (_session_start, ("source", "model")),
+    "PreToolUse": (_pre_tool, _TOOL_FIELDS),
+    "PermissionRequest": (_permission, _TOOL_FIELDS),
+    "PostToolUse": (_post_tool, (*_TOOL_FIELDS, "tool_response")),
+    "PostToolUseFailure": (_failed_tool, (*_TOOL_FIELDS, "error", "is_interrupt")),
+    "UserPromptSubmit": (_prompt, ("prompt",)),
+    "Stop": (_stop, _STOP_FIELDS),
+    "StopFailure": (_failed_stop, _STOP_FIELDS),
+    "SessionEnd": (_session_end, ()),
+    "SubagentStop": (_subagent_stop, _STOP_FIELDS),
+    "PreCompact": (_pre_compact, ()),
+    "Notification": (_notification, ()),
+}
+
+
+# -- the event -------------------------------------------------------------------------------------
+
+
+def translate(
+    raw: Raw,
+    *,
+    now: float,
+    mtime: float,
+    event_id: str | None = None,
+    offset: float = 0.0,
+    limit: int = EVENT_MAX_BYTES,
+) -> Raw | None:
+    """Return a hook's JSON as an event, or None when the bridge has no use for it.
+
+    ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
+    ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
+    time, and its own in ``occurred_at``. Over ``limit`` bytes it is cut and says so. Raises Refused
+    when it can never be an event.
+    """
+    kind, session = raw.get("hook_event_name"), raw.get("session_id")
+    if not isinstance(kind, str) or not kind:
+        raise Refused("no hook_event_name")
+    if kind not in TRANSLATIONS:
+        return None
+    if not isinstance(session, str) or not session:
+        raise Refused("no session_id")
+    make, used = TRANSLATIONS[kind]
+    event, fields = make(raw)
+    gone = {*used, *fields, "hook_event_name", "session_id"}
+    late = bool(offset) or abs(now - mtime) > FRESH_SECONDS
+    body = {
+        "event": event,
+        **({"event_id": event_id} if event_id else {}),
+        "timestamp": iso(now + offset if late else mtime),
+        "session_id": session,
+        "payload": {**fields, **{name: raw[name] for name in raw if name not in gone}},
+        **({"occurred_at": iso(mtime)} if late else {}),
+    }
+    try:
+        return _fit(_clean(body), limit)
+    except RecursionError:
+        raise Refused("nested too deeply") from None
+
+
+def iso(seconds: float) -> str:
+    """Return ISO 8601 UTC; what no date can say becomes the nearest that one can."""
+    seconds = min(max(seconds, 0.0), 253402300799.0)
+    when = datetime.fromtimestamp(seconds, timezone.utc)
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def dump(value: Any) -> bytes:
+    """Return compact JSON."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _clean(value: Any) -> Any:
+    """Replace lone surrogates, which UTF-8 cannot carry, by U+FFFD."""
+    if isinstance(value, str):
+        return value if value.isascii() else SURROGATES.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_clean(name): _clean(item) for name, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
+
+
+def _fit(event: Raw, limit: int) -> Raw:
+    """Cut the longest strings and lists until the event has ``limit`` bytes; it says so."""
+    size = len(dump(event))
+    keep = limit
+    while size > limit and keep >= 8:
+        keep //= 2
+        cut = _cut(event["payload"], keep)
+        event["payload"] = {**cut, "truncated": True, "original_bytes": size}
+        if len(dump(event)) <= limit:
+            return event
+    if size > limit:
+        raise Refused(f"cannot be cut to {limit} bytes")
+    return event
+
+
+def _cut(value: Any, keep: int) -> Any:
+    if isinstance(value, str):
+        over = len(value) - keep
+        return value if over <= 64 else f"{value[:keep]}… [{over} characters cut]"
+    if isinstance(value, dict):
+        return {name: _cut(item, keep) for name, item in list(value.items())[: max(keep, 32)]}
+    return [_cut(item, keep) for item in value[:keep]] if isinstance(value, list) else value
