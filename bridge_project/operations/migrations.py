@@ -32,7 +32,6 @@ log = structlog.get_logger("bridge.startup")
 
 # any number that all processes of this bridge take, and nothing else in its database does
 MIGRATION_LOCK: Final = 0x42524944
-ANSWER_SECONDS: Final = 5  # a database server that takes longer to answer is not there
 KEPT_COPIES: Final = 5
 UNFINISHED: Final = "-unfinished.sqlite3"
 FAILED: Final = "-failed.sqlite3"
@@ -69,17 +68,9 @@ def check_migrated() -> None:
 
 @contextlib.contextmanager
 def _usable() -> Iterator[None]:
-    """Ask a database server once, with a time limit; say in one line what fails."""
+    """Say in one line when the database cannot be used."""
     setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
     try:
-        if connection.vendor == "postgresql":
-            import psycopg
-
-            params = connection.get_connection_params() | {"connect_timeout": ANSWER_SECONDS}
-            try:
-                psycopg.connect(**params).close()
-            except psycopg.OperationalError as error:
-                raise OperationalError(str(error).partition("\n")[0]) from None
         yield
     except OperationalError as error:
         text = " ".join(str(error).split())

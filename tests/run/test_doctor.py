@@ -289,8 +289,12 @@ def test_a_proxy_that_does_not_say_https(bridge: Bridge) -> None:
     with HTTPServer(("127.0.0.1", 0), Refuses) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        conf = conf_of(bridge, bridge_public_url=f"https://127.0.0.1:{server.server_address[1]}")
-        found = only(parts.proxy(take(conf)), Level.BROKEN)
+        seen = take(conf_of(bridge))
+        assert seen.recorded is not None
+        url = f"https://127.0.0.1:{server.server_address[1]}"
+        conf = conf_of(bridge, bridge_public_url=url)
+        there = replace(seen, conf=conf, recorded=replace(seen.recorded, base_url=url))
+        found = only(parts.address(there), Level.BROKEN)
         server.shutdown()
     assert "X-Forwarded-Proto" in found.text and mended_by(
         found, "proxy_set_header X-Forwarded-Proto $scheme;"

@@ -114,9 +114,7 @@ def test_spool(quiet: Conf) -> None:
     (place / "4712").write_text("{}")
     os.utime(place / "4712", (time.time() - 7200, time.time() - 7200))
     waiting = only(machine.spool(take(quiet)), Level.WARNING)
-    assert "1 events wait, the oldest for 2 hours" in waiting.text and mended_by(
-        waiting, "make run"
-    )
+    assert "1 events wait, the oldest for 2:00:0" in waiting.text and mended_by(waiting, "make run")
     shutil.rmtree(place)
     only(machine.spool(take(quiet)), Level.BROKEN)
 

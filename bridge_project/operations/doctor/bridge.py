@@ -161,6 +161,8 @@ def address(seen: Snapshot) -> Finding | None:
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
         return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
+    if (trouble := _reach(seen, url, seen.recorded.pin)) is not None:
+        return trouble
     if kind is ConnectionMode.LOCAL_ONLY:
         wider = f"BRIDGE_HOST=auto {seen.run}"
         if conf.bridge_public_url:
@@ -168,13 +170,13 @@ def address(seen: Snapshot) -> Finding | None:
         elif conf.bridge_host == "auto":
             wider = f"{seen.run}   # after this machine was connected to a network"
         return warning(text, wider)
-    return _reach(seen, url, seen.recorded.pin) or ok(text)
+    return ok(text)
 
 
 def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     """Fetch a page by the public address, without a token.
 
-    Only warnings: a network that does not lead back to itself proves nothing.
+    Not to reach it is a warning: a network need not lead back to itself.
     """
     elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
     if seen.health is None:
@@ -184,7 +186,11 @@ def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     except OSError as error:
         return warning(f"{url} cannot be reached from this machine: {reason(error)}.", elsewhere)
     if there.body.get("code") == "INSECURE_TRANSPORT":
-        return None  # the check of the proxy says it
+        text = f"{url}: the proxy there does not send X-Forwarded-Proto: https"
+        return broken(
+            f"{text}, or its address is not in BRIDGE_TRUSTED_PROXIES.",
+            "proxy_set_header X-Forwarded-Proto $scheme;   # nginx; Caddy sends it by itself",
+        )
     if there.certificate and pin_of(there.certificate) != pin:
         text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
         given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.run}   # the proxy's certificate"
@@ -195,7 +201,7 @@ def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
 
 
 def proxy(seen: Snapshot) -> Finding | None:
-    """Look at a TLS-terminating proxy's settings, the plain port, and its headers (D19)."""
+    """Look at the settings for a TLS-terminating proxy, and at the plain port (D19)."""
     conf, port = seen.conf, seen.conf.bridge_plain_port
     named = f"BRIDGE_PUBLIC_URL=https://… {seen.run}"
     if port is None:
@@ -220,15 +226,4 @@ def proxy(seen: Snapshot) -> Finding | None:
     if not conf.bridge_public_url.startswith("https://"):
         text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
         return warning(text, named)
-    try:
-        there = fetch(conf.bridge_public_url, PAGE)
-    except OSError:
-        return None  # the check of the address says it
-    if there.body.get("code") == "INSECURE_TRANSPORT":
-        text = "The bridge refuses what comes from the proxy: it sends no X-Forwarded-Proto: https"
-        return broken(
-            f"{text}, or its address is not in BRIDGE_TRUSTED_PROXIES.",
-            "proxy_set_header X-Forwarded-Proto $scheme;   # nginx; Caddy sends it by itself",
-            "sudo nginx -t && sudo systemctl reload nginx",
-        )
     return ok(f"Port {port} takes what a proxy here vouches for as https, and nothing else.")

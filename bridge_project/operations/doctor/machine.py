@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import shlex
 import shutil
 import stat
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import sqlite_file
@@ -98,13 +100,13 @@ def _existing(path: Path) -> Path:
 
 def file_limit(seen: Snapshot) -> Finding:
     """Say how many files the running bridge may open, else a process of this shell."""
-    whose, limit, used = "The bridge", _limit_of(seen.holder), 0
-    try:  # only root can know: a bridge lets nobody look into it
-        used = len(os.listdir(f"/proc/{seen.holder or 'none'}/fd"))
-    except OSError:
+    whose, limit, used = "A process started here", resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0
+    try:
+        bridge = psutil.Process(int(seen.holder))
+        whose, limit = "The bridge", bridge.rlimit(resource.RLIMIT_NOFILE)[0]
+        used = bridge.num_fds()  # only root can know: a bridge lets nobody look into it
+    except (ValueError, AttributeError, psutil.Error):  # no rlimit but on Linux
         pass
-    if not limit:
-        whose, limit = "A process started here", resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         limit = sys.maxsize
     text = f"{whose} may open {limit} files{f', {used} are open' if used else ''}."
@@ -112,16 +114,6 @@ def file_limit(seen: Snapshot) -> Finding:
     if limit < FILES_MIN or used > limit * 9 // 10:
         return broken(text, more)
     return warning(text, more) if limit < FILES_LOW else ok(text)
-
-
-def _limit_of(process: str) -> int:
-    """Return a process's limit of open files, 0 when it is not known or there is none."""
-    try:
-        text = Path(f"/proc/{process or 'none'}/limits").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    found = re.search(r"^Max open files +(\d+)", text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 def spool(seen: Snapshot) -> list[Finding]:
@@ -135,8 +127,8 @@ def spool(seen: Snapshot) -> list[Finding]:
         text = "It is full: what the hooks say is lost until a running bridge has made room."
         found.append(broken(text, seen.run))
     if (age := status["oldest_age_seconds"] or 0.0) > WAITING_SECONDS:
-        size = f"{status['bytes'] / limits.MB:.1f} MB"
-        text = f"{status['waiting']} events wait, the oldest for {_duration(age)} ({size})."
+        size, waits = f"{status['bytes'] / limits.MB:.1f} MB", timedelta(seconds=int(age))
+        text = f"{status['waiting']} events wait, the oldest for {waits} ({size})."
         if seen.health:
             found.append(broken(text, seen.log_tail))
         else:
@@ -149,13 +141,6 @@ def spool(seen: Snapshot) -> list[Finding]:
         look = f"ls -l {aside}   # the events, each with its reason in a .why file"
         found.append(warning(text, look, f"rm -r {aside}   # when they are not needed"))
     return found or [ok(f"{status['waiting'] or 'No'} events wait, none was refused.")]
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def hooks(seen: Snapshot) -> Finding:
