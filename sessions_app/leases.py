@@ -17,7 +17,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf, write_private_file
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.private_files import write_private_file
 from sessions_app.models import Process
 
 _current = uuid.UUID(int=0)

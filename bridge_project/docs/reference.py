@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pydantic_core import PydanticUndefined
-
 from bridge_project.docs import asyncapi
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.errors import ERRORS, ErrorCode
@@ -30,12 +28,14 @@ def settings() -> list[Setting]:
     rows = []
     for name, field in Conf.model_fields.items():
         default, extra = field.default, field.json_schema_extra
-        if default is PydanticUndefined or default is None:
+        if default is None or default == []:
             default = ""
         elif isinstance(default, bool):
             default = int(default)
         secret = isinstance(extra, dict) and bool(extra.get("secret"))
-        rows.append(Setting(name.upper(), str(default), field.description or "", secret))
+        rows.append(
+            Setting(name.upper(), str(default), " ".join((field.description or "").split()), secret)
+        )
     return rows
 
 

@@ -25,7 +25,8 @@ import structlog
 from structlog.typing import EventDict
 
 from bridge_project.kernel import daphne_command, limits
-from bridge_project.kernel.config import conf, make_private_dir
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.kernel.text import SECRET_KEYS, network_of
 
 FILE_BYTES: Final = 10 * 2**20

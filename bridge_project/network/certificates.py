@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import Conf, ConfError, make_private_dir, write_private_file
+from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import interfaces
 from bridge_project.network.transport import accepts_on, parse_address
 

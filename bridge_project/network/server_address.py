@@ -8,7 +8,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bridge_project.kernel.config import Conf, make_private_dir, write_private_file
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import interfaces, transport
 from bridge_project.network.certificates import Certificates
 

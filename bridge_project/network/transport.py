@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from bridge_project.kernel.config import Conf, IPNetwork
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.setting_types import IPNetwork
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Headers = Iterable[tuple[bytes, bytes]]

@@ -11,8 +11,9 @@ from typing import Final
 import structlog
 
 from bridge_project.kernel import data_files, limits
-from bridge_project.kernel.config import Conf, make_private_dir
+from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import certificates, server_address
 from bridge_project.operations import database_copies, startup
 

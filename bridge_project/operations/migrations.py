@@ -24,7 +24,8 @@ from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
-from bridge_project.kernel.config import Conf, make_private_dir
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.operations import database_copies
 from bridge_project.operations.startup import restore_command
 

@@ -15,8 +15,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from bridge_project.kernel import child_environment, data_files
-from bridge_project.kernel.config import PROJECT_DIR, Conf, make_private_dir
+from bridge_project.kernel.config import PROJECT_DIR, Conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
 from bridge_project.operations import database_copies
 

@@ -16,7 +16,8 @@ from typing import Any
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from bridge_project.kernel.config import Conf, make_private_dir, write_private_file
+from bridge_project.kernel.config import Conf
+from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import server_address
 from bridge_project.terminal.client import Lost, Refused, Target
 from devices_app import pairing, tokens

@@ -28,7 +28,7 @@ from bridge_project.network import certificates, interfaces
 @pytest.fixture
 def conf(tmp_path: Path) -> Callable[..., Conf]:
     def make(**settings: Any) -> Conf:
-        return Conf(_env_file=None, bridge_data_dir=tmp_path / "data", **settings)
+        return Conf(bridge_data_dir=tmp_path / "data", **settings)
 
     return make
 

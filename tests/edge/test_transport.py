@@ -31,7 +31,7 @@ addresses = st.ip_addresses().map(str)
 
 
 def conf(**settings: Any) -> Conf:
-    return Conf(_env_file=None, **settings)
+    return Conf(**settings)
 
 
 def through(

@@ -43,7 +43,6 @@ PRELOADED = (
     "hooks_app.producer.forwarder",
     "inflection",
     "prometheus_client.core",
-    "pydantic_settings",
     "redis.asyncio",
     "requests",
     "rest_framework.request",

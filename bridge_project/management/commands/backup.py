@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from bridge_project.kernel.config import conf, make_private_dir
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.operations import backup
 from bridge_project.operations.database_copies import now_name
 

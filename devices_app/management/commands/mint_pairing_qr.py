@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import write_private_file
+from bridge_project.kernel.private_files import write_private_file
 from bridge_project.network import transport
 from bridge_project.protocol.types import now_text
 from devices_app import pairing, qr

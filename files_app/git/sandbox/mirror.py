@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf, make_private_dir
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, answering
+from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.git import Git

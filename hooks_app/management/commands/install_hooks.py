@@ -13,7 +13,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from bridge_project.kernel.config import conf, make_private_dir
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.private_files import make_private_dir
 from hooks_app.producer.install import SettingsError, install, installed, remove
 from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
 

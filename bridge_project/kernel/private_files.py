@@ -1,0 +1,40 @@
+"""Make directories and files that only their owner may read (D45)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def make_private_dir(path: Path, *below: str) -> Path:
+    """Make a directory, and those below it, with mode 0700, or bring them back to it; return the
+    last (D45).
+
+    ``path`` may be a link, for a data directory may lie on another disk. What is below may not: its
+    target would become private, and hold what is secret. Raises OSError.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+    for name in below:
+        path = path / name
+        path.mkdir(mode=0o700, exist_ok=True)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(directory).st_mode & 0o077:
+                os.fchmod(directory, 0o700)
+        finally:
+            os.close(directory)
+    return path
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a file of mode 0600 so that a reader sees the old bytes or the new, never a part."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
