@@ -13,8 +13,7 @@ from django.utils import timezone
 class Feed(models.Model):
     """An ordered stream of rows: each session's own, and the one for all devices, whose id is ALL.
 
-    The counters make every bound of D30 a comparison with a row's own counters, so that it holds at
-    read time.
+    It knows how much it holds, so that whoever appends can keep the bounds (D30) without counting.
     """
 
     ALL = 0  # no automatic number is ever 0
@@ -28,10 +27,10 @@ class Feed(models.Model):
     last_seq = models.BigIntegerField(default=0, help_text="Its newest row.")
     dropped_seq = models.BigIntegerField(
         default=0,
-        help_text="Its newest row that was pruned: a device whose cursor is below missed something (D29).",
+        help_text="Its newest row that was discarded: a device whose cursor is below missed it (D29).",
     )
-    rows = models.BigIntegerField(default=0, help_text="Rows ever appended.")
-    bytes = models.BigIntegerField(default=0, help_text="Bytes ever appended.")
+    rows = models.BigIntegerField(default=0, help_text="Rows that it holds.")
+    bytes = models.BigIntegerField(default=0, help_text="Bytes of their frames.")
 
     def __str__(self) -> str:
         return f"feed {self.pk} ({self.kind})"
@@ -42,8 +41,8 @@ class LogHead(models.Model):
     commit: numbers are commit order (D26).
     """
 
-    seq = models.BigIntegerField(default=0)
-    bytes = models.BigIntegerField(default=0)
+    seq = models.BigIntegerField(default=0, help_text="The newest row.")
+    bytes = models.BigIntegerField(default=0, help_text="Bytes that all feeds hold.")
 
 
 class LogRow(models.Model):
@@ -57,9 +56,6 @@ class LogRow(models.Model):
     )
     frame = models.TextField()
     size = models.IntegerField()
-    ordinal = models.BigIntegerField(help_text="The first row of a feed is 1.")
-    feed_bytes = models.BigIntegerField(help_text="Feed.bytes before it was appended.")
-    total_bytes = models.BigIntegerField(help_text="LogHead.bytes before it was appended.")
     created_at = models.DateTimeField(db_index=True)
 
     class Meta:

@@ -22,7 +22,8 @@ from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
 from sessions_app.models import Connection, Feed, Join, Session
 from sessions_app.socket import presence
-from sessions_app.socket.registry import Socket, registry
+from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.registry import registry
 
 log = structlog.get_logger("bridge.polling")
 
@@ -141,7 +142,7 @@ async def _forget_lost() -> None:
         await writers.run(presence.close_connections, lost)
 
 
-def _register_again(sockets: tuple[Socket, ...]) -> None:
+def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
     """Write this process and its sockets again: another has cleared them after the lease ended."""
     with transaction.atomic():
         leases.register_again()

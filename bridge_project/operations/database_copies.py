@@ -102,7 +102,11 @@ def applied_migrations(database: sqlite3.Connection) -> list[str]:
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:
     """Return those that this code does not have: a newer version has written the database."""
     disk = (loader or MigrationLoader(None)).disk_migrations
-    known = {*disk, *(old for migration in disk.values() for old in migration.replaces)}
+    known = {
+        *disk,
+        *(old for migration in disk.values() for old in migration.replaces),
+        *(old for migration in disk.values() for old in getattr(migration, "supersedes", ())),
+    }
     unknown = set(applied) - {f"{app}.{name}" for app, name in known}
     return sorted(name for name in unknown if name.partition(".")[0] not in REMOVED_APPS)
 

@@ -12,18 +12,18 @@ from files_app.content import read_lines
 from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
-from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
 
 @handles(c.FileList)
-async def file_list(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def file_list(socket: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(socket, message)
     await socket.send_frame(await threads.files.run(_list, session, message.payload, message.id))
 
 
 @handles(c.FileRead)
-async def file_read(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def file_read(socket: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(socket, message)
     await socket.send_frame(await threads.files.run(_read, session, message.payload, message.id))
 

@@ -21,24 +21,24 @@ from files_app.git.repository import repository_of
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
-from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
 
 @handles(c.GitStatusRequest)
-async def git_status_request(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def git_status_request(socket: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(socket, message)
     await socket.send_frame(await threads.git.run(_status, session, message.id))
 
 
 @handles(c.GitDiff)
-async def git_diff(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(socket, message)
     await socket.send_frame(await threads.git.run(_diff, session, message.payload, message.id))
 
 
 @handles(c.GitCommit)
-async def git_commit(socket: BridgeConsumer, message: ClientMessage) -> r.GitStatusResponse:
+async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
     """The fresh status, with what was committed."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-MODULES = [
-    f"{__name__}.{name}" for name in ("handshake", "session", "chat", "approvals", "notifications")
-]
+MODULES = [f"{__name__}.{name}" for name in ("connection", "session", "agent")]
 
 
 def register(*modules: str) -> None:

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import json
 
-from django.utils import timezone
-
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import SessionEndReason, is_uuid, parse_timestamp
+from bridge_project.protocol.types import SessionEndReason
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import working_directory
 from sessions_app.agents import transcript
 from sessions_app.agents.supervisor import supervisor
-from sessions_app.log import reader, retention
+from sessions_app.log import reader, replay
 from sessions_app.log.outbox import outbox
-from sessions_app.log.row import size_of
 from sessions_app.log.tail import tail
-from sessions_app.models import Feed, LogHead, LogRow, Session
+from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
-from sessions_app.socket import idempotency, inbound, presence
-from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket import idempotency, inbound, phases, presence
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
 
 async def session_of(
-    socket: BridgeConsumer, message: ClientMessage, *, acting: bool = False
+    connection: ClientConnection, message: ClientMessage, *, acting: bool = False
 ) -> Session:
     """The session that a message names, checked in D7's order: unknown, closed, not joined.
 
@@ -42,7 +38,7 @@ async def session_of(
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
         raise BridgeError("SESS_CLOSED", session_id=session.session_id)
-    socket.talk.admit_to(session, message.type)
+    phases.check_joined(connection, session, message.type)
     return session
 
 
@@ -50,7 +46,7 @@ async def session_of(
 
 
 @handles(c.SessionStart)
-async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
     """Join a session at once; starting an agent takes its time, beside the conversation."""
     payload: c.SessionStart = message.payload
     session = (
@@ -62,9 +58,9 @@ async def session_start(socket: BridgeConsumer, message: ClientMessage) -> None:
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):
         work = _create if session is None and payload.session_id is None else _start
-        socket.spawn(inbound.beside(socket, message, work))
+        connection.spawn(inbound.guarded(connection, message, work))
     else:
-        await _join(socket, message, session)
+        await _join(connection, message, session)
 
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
@@ -76,62 +72,62 @@ def _must_wait(session: Session, *, resume: bool) -> bool:
     return session.status == Session.Status.CREATED or (resting and resume)
 
 
-async def _create(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """A new session, once however often this message comes; joined each time (D31)."""
     frame = await idempotency.once(
-        socket, message, lambda: idempotency.answer_of(socket, message, _created)
+        connection, message, lambda: idempotency.answer_of(connection, message, _created)
     )
     answer = json.loads(frame)
     if answer["type"] != "session_ready":
-        return await socket.send_text(frame)
+        return await connection.send_text(frame)
     session = await readers.run(observed_sessions.find, answer["payload"]["session_id"])
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
-    return await _join(socket, message, session)
+    return await _join(connection, message, session)
 
 
-async def _created(socket: BridgeConsumer, message: ClientMessage) -> s.SessionReady:
+async def _created(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
     payload: c.SessionStart = message.payload
-    assert socket.device is not None
+    assert connection.device is not None
     return await _ready(
-        await supervisor.create(None, payload.agent, payload.working_directory, socket.device)
+        await supervisor.create(None, payload.agent, payload.working_directory, connection.device)
     )
 
 
-async def _start(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     """A session whose id the client knows, or has chosen: resumed, waited for, or created with that
     id.
     """
     payload: c.SessionStart = message.payload
-    assert socket.device is not None and payload.session_id is not None
+    assert connection.device is not None and payload.session_id is not None
     session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None:
         session = await supervisor.create(
-            payload.session_id, payload.agent, payload.working_directory, socket.device
+            payload.session_id, payload.agent, payload.working_directory, connection.device
         )
     elif session.status == Session.Status.CREATED:
         session = await supervisor.settled(session)
     elif _must_wait(session, resume=payload.resume):
-        session = await supervisor.resume(session, socket.device)
-    await _join(socket, message, session)
+        session = await supervisor.resume(session, connection.device)
+    await _join(connection, message, session)
 
 
-async def _join(socket: BridgeConsumer, message: ClientMessage, session: Session) -> None:
+async def _join(connection: ClientConnection, message: ClientMessage, session: Session) -> None:
     """``session_ready``, then what the log holds of it for this device (D28)."""
-    assert socket.delivery is not None
+    assert connection.delivery is not None
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
         raise BridgeError("SESS_CLOSED", session_id=session.session_id)
-    if socket.connection_id is None:
+    if connection.connection_id is None:
         return  # the phone vanished while its agent was started
-    await writers.run(presence.join, socket.connection_id, session)
-    if session.session_id not in socket.talk.joined:
-        socket.talk.joined[session.session_id] = session.feed_id
+    await writers.run(presence.join, connection.connection_id, session)
+    if session.session_id not in connection.joined:
+        connection.joined[session.session_id] = session.feed_id
         await tail.notifier.join(session.feed_id)
     buffer_upto = (
         await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     )
-    await socket.reply(message, await _ready(session))
-    socket.delivery.join(session.feed_id, buffer_upto=buffer_upto)
+    await connection.reply(message, await _ready(session))
+    connection.delivery.join(session.feed_id, buffer_upto=buffer_upto)
 
 
 async def _ready(session: Session) -> s.SessionReady:
@@ -149,18 +145,18 @@ async def _ready(session: Session) -> s.SessionReady:
 
 
 @handles(c.SessionEnd)
-async def session_end(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
     """End a session that the bridge runs, which all devices are told; leave an observed one: hooks
     cannot end the agent's.
 
     The answer tells only the one who asked.
     """
-    session = await session_of(socket, message)
+    session = await session_of(connection, message)
     if session.kind == Session.Kind.BRIDGE:
-        await writers.run(_end, session.pk, message.payload.reason, socket.device)
+        await writers.run(_end, session.pk, message.payload.reason, connection.device)
     else:
-        await _leave(socket, session)
-    await socket.reply(
+        await _leave(connection, session)
+    await connection.reply(
         message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason)
     )
 
@@ -176,64 +172,23 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> No
         )
 
 
-async def _leave(socket: BridgeConsumer, session: Session) -> None:
-    assert socket.connection_id is not None and socket.delivery is not None
-    socket.delivery.leave(session.feed_id)
-    socket.talk.joined.pop(session.session_id, None)
+async def _leave(connection: ClientConnection, session: Session) -> None:
+    assert connection.connection_id is not None and connection.delivery is not None
+    connection.delivery.leave(session.feed_id)
+    connection.joined.pop(session.session_id, None)
     await tail.notifier.leave(session.feed_id)
-    await writers.run(presence.leave, socket.connection_id, session)
+    await writers.run(presence.leave, connection.connection_id, session)
 
 
 # -- looking back ----------------------------------------------------------------------------------
 
 
 @handles(c.ReplayRequest)
-async def replay_request(socket: BridgeConsumer, message: ClientMessage) -> None:
-    session = await session_of(socket, message)
+async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
+    session = await session_of(connection, message)
     frames, complete = await readers.run(
-        _replay, session.feed_id, message.payload.after_id, message.payload.since
+        replay.asked_for, session.feed_id, message.payload.after_id, message.payload.since
     )
-    await socket.send_frame(
+    await connection.send_frame(
         encode_replay(session.session_id, frames, complete=complete, id=message.id)
     )
-
-
-def _replay(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """The feed's messages after one, or since a moment, or all; and whether none of those asked for
-    has been discarded.
-
-    As many of the newest as fit in one message. An ``after_id`` that is no longer known has been
-    discarded, with what came before it.
-    """
-    now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).get(pk=1)
-    feed = Feed.objects.get(pk=feed_id)
-    rows = retention.kept(feed, total, now).order_by("seq")
-    known = (
-        LogRow.objects.filter(feed=feed, message_id=after_id)
-        if after_id and is_uuid(after_id)
-        else LogRow.objects.none()
-    )
-    after = known.values_list("seq", flat=True).first()
-    if after is not None:
-        rows = rows.filter(seq__gt=after)
-        complete = reader.gap(feed, after, total, now) is None
-    elif after_id is None and since is not None:
-        moment = parse_timestamp(since)
-        times = rows.values_list("seq", "created_at")
-        oldest, first = times.first(), times.filter(created_at__gt=moment).first()
-        # the oldest kept is from before it: nothing after it can be missing
-        reaches_back = oldest is not None and oldest[1] <= moment
-        # all from there on, whatever a clock that was set has stamped them with
-        rows = rows.filter(seq__gte=first[0]) if first else rows.none()
-        complete = reaches_back or reader.gap(feed, 0, total, now) is None
-    else:
-        complete = after_id is None and reader.gap(feed, 0, total, now) is None
-    frames: list[str] = []
-    size = 0
-    for frame in rows.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
-        size += size_of(frame) + 1
-        if size > conf.max_message_bytes - 4096:
-            complete = False
-            break
-        frames.append(frame)
-    return frames[::-1], complete

@@ -14,20 +14,19 @@ from django.db import transaction
 
 from bridge_project.protocol.types import is_uuid
 from devices_app.models import Device
-from sessions_app.log.retention import next_rows
 from sessions_app.models import Cursor, Feed, LogRow
 
-QUERY_IDS = 1_000  # a database takes only so many parameters at once
+IDS_AT_ONCE = 1_000  # a database takes only so many parameters
 FEEDS_AT_ONCE = 250  # cursors moved in one transaction: nobody waits long for it
 AHEAD_MAX = 10_000  # acknowledgements remembered beyond a gap; as many as a feed keeps rows
 
 T = TypeVar("T")
-Rows = dict[int, int]  # seq → ordinal
 
 
 def positions(device: Device) -> dict[int, int]:
-    """Feed id → the newest row the device surely has; a feed that is not named stands at
-    ``device.start_seq``.
+    """Return feed id → the newest row the device surely has.
+
+    A feed that is not named stands at ``device.start_seq``.
     """
     return dict(Cursor.objects.filter(device=device).values_list("feed_id", "position"))
 
@@ -35,39 +34,39 @@ def positions(device: Device) -> dict[int, int]:
 def acknowledge(
     device_id: int,
     message_ids: Collection[str],
-    discarded: Mapping[int, int],
-    said: Mapping[int, int] = MappingProxyType({}),
+    through: Mapping[int, int] = MappingProxyType({}),
+    gaps: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Move the device's cursors for a ``notification_ack``.
 
     ``message_ids`` are envelope ids of any message; unknown ones are ignored. A cursor moves over a
-    row when it and all earlier rows of the feed are acknowledged. ``discarded`` (feed id → row) are
-    gaps that the device has acknowledged to know of (D29); ``said`` are those that it was told of,
-    which whoever acknowledges a later row has passed: they were never sent to it.
+    row when it and all earlier rows of the feed are acknowledged. ``through`` (feed id → row) are
+    rows acknowledged together with all before them. ``gaps`` are those that the device was told of:
+    it passes them by acknowledging a later row, for what was discarded was never sent to it.
     """
-    acked: dict[int, Rows] = defaultdict(dict)
+    acked: dict[int, set[int]] = defaultdict(set)
     types = set()
     # a row's id is one; anything else is unknown
     known = [message_id for message_id in message_ids if is_uuid(message_id)]
-    for some in batched(known, QUERY_IDS):
-        for feed_id, seq, ordinal, type_ in LogRow.objects.filter(message_id__in=some).values_list(
-            "feed_id", "seq", "ordinal", "type"
-        ):
-            acked[feed_id][seq] = ordinal
+    for ids in batched(known, IDS_AT_ONCE):
+        rows = LogRow.objects.filter(message_id__in=ids).values_list("feed_id", "seq", "type")
+        for feed_id, seq, type_ in rows:
+            acked[feed_id].add(seq)
             types.add(type_)
-    for feed_ids in batched(sorted(acked.keys() | discarded.keys()), FEEDS_AT_ONCE):
+    for feed_ids in batched(sorted(acked.keys() | through.keys()), FEEDS_AT_ONCE):
         with _locked(device_id) as device:
             _learn_style(device, types)
-            cursors = _cursors(device, feed_ids)
-            for cursor in cursors:
-                gone = said.get(cursor.feed_id, 0)
-                passed = gone if max(acked[cursor.feed_id], default=0) > gone else 0
-                cursor.position = max(cursor.position, discarded.get(cursor.feed_id, 0), passed)
-            _advance(cursors, acked)
+            moved = _cursors(device, feed_ids)
+            for cursor in moved:
+                gap = gaps.get(cursor.feed_id, 0)
+                passed = gap if max(acked[cursor.feed_id], default=0) > gap else 0
+                cursor.position = max(cursor.position, through.get(cursor.feed_id, 0), passed)
+                _advance(cursor, acked[cursor.feed_id])
+            _store(moved)
 
 
 def prove(device_id: int, sent: Mapping[int, int]) -> None:
-    """A heartbeat has proven that the device received each feed up to ``sent[feed id]``.
+    """Take it as proven by a heartbeat that the device received each feed up to ``sent[feed id]``.
 
     It counts for what the device never acknowledges: for everything if it acknowledges nothing, for
     all but notifications if it answers those alone, as the spec's table has it; for nothing if it
@@ -82,30 +81,41 @@ def prove(device_id: int, sent: Mapping[int, int]) -> None:
                 for cursor in _cursors(device, feed_ids)
                 if cursor.position < sent[cursor.feed_id]
             ]
-            if device.ack_style == Device.AckStyle.NOTHING:
-                for cursor in behind:
+            for cursor in behind:
+                if device.ack_style == Device.AckStyle.NOTHING:
                     cursor.position = sent[cursor.feed_id]
-            _advance(
-                behind,
-                {}
-                if device.ack_style == Device.AckStyle.NOTHING
-                else _all_but_notifications(behind, sent),
-            )
+                    cursor.ahead = [seq for seq in cursor.ahead if seq > cursor.position]
+                else:
+                    _advance(cursor, _all_but_notifications(cursor, sent[cursor.feed_id]))
+            _store(behind)
 
 
-def _all_but_notifications(cursors: Iterable[Cursor], sent: Mapping[int, int]) -> dict[int, Rows]:
-    """The rows up to those sent that are no notifications; a gap that was said is none of them, for
-    its notice is one.
-    """
-    received: dict[int, Rows] = {}
-    for cursor in cursors:
-        rows = LogRow.objects.filter(
-            feed_id=cursor.feed_id, seq__gt=cursor.position, seq__lte=sent[cursor.feed_id]
-        )
-        received[cursor.feed_id] = dict(
-            rows.exclude(type="notification").values_list("seq", "ordinal")
-        )
-    return received
+def _all_but_notifications(cursor: Cursor, upto: int) -> set[int]:
+    """The rows beyond a cursor that are no notifications."""
+    rows = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position, seq__lte=upto)
+    return set(rows.exclude(type="notification").values_list("seq", flat=True))
+
+
+def _advance(cursor: Cursor, acked: Collection[int]) -> None:
+    """Move over the feed's rows that are acknowledged without a gap; remember the others."""
+    ahead = {seq for seq in (*cursor.ahead, *acked) if seq > cursor.position}
+    if ahead:
+        following = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position)
+        rows = following.order_by("seq").values_list("seq", flat=True)[: len(ahead) + 1]
+        for seq in rows:
+            if seq not in ahead:
+                break
+            cursor.position = seq
+    cursor.ahead = sorted(seq for seq in ahead if seq > cursor.position)[:AHEAD_MAX]
+
+
+def _store(cursors: Sequence[Cursor]) -> None:
+    Cursor.objects.bulk_create(
+        cursors,
+        update_conflicts=True,
+        unique_fields=["device", "feed"],
+        update_fields=["position", "ahead"],
+    )
 
 
 @contextmanager
@@ -116,13 +126,12 @@ def _locked(device_id: int) -> Iterator[Device]:
 
 
 def _cursors(device: Device, feed_ids: Iterable[int]) -> list[Cursor]:
-    """The device's cursors in these feeds, those that are not stored yet included; not of a session
-    that has been forgotten.
-    """
-    stored = Cursor.objects.filter(device=device, feed__in=list(feed_ids)).values_list(
-        "feed_id", "position", "ahead"
-    )
-    known = {feed_id: (position, ahead) for feed_id, position, ahead in stored}
+    """The device's cursors in these feeds, stored or not; none of a session that is forgotten."""
+    stored = Cursor.objects.filter(device=device, feed__in=list(feed_ids))
+    known = {
+        feed_id: (at, ahead)
+        for feed_id, at, ahead in stored.values_list("feed_id", "position", "ahead")
+    }
     there = Feed.objects.filter(pk__in=list(feed_ids)).order_by("pk").values_list("pk", flat=True)
     found = [(feed_id, *known.get(feed_id, (device.start_seq, []))) for feed_id in there]
     return [
@@ -145,37 +154,3 @@ def _learn_style(device: Device, types: Collection[str]) -> None:
     if style != device.ack_style:
         device.ack_style = style
         device.save(update_fields=["ack_style"])
-
-
-def _advance(cursors: Sequence[Cursor], acked: Mapping[int, Rows]) -> None:
-    """Move each over the rows of its feed that are acknowledged without a gap, keep the rest for
-    later, and store them all.
-    """
-    waiting = {
-        cursor.feed_id: _waiting(cursor, acked.get(cursor.feed_id, {})) for cursor in cursors
-    }
-    following = next_rows(
-        {cursor.feed_id: cursor.position for cursor in cursors if waiting[cursor.feed_id]}
-    )
-    for cursor in cursors:
-        by_ordinal = {ordinal: seq for seq, ordinal in waiting[cursor.feed_id].items()}
-        _, ordinal = following.get(cursor.feed_id, (0, 0))
-        while (seq := by_ordinal.pop(ordinal, None)) is not None:
-            cursor.position, ordinal = seq, ordinal + 1
-        cursor.ahead = sorted(by_ordinal.values())[:AHEAD_MAX]
-    Cursor.objects.bulk_create(
-        cursors,
-        update_conflicts=True,
-        unique_fields=["device", "feed"],
-        update_fields=["position", "ahead"],
-    )
-
-
-def _waiting(cursor: Cursor, acked: Rows) -> Rows:
-    """The acknowledged rows beyond the cursor, those included that were acknowledged before."""
-    rows = {seq: ordinal for seq, ordinal in acked.items() if seq > cursor.position}
-    for some in batched(
-        [seq for seq in cursor.ahead if seq > cursor.position and seq not in rows], QUERY_IDS
-    ):
-        rows.update(LogRow.objects.filter(seq__in=some).values_list("seq", "ordinal"))
-    return rows

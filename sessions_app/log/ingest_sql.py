@@ -17,7 +17,7 @@ from django.db.models import Model
 
 from sessions_app.models import Connection, Feed, Join, LogHead, LogRow, Process, Session
 
-_HEAD, _FEED, _SESSION = (model._meta.db_table for model in (LogHead, Feed, Session))
+_HEAD, _FEED, _ROW, _SESSION = (model._meta.db_table for model in (LogHead, Feed, LogRow, Session))
 _JOIN, _CONNECTION, _PROCESS = (model._meta.db_table for model in (Join, Connection, Process))
 
 # In the order of the model's fields, as from_db wants them.
@@ -44,9 +44,6 @@ ROW_WRITTEN = (
     "message_id",
     "frame",
     "size",
-    "ordinal",
-    "feed_bytes",
-    "total_bytes",
     "created_at",
 )
 _SESSION_WRITTEN = (
@@ -87,6 +84,13 @@ _WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE 
 _READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'  # noqa: S608
 _LOCK_HEAD = f"{_READ_HEAD} FOR UPDATE"
 _WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'  # noqa: S608
+_OLDEST = f'SELECT seq, feed_id, size FROM "{_ROW}" ORDER BY seq LIMIT %s'  # noqa: S608
+_OLDEST_OF_FEED = _OLDEST.replace("ORDER BY", "WHERE feed_id = %s ORDER BY")
+_DELETE_ROW = f'DELETE FROM "{_ROW}" WHERE seq = %s'  # noqa: S608
+_SHRINK_FEED = (
+    f'UPDATE "{_FEED}" SET rows = rows - %s, bytes = bytes - %s, dropped_seq = %s WHERE id = %s'  # noqa: S608
+)
+_SHRINK_HEAD = f'UPDATE "{_HEAD}" SET bytes = bytes - %s WHERE id = 1'  # noqa: S608
 _WRITE_SESSION = (
     f'UPDATE "{_SESSION}" SET {", ".join(f"{c} = %s" for c in _SESSION_WRITTEN)} WHERE id = %s'  # noqa: S608
 )
@@ -176,6 +180,26 @@ def write_log(
     write(cursor, _WRITE_ROWS, rows)
     write(cursor, _WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
     write(cursor, _WRITE_HEAD, [(seq, bytes)])
+
+
+def oldest(cursor: Any, count: int, feed_id: int | None = None) -> list[tuple[int, int, int]]:
+    """(seq, feed, size) of the oldest rows of a feed, or of the whole log."""
+    if feed_id is None:
+        cursor.execute(_OLDEST, [count])
+    else:
+        cursor.execute(_OLDEST_OF_FEED, [feed_id, count])
+    return list(cursor.fetchall())
+
+
+def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
+    """Delete (seq, feed, size) rows, each the oldest of its feed, which remembers how far (D29)."""
+    gone: dict[int, tuple[int, int, int]] = {}
+    for seq, feed_id, size in rows:
+        count, total, _ = gone.get(feed_id, (0, 0, 0))
+        gone[feed_id] = (count + 1, total + size, seq)
+    write(cursor, _SHRINK_FEED, [(*sums, feed_id) for feed_id, sums in gone.items()])
+    write(cursor, _SHRINK_HEAD, [(sum(size for _, _, size in rows),)])
+    write(cursor, _DELETE_ROW, [(seq,) for seq, _, _ in rows])
 
 
 def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:

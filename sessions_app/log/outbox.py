@@ -1,5 +1,5 @@
-"""The transactional outbox: rows of the log are written in the transaction that caused them, and
-the bell rings after its commit (D26).
+"""The transactional outbox: append rows to the log in the transaction that causes them, and wake
+the sockets after its commit (D26).
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from bridge_project.kernel import metrics
+from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
-from sessions_app.log.row import Row, size_of
+from sessions_app.log.reader import Row, size_of
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed
+
+DISCARD_ROWS = 100  # looked at, at once, to make room for bytes
 
 
 class Outbox:
@@ -46,20 +49,7 @@ class Outbox:
         feed.last_seq = self.seq
         row = Row(self.seq, feed.pk, message.type, message.id, message.text)
         self.rows.append(row)
-        self._stored.append(
-            (
-                row.seq,
-                feed.pk,
-                row.type,
-                row.id,
-                row.frame,
-                size,
-                feed.rows,
-                feed.bytes,
-                self._bytes,
-                self.moment,
-            )
-        )
+        self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, self.moment))
         feed.bytes += size
         self._bytes += size
         return row
@@ -73,10 +63,30 @@ class Outbox:
         return self.append(feed, message)
 
     def flush(self) -> None:
-        if self._stored:
-            ingest_sql.write_log(
-                self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes
-            )
+        """Write the rows, and discard the oldest where that is more than the bounds allow (D30)."""
+        if not self._stored:
+            return
+        ingest_sql.write_log(self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes)
+        for feed in self._feeds.values():
+            excess = feed.rows - conf.bridge_queue_max
+            self._discard(excess, feed.bytes - limits.QUEUE_MAX_SESSION_BYTES, feed.pk)
+        self._discard(0, self._bytes - limits.QUEUE_MAX_TOTAL_BYTES)
+
+    def _discard(self, rows: int, size: int, feed_id: int | None = None) -> None:
+        """Discard so many of the oldest rows of a feed, or of the log, and so many bytes."""
+        while rows > 0 or size > 0:
+            gone = []
+            for row in ingest_sql.oldest(
+                self.cursor, max(rows, DISCARD_ROWS * (size > 0)), feed_id
+            ):
+                if rows <= 0 and size <= 0:
+                    break
+                gone.append(row)
+                rows, size = rows - 1, size - row[2]
+                self._bytes -= row[2]
+            if not gone:
+                break
+            ingest_sql.discard(self.cursor, gone)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What a device gets of a bridge-run session when it joins it: what it has not got yet, as far as
-the replay buffer reaches (D28 to D30).
+"""Look back at one session's feed: what a device gets when it joins, and what it asks for (D28 to
+D30).
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from bridge_project.kernel import limits
-from sessions_app.log import retention
-from sessions_app.log.row import Row
-from sessions_app.models import Cursor, Feed, LogHead, LogRow
+from bridge_project.kernel.config import conf
+from bridge_project.protocol.types import is_uuid, parse_timestamp
+from sessions_app.log.reader import COLUMNS, Row, size_of
+from sessions_app.models import Cursor, Feed, LogRow
+
+ENVELOPE_BYTES = 4096  # of a replay_buffer, beside the messages in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,42 +30,73 @@ class Replay:
     through: int
 
 
-def replay_of(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
-    """The rows of a feed past where the device stands, up to ``upto``: ``sent`` on this connection,
-    else its cursor; a device new to it gets all there is.
+def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
+    """Return the rows of a bridge-run session's feed that a device lacks, up to ``upto``.
+
+    Past ``sent`` on this connection, else past its cursor; a device new to it gets all there is, as
+    far as the replay buffer reaches.
     """
-    position = (
-        sent
-        if sent is not None
-        else Cursor.objects.filter(device=device_id, feed=feed_id)
-        .values_list("position", flat=True)
-        .first()
-        or 0
-    )
-    feed = Feed.objects.filter(pk=feed_id).first()
-    if feed is None:
-        return Replay([], 0, position)  # forgotten meanwhile, with its rows
-    now, total = timezone.now(), LogHead.objects.values_list("bytes", flat=True).first() or 0
-    past = LogRow.objects.filter(feed=feed, seq__gt=position, seq__lte=upto)
-    kept = retention.kept(feed, total, now).filter(seq__gt=position, seq__lte=upto)
-    young = kept.filter(created_at__gt=now - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS))
-    first = young.order_by("seq").values_list("seq", flat=True).first()
-    # with what a clock that was set back has made look older
-    recent = kept.filter(seq__gte=upto + 1 if first is None else first)
+    position = sent
+    if position is None:
+        known = Cursor.objects.filter(device=device_id, feed=feed_id)
+        position = known.values_list("position", flat=True).first() or 0
+    lacking = LogRow.objects.filter(feed=feed_id, seq__gt=position, seq__lte=upto)
+    since = timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
+    first = _first(lacking.filter(created_at__gt=since))
+    # All from there on: a clock that was set back may have made some look older.
+    recent = lacking.filter(seq__gte=upto + 1 if first is None else first)
     rows: list[Row] = []
     room = limits.REPLAY_BUFFER_BYTES
-    for values in (
-        recent.order_by("-seq")
-        .values_list("seq", "feed_id", "type", "message_id", "frame")
-        .iterator(chunk_size=50)
-    ):
+    for values in recent.order_by("-seq").values_list(*COLUMNS).iterator(chunk_size=50):
         row = Row(*values)
         room -= row.size
         if room < 0:
             break
         rows.append(row)
-    older = past.filter(seq__lt=rows[-1].seq) if rows else past
-    newest_cut = older.order_by("-seq").values_list("seq", flat=True).first() or 0
-    pruned = feed.dropped_seq if position < feed.dropped_seq <= upto else 0
-    cut = max(newest_cut, pruned)
+    older = lacking.filter(seq__lt=rows[-1].seq) if rows else lacking
+    cut = older.order_by("-seq").values_list("seq", flat=True).first() or 0
+    dropped = _dropped(feed_id)
+    if position < dropped <= upto:
+        cut = max(cut, dropped)
     return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0))
+
+
+def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
+    """Return a feed's messages after one, or since a moment, or all, for a ``replay_request``.
+
+    As many of the newest as fit in one message; and whether that is all that was asked for: none
+    of them has been discarded (D29). An ``after_id`` that is not known has been discarded, with
+    what came before it.
+    """
+    rows = LogRow.objects.filter(feed=feed_id)
+    start: int | None = None  # asked for are the rows after this; None: unknown
+    if after_id is not None:
+        start = _first(rows.filter(message_id=after_id)) if is_uuid(after_id) else None
+    elif since is None:
+        start = 0
+    else:
+        moment = parse_timestamp(since)
+        oldest = rows.order_by("seq").values_list("seq", "created_at").first()
+        first = _first(rows.filter(created_at__gt=moment))
+        # All from there on, whatever a clock that was set has stamped them with.
+        rows = rows.filter(seq__gte=first) if first is not None else rows.none()
+        start = 0
+        if oldest is not None and oldest[1] <= moment:  # nothing after that can be missing
+            start = oldest[0] if first is None else first - 1
+    frames: list[str] = []
+    room = conf.max_message_bytes - ENVELOPE_BYTES
+    asked = rows.filter(seq__gt=start or 0).order_by("-seq").values_list("frame", flat=True)
+    for frame in asked.iterator(chunk_size=100):
+        room -= size_of(frame) + 1
+        if room < 0:
+            break
+        frames.append(frame)
+    return frames[::-1], room >= 0 and start is not None and _dropped(feed_id) <= start
+
+
+def _first(rows: QuerySet[LogRow]) -> int | None:
+    return rows.order_by("seq").values_list("seq", flat=True).first()
+
+
+def _dropped(feed_id: int) -> int:
+    return Feed.objects.filter(pk=feed_id).values_list("dropped_seq", flat=True).first() or 0

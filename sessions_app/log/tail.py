@@ -16,9 +16,9 @@ from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.threads import readers
-from sessions_app.log import retention
+from sessions_app.log import reader
 from sessions_app.log.notify import Notifier
-from sessions_app.log.row import Row
+from sessions_app.log.reader import Row
 
 log = structlog.get_logger("bridge.log")
 
@@ -86,7 +86,7 @@ class Tail:
         while (told := self._grown) > self.head:
             wanted = TAIL_ROWS if self.followers else 0
             try:
-                head, rows = await readers.run(retention.newest, self.head, wanted, TAIL_BYTES)
+                head, rows = await readers.run(reader.newest, self.head, wanted, TAIL_BYTES)
             except DatabaseError as error:
                 log.warning("newest_rows_not_read", error=error.__class__.__name__)
                 await asyncio.sleep(limits.POLL_SECONDS)

@@ -19,7 +19,7 @@ from bridge_project.protocol.client_messages import SessionEnd
 from bridge_project.protocol.server_messages import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
 from sessions_app.approvals import service as approvals
-from sessions_app.log import reader
+from sessions_app.log import retention
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Feed, Session, ToolCall
 
@@ -116,6 +116,6 @@ def forget_closed() -> int:
         session__status=Session.Status.CLOSED, session__last_activity_at__lt=before
     )
     for feed_id in list(old.values_list("pk", flat=True)):
-        reader.empty(feed_id)
+        retention.empty(feed_id)
     delete_in_steps(ToolCall.objects.filter(session__feed__in=old))
     return delete_in_steps(old)

@@ -1,6 +1,4 @@
-"""What one connection learns about what its device has received, written behind the conversation
-(D27).
-"""
+"""Collect what one device acknowledges and its heartbeats prove, and store it (D27)."""
 
 from __future__ import annotations
 
@@ -16,57 +14,51 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.threads import writers
 from sessions_app.log import cursors
 
-log = structlog.get_logger("bridge.receipts")
+log = structlog.get_logger("bridge.acknowledgements")
 
 SNAPSHOT_EVERY_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 
 
-class Receipts:
-    """Collects acknowledgements and heartbeats; one writer at a time turns all that came meanwhile
-    into one transaction.
-    """
+class Acknowledgements:
+    """Of one connection. One writer at a time stores all that came meanwhile."""
 
     def __init__(self, device_id: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._device_id = device_id
         self._clock = clock
-        self._acked: set[str] = set()
-        self._proven: dict[int, int] = {}
-        self._known_gaps: dict[int, int] = {}
-        self._gap_notices: dict[str, tuple[int, int]] = {}
+        # message that is no row of the log → feed, and the row up to which it stands for the feed
+        self._summaries: dict[str, tuple[int, int]] = {}
         # feed → the newest row that a notice on this connection said to be gone
-        self._said: dict[int, int] = {}
-        # when, and what had been sent since the one before
+        self._gaps: dict[int, int] = {}
+        # what came and is not stored yet: message ids; feed → row, by a summary; by heartbeats
+        self._acked: set[str] = set()
+        self._through: dict[int, int] = {}
+        self._proven: dict[int, int] = {}
+        # when a pong was sent, and what had been sent since the one before
         self._pongs: deque[tuple[float, dict[int, int]]] = deque()
         self._noted: dict[int, int] = {}
         self._writer: asyncio.Task[None] | None = None
 
-    def gap_said(self, message_id: str, feed_id: int, through: int) -> None:
-        """A notice about rows that are gone was sent; its acknowledgement moves the feed's cursor
-        past them.
-        """
-        self._gap_notices[message_id] = (feed_id, through)
-        self._said[feed_id] = through
+    def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
+        """Note a message whose acknowledgement is one of all rows of a feed up to ``through``.
 
-    def buffer_sent(self, message_id: str, feed_id: int, through: int, cut: int) -> None:
-        """A ``replay_buffer`` was sent: its acknowledgement is one of all rows up to ``through``;
-        those up to ``cut`` it said to be gone (0: none).
+        A ``replay_buffer``, or a notice of rows that are gone: those up to ``gap`` (0: none).
         """
-        self._gap_notices[message_id] = (feed_id, through)
-        if cut:
-            self._said[feed_id] = cut
+        self._summaries[message_id] = (feed_id, through)
+        if gap:
+            self._gaps[feed_id] = gap
 
     def acknowledged(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
-            if notice := self._gap_notices.pop(message_id, None):
-                self._known_gaps[notice[0]] = max(notice[1], self._known_gaps.get(notice[0], 0))
+            if message_id in self._summaries:
+                feed_id, through = self._summaries.pop(message_id)
+                self._through[feed_id] = max(through, self._through.get(feed_id, 0))
             else:
                 self._acked.add(message_id)
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """A heartbeat came and is answered now; ``sent``: feed → newest row sent so far, a dict of
-        the caller's that stays as it is.
+        """Take a heartbeat that is answered now; ``sent``: feed → newest row sent so far.
 
         It proves what was sent before the pong of a ping at least PONG_WAIT_SECONDS older.
         """
@@ -75,16 +67,8 @@ class Receipts:
             self._proven.update(self._pongs.popleft()[1])
             proven = True
         if not self._pongs or self._pongs[-1][0] <= now - SNAPSHOT_EVERY_SECONDS:
-            self._pongs.append(
-                (
-                    now,
-                    {
-                        feed_id: seq
-                        for feed_id, seq in sent.items()
-                        if self._noted.get(feed_id) != seq
-                    },
-                )
-            )
+            new = {feed: seq for feed, seq in sent.items() if self._noted.get(feed) != seq}
+            self._pongs.append((now, new))
             self._noted = sent
         if proven:
             self._write()
@@ -94,31 +78,32 @@ class Receipts:
             self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
-        while self._acked or self._proven or self._known_gaps:
-            acked, proven, gaps = self._acked, self._proven, self._known_gaps
-            self._acked, self._proven, self._known_gaps = set(), {}, {}
+        while self._acked or self._proven or self._through:
+            acked, through, proven = self._acked, self._through, self._proven
+            self._acked, self._through, self._proven = set(), {}, {}
             try:
-                if acked or gaps:
+                if acked or through:
                     await writers.run(
-                        cursors.acknowledge, self._device_id, acked, gaps, dict(self._said)
+                        cursors.acknowledge, self._device_id, acked, through, dict(self._gaps)
                     )
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
             except (OperationalError, InterfaceError) as error:
                 # the database is away: nothing that was learnt is forgotten
                 log.warning(
-                    "receipts_wait_for_database",
+                    "acknowledgements_wait_for_database",
                     device=self._device_id,
                     error=error.__class__.__name__,
                 )
                 self._acked |= acked
+                self._through = through | self._through
                 self._proven = proven | self._proven
-                self._known_gaps = gaps | self._known_gaps
                 await asyncio.sleep(limits.POLL_SECONDS)
 
     async def flush(self) -> None:
-        """Return when everything learnt so far is stored, or cannot be soon: then these rows are
-        sent again, which is at least once.
+        """Return when everything learnt so far is stored, or cannot be soon.
+
+        Then these rows are sent again, which is at least once.
         """
         if self._writer is not None:
             done, _ = await asyncio.wait({self._writer}, timeout=FLUSH_SECONDS)

@@ -1,11 +1,9 @@
-"""What one socket is sent from the log, and when: the backlog, joined sessions, live rows; each row
-once and in order (D26 to D28).
-"""
+"""Send one connection what the log holds for its device: each row once and in order (D26 to D28)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -13,85 +11,69 @@ from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.threads import readers
-from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
+from bridge_project.protocol.catalogue import encode, encode_replay
 from devices_app.models import Device
 from sessions_app import notifications
-from sessions_app.approvals import service as approvals
-from sessions_app.log import cursors, replay
-from sessions_app.log import reader as log_reader
-from sessions_app.log.row import Row
+from sessions_app.approvals import decisions
+from sessions_app.log import cursors, reader, replay
+from sessions_app.log.reader import Gap, Page, Row
 from sessions_app.log.tail import Tail
 from sessions_app.models import Feed
-from sessions_app.socket.acknowledgements import Receipts
+from sessions_app.socket.acknowledgements import Acknowledgements
 
-ROWS_AT_ONCE = 64  # of a backlog, in one turn of the event loop
+ROWS_AT_ONCE = 64  # of a page, in one turn of the event loop: live rows of others come in between
+FEEDS_AT_ONCE = 10_000  # read as one stream: a database takes only so many parameters
 
 logger = structlog.get_logger("bridge.delivery")
 
 
-def positions_of(
-    device: Device, feed_ids: Iterable[int] | None, known: dict[int, int]
-) -> dict[int, int]:
-    """Where a device's backlog begins in each named feed, or (``feed_ids`` None) in each observed
-    feed and the one for all that has news.
-
-    ``known`` are positions of this connection, which stand over the device's cursors.
-    """
-    positions = cursors.positions(device) | known
-    if feed_ids is None:
-        return log_reader.news(positions, device.start_seq)
-    return {feed_id: positions.get(feed_id, device.start_seq) for feed_id in feed_ids}
-
-
 class Outlet(Protocol):
-    """Where rows leave: the socket, as delivery sees it."""
+    """The connection, as delivery sees it."""
 
-    def send_at_once(self, rows: Sequence[Row]) -> int:
-        """Send the first rows, as many as fit into what may wait in memory (D30); how many those
-        are.
-        """
+    def send_rows(self, rows: Sequence[Row]) -> int:
+        """Send the first rows, as many as there is room for; return how many."""
         ...
 
     async def send_in_turn(self, text: str) -> None:
-        """Send a message as soon as the socket has room for it."""
+        """Send a message as soon as there is room for it."""
         ...
 
 
 class Delivery:
     """The one sender of log rows on a connection.
 
-    ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every live feed
-    (``feeds``) has been sent: from there on one number stands for all of them, and rows go out in
-    the order of the log.
+    ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every feed in
+    ``feeds`` has been sent: from there on one number stands for all of them.
     """
 
-    def __init__(self, device: Device, outlet: Outlet, receipts: Receipts, tail: Tail) -> None:
+    def __init__(
+        self, device: Device, outlet: Outlet, acknowledgements: Acknowledgements, tail: Tail
+    ) -> None:
         self._device = device
         self._outlet = outlet
-        self._receipts = receipts
+        self._acknowledgements = acknowledgements
         self._tail = tail
         self._wake = asyncio.Event()
         self._idle = False
-        # feed → up to which row what was missed of it comes in one piece, if it does
+        # feed id → last row to include in the replay_buffer, or None to send rows one by one
         self._joins: dict[int, int | None] = {}
-        # the approvals that this connection was asked for, whether by greeting or by their row
+        # message ids of the approvals that this connection was sent, by greeting or as rows
         self._asked: set[str] = set()
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
         self.live = 0
 
     def wake(self) -> None:
-        """There are new rows. A socket that keeps up has them in this very turn of the loop,
-        without a switch to its task and back.
-        """
-        if not (self._idle and self._keep_up()):
+        """The log has grown. Whoever keeps up is sent the rows now, before the task wakes up."""
+        if not (self._idle and self._send_from_memory()):
             self._wake.set()
 
     def join(self, feed_id: int, *, buffer_upto: int | None = None) -> None:
-        """Send the feed's backlog, then its live rows. With ``buffer_upto`` what was missed up to
-        that row is one ``replay_buffer``, as of a session that the bridge runs: the head of the log
-        before the client was told that it has joined, so that whatever is later comes as it was
-        said."""
+        """Send the feed's backlog, then its live rows.
+
+        ``buffer_upto``: what was missed up to that row comes as one ``replay_buffer``. It is the
+        head of the log before the client was told that it has joined.
+        """
         self._joins.setdefault(feed_id, buffer_upto)
         self.wake()
 
@@ -100,10 +82,9 @@ class Delivery:
         self._joins.pop(feed_id, None)
 
     async def run(self, upto: int) -> None:
-        """Deliver until cancelled; while the database is away, wait for it and go on where this
-        connection stands.
+        """Deliver until cancelled; wait for a database that is away, and go on from there.
 
-        ``upto``, the head of the log before the client was told that it is connected: whatever is
+        ``upto``: the head of the log before the client was told that it is connected. Whatever is
         later is live.
         """
         while True:
@@ -119,27 +100,67 @@ class Delivery:
 
     async def _run(self, upto: int) -> None:
         if not self.feeds:
-            await self._send_backlog(
-                await readers.run(positions_of, self._device, None, self.sent), upto
-            )
-            await self._greet(upto)
+            await self._send_backlog(await readers.run(self._positions), upto)
+            await self._send_pending_approvals(upto)
             self.live = upto
             self.feeds.add(Feed.ALL)
-        self.wake()
         while True:
-            self._idle = True
-            try:
-                await self._wake.wait()
-            finally:
-                self._idle = False
             self._wake.clear()
-            while self._joins:
+            if self._joins:
                 await self._join(*next(iter(self._joins.items())))
-            await self._send_live()
+            elif self._send_from_memory():
+                self._idle = True
+                try:
+                    await self._wake.wait()
+                finally:
+                    self._idle = False
+            elif (rows := self._tail.after(self.live)) is not None:  # at the pace of the socket
+                await self._send_page(Page(rows, []), self.feeds)
+                self.live = rows[-1].seq
+            else:
+                await self._send_from_log()
 
-    async def _greet(self, upto: int) -> None:
-        """Everything that still waits for a decision, whatever the device has seen before (D28)."""
-        for message_id, frame in await readers.run(approvals.pending_frames, upto):
+    # -- live rows ---------------------------------------------------------------------------------
+
+    def _send_from_memory(self) -> bool:
+        """Send the next live rows that the tail has and the socket has room for.
+
+        False when that is not all: somebody joins, the log must be read, or the socket is full.
+        """
+        if self._joins:
+            return False
+        if self.live < self._tail.head and (rows := self._tail.after(self.live)) is not None:
+            due = [row for row in rows if self._is_due(row, self.feeds)]
+            count = self._send(due)
+            self.live = due[count].seq - 1 if count < len(due) else rows[-1].seq
+        return self.live >= self._tail.head
+
+    async def _send_from_log(self) -> None:
+        """Send live rows that the tail does not have any more, unless somebody joins."""
+        upto = await readers.run(reader.head_seq)
+        log = reader.Reader(dict.fromkeys(self.feeds, self.live), upto)
+        while not self._joins and (page := await readers.run(log.page)):
+            await self._send_page(page, self.feeds)
+            self.live = log.position
+
+    # -- what was missed ---------------------------------------------------------------------------
+
+    def _positions(self, feed_id: int | None = None) -> dict[int, int]:
+        """Where the backlog begins, by feed: of one, or of all that have news for this device."""
+        known = cursors.positions(self._device) | self.sent
+        if feed_id is None:
+            return reader.feeds_with_news(known, self._device.start_seq)
+        return {feed_id: known.get(feed_id, self._device.start_seq)}
+
+    async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
+        for some in cursors.batched(list(positions.items()), FEEDS_AT_ONCE):
+            log = reader.Reader(dict(some), upto)
+            while page := await readers.run(log.page):
+                await self._send_page(page, positions)
+
+    async def _send_pending_approvals(self, upto: int) -> None:
+        """Send all that waits for a decision, whatever the device has seen before (D28)."""
+        for message_id, frame in await readers.run(decisions.pending_frames, upto):
             if message_id not in self._asked:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
@@ -150,134 +171,71 @@ class Delivery:
             if buffer_upto is not None:
                 await self._send_buffer(feed_id, buffer_upto)
             if buffer_upto is None or buffer_upto < self.live:
-                await self._send_backlog(
-                    await readers.run(positions_of, self._device, [feed_id], self.sent), self.live
-                )
+                await self._send_backlog(await readers.run(self._positions, feed_id), self.live)
         if feed_id in self._joins:  # it has not been left meanwhile
             del self._joins[feed_id]
             self.feeds.add(feed_id)
 
     async def _send_buffer(self, feed_id: int, upto: int) -> None:
-        """What the device missed of a session in one message, which stands for the rows it holds
-        (D28); nothing if there is nothing.
-        """
+        """Send what the device missed of a session in one message, if it missed anything (D28)."""
         missed = await readers.run(
-            replay.replay_of, self._device.pk, feed_id, self.sent.get(feed_id), upto
+            replay.missed, self._device.pk, feed_id, self.sent.get(feed_id), upto
         )
-        rows = self._not_asked(missed.rows)
+        rows = [row for row in missed.rows if row.id not in self._asked]
         if rows:
             session_id = await readers.run(notifications.session_of, feed_id)
             message = encode_replay(
                 session_id or "", [row.frame for row in rows], complete=not missed.cut
             )
-            self._receipts.buffer_sent(message.id, feed_id, missed.through, missed.cut)
+            self._acknowledgements.sent_summary(message.id, feed_id, missed.through, missed.cut)
             await self._outlet.send_in_turn(message.text)
             for row in rows:
                 self._has_sent(row)
         elif missed.cut:
-            await self._say([log_reader.Gap(feed_id, missed.cut)])
+            await self._announce_gaps([Gap(feed_id, missed.cut)])
         if missed.through:
             self.sent[feed_id] = missed.through
 
-    async def _send_backlog(self, positions: dict[int, int], upto: int) -> None:
-        reader = log_reader.Reader(positions, upto)
-        while page := await readers.run(reader.page):
-            await self._say(page.gaps)
-            await self._send_page(page.rows)
+    # -- sending -----------------------------------------------------------------------------------
 
-    async def _send_page(self, rows: Sequence[Row]) -> None:
-        """At the pace of the socket, some rows at a time: in between, the live rows of other
-        sockets have their turn.
-        """
-        start, rows = 0, self._not_asked(rows)
-        while start < len(rows):
-            some = rows[start : start + ROWS_AT_ONCE]
-            count = self._outlet.send_at_once(some)
-            for row in some[:count]:
-                self._has_sent(row)
-            if not count:
-                await self._send_row(some[0])
+    async def _send_page(self, page: Page, feeds: Container[int]) -> None:
+        """Send a page's gaps and rows, of these feeds, at the pace of the socket."""
+        await self._announce_gaps(gap for gap in page.gaps if gap.feed_id in feeds)
+        for some in cursors.batched(page.rows, ROWS_AT_ONCE):
+            # asked again each time: a session may be left in between
+            while due := [row for row in some if self._is_due(row, feeds)]:
+                if not self._send(due):
+                    await self._outlet.send_in_turn(due[0].frame)
+                    self._has_sent(due[0])
             await asyncio.sleep(0)
-            start += count or 1
 
-    async def _say(self, gaps: Iterable[log_reader.Gap]) -> None:
+    async def _announce_gaps(self, gaps: Iterable[Gap]) -> None:
         """Tell the device what it will never get, before anything that came later (D29)."""
-        for found in gaps:
-            if found.through <= self.sent.get(found.feed_id, 0):
+        for gap in gaps:
+            if gap.through <= self.sent.get(gap.feed_id, 0):
                 continue  # said before
-            notice: Encoded = encode(
-                notifications.gap(await readers.run(notifications.session_of, found.feed_id))
+            session_id = await readers.run(notifications.session_of, gap.feed_id)
+            notice = encode(notifications.gap(session_id))
+            self._acknowledgements.sent_summary(
+                notice.id, gap.feed_id, through=gap.through, gap=gap.through
             )
-            self._receipts.gap_said(notice.id, found.feed_id, found.through)
             await self._outlet.send_in_turn(notice.text)
-            self.sent[found.feed_id] = found.through
+            self.sent[gap.feed_id] = gap.through
 
-    def _keep_up(self) -> bool:
-        """Send the live rows that are at hand and fit; False where the task must go on, which can
-        wait for the socket and read the log.
-        """
-        if self._joins:
-            return False
-        if self.live >= self._tail.head:
-            return True
-        rows = self._tail.after(self.live)
-        if rows is None:
-            return False
-        wanted = self._not_asked([row for row in rows if self._is_due(row)])
-        count = self._outlet.send_at_once(wanted) if wanted else 0
-        for row in wanted[:count]:
+    def _is_due(self, row: Row, feeds: Container[int]) -> bool:
+        """Return whether a row is of these feeds and has not been sent in any way."""
+        return (
+            row.feed_id in feeds
+            and row.seq > self.sent.get(row.feed_id, 0)
+            and row.id not in self._asked
+        )
+
+    def _send(self, rows: Sequence[Row]) -> int:
+        """Send the first rows, as many as there is room for; return how many."""
+        count = self._outlet.send_rows(rows) if rows else 0
+        for row in rows[:count]:
             self._has_sent(row)
-        if count < len(wanted):
-            self.live = wanted[count].seq - 1
-        elif rows:
-            self.live = rows[-1].seq
-        return self.live >= self._tail.head
-
-    async def _send_live(self) -> None:
-        """Up to the head of the log, unless a session is joined meanwhile: it shall not wait for a
-        socket that never catches up.
-        """
-        while not self._keep_up():
-            if self._joins:
-                return self.wake()
-            rows = self._tail.after(self.live)
-            if rows is None:
-                await self._read_live()
-            else:
-                await self._send_live_rows(rows[:1])
-        return None
-
-    async def _read_live(self) -> None:
-        """What is not at hand, from the log; a join ends it."""
-        upto = await readers.run(log_reader.head_seq)
-        reader = log_reader.Reader(dict.fromkeys(self.feeds, self.live), upto)
-        while page := await readers.run(reader.page):
-            await self._say(gap for gap in page.gaps if gap.feed_id in self.feeds)
-            await self._send_live_rows(page.rows)
-            if self._joins:
-                return
-        self.live = max(self.live, upto)
-
-    async def _send_live_rows(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            # asked for each row: the session may be left in between
-            if self._is_due(row) and self._not_asked([row]):
-                await self._send_row(row)
-            self.live = row.seq
-
-    def _is_due(self, row: Row) -> bool:
-        """Whether a live row is of a feed that this connection follows, and was not in a buffer
-        that reached beyond ``live``.
-        """
-        return row.feed_id in self.feeds and row.seq > self.sent.get(row.feed_id, 0)
-
-    def _not_asked(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Without the approvals that greeted the device."""
-        return [row for row in rows if row.id not in self._asked] if self._asked else rows
-
-    async def _send_row(self, row: Row) -> None:
-        await self._outlet.send_in_turn(row.frame)
-        self._has_sent(row)
+        return count
 
     def _has_sent(self, row: Row) -> None:
         self.sent[row.feed_id] = row.seq

@@ -1,4 +1,4 @@
-"""Client messages that are done once: a repetition is answered again, not done again, on whichever
+"""Do a client message once: a repetition is answered again, not done again, on whichever
 connection and process it comes (D31).
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -27,9 +26,8 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
 from sessions_app import leases
 from sessions_app.models import ClientRequest, Process
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Handler
-
-Socket = Any  # the consumer, which imports this
 
 # A failure that may be over the next time is no answer to remember.
 _PASSING = frozenset(
@@ -42,47 +40,37 @@ _PASSING = frozenset(
 Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 
+begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
+"""In a handler: when a process that died may have executed this request already, or None.
+git_commit looks before it commits again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Leave to do a request. ``since``: a process died while doing it then; perhaps it was done,
-    perhaps not.
-    """
+    """A request on record: what ``answer``\\ ed it (empty: nothing does), or leave to do it."""
 
-    key: int
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """It was done before; ``frame`` answered it, empty where nothing does."""
-
-    frame: str
+    pk: int
+    answer: str | None = None
+    since: datetime | None = None  # a process died while doing it, which it began then
 
 
-begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
-"""In a handler: when another process began with this request and died, or None. Who can tell whether it was done must ask (git_commit)."""
-
-
-async def answer(socket: Socket, message: ClientMessage, handle: Handler) -> None:
+async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
     """Have a message handled and answered; one that must not be done twice is done once."""
     # joining is always done; its handler makes a session once
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
-        payload = await handle(socket, message)
+        payload = await handle(connection, message)
         if payload is not None:
-            await socket.send_frame(encode(payload, id=message.id))
+            await connection.reply(message, payload)
         return
-    frame = await once(socket, message, lambda: answer_of(socket, message, handle))
+    frame = await once(connection, message, lambda: answer_of(connection, message, handle))
     if frame:
-        await socket.send_text(frame)
+        await connection.send_text(frame)
 
 
-async def answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> str:
-    """The frame that answers; a failure that will not pass by itself is an answer like any
-    other.
-    """
+async def answer_of(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
+    """Return the frame that answers; a failure that stays is an answer like any other."""
     try:
-        payload = await handle(socket, message)
+        payload = await handle(connection, message)
     except BridgeError as error:
         if error.code in _PASSING:
             raise
@@ -90,16 +78,18 @@ async def answer_of(socket: Socket, message: ClientMessage, handle: Handler) -> 
     return "" if payload is None else encode(payload, id=message.id).text
 
 
-async def once(socket: Socket, message: ClientMessage, do: Callable[[], Awaitable[str]]) -> str:
-    """What ``do`` returns, or returned when the same message came before; what it raises is not
-    remembered.
+async def once(
+    connection: ClientConnection, message: ClientMessage, do: Callable[[], Awaitable[str]]
+) -> str:
+    """Return what ``do`` returns, or returned when the same message came before.
 
-    It goes on when the connection ends in the middle of it. While the same message is being handled
-    elsewhere, this waits for that.
+    What it raises is not remembered. It goes on when the connection ends in the middle of it; while
+    the same message is being handled elsewhere, this waits for that.
     """
-    key = (socket.device_id, _digest(message, socket.connection_id))
+    assert connection.device is not None
+    key = (connection.device.pk, _digest(message, connection.connection_id))
     if (task := _running.get(key)) is None:
-        task = _running[key] = asyncio.create_task(_once(*key, do))
+        task = _running[key] = asyncio.create_task(_once(key, do))
         task.add_done_callback(lambda done: _ended(key, done))
     return await asyncio.shield(task)
 
@@ -110,18 +100,19 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
         task.exception()  # whoever still waits is told; the socket may be gone
 
 
-async def _once(device_id: int, digest: str, do: Callable[[], Awaitable[str]]) -> str:
-    while (claim := await writers.run(_claim, device_id, digest, leases.current())) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
+async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
+    while (claim := await writers.run(_claim, *key, leases.current())) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
-    if isinstance(claim, Answered):
-        return claim.frame
+    if claim.answer is not None:
+        return claim.answer
     begun.set(claim.since)
+    request = ClientRequest.objects.filter(pk=claim.pk)
     try:
         frame = await do()
     except BaseException:
-        await writers.run(_forget, claim.key)
+        await writers.run(request.delete)
         raise
-    await writers.run(_remember, claim.key, frame)
+    await writers.run(request.update, answer=frame)
     return frame
 
 
@@ -129,48 +120,30 @@ def _digest(message: ClientMessage, connection_id: int | None) -> str:
     # ids like "1" are told apart on one connection only
     scope = None if is_uuid(message.id) else connection_id
     payload = message.payload.model_dump(mode="json")
-    return hashlib.sha256(
-        json.dumps([message.type, message.id, payload, scope], sort_keys=True).encode(
-            "utf-8", "surrogatepass"
-        )
-    ).hexdigest()
+    text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | Answered | None:
-    """The answer, if there is one; leave to do it; or None while another process that lives is
-    doing it.
-    """
+def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
+    """Return the answer or leave to do it; None while another process that lives is doing it."""
     now = timezone.now()
+    same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():
-        ClientRequest.objects.filter(
-            device_id=device_id,
-            digest=digest,
-            created_at__lte=now - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS),
-        ).delete()
-        request, new = ClientRequest.objects.select_for_update().get_or_create(
+        same.filter(created_at__lte=now - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)).delete()
+        request, new = same.select_for_update().get_or_create(
             device_id=device_id,
             digest=digest,
             defaults={"process_id": process_id, "created_at": now},
         )
-        if new:
-            return Claim(request.pk)
-        if request.answer is not None:
-            return Answered(request.answer)
+        if new or request.answer is not None:
+            return Claim(request.pk, request.answer)
         if (
             request.process_id != process_id
             and Process.objects.filter(pk=request.process_id, lease_until__gt=now).exists()
         ):
             return None
-        ClientRequest.objects.filter(pk=request.pk).update(process_id=process_id)
+        same.update(process_id=process_id)
         return Claim(request.pk, since=request.created_at)
-
-
-def _remember(key: int, frame: str) -> None:
-    ClientRequest.objects.filter(pk=key).update(answer=frame)
-
-
-def _forget(key: int) -> None:
-    ClientRequest.objects.filter(pk=key).delete()
 
 
 def forget_old() -> int:

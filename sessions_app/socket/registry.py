@@ -1,47 +1,33 @@
-"""Know the sockets of this process, end those that must go, and give back their places."""
+"""Know the connections of this process, end those that must go, and give back their places."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from django.db import Error as DatabaseError
 
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
-from sessions_app.log.tail import Follower, tail
+from devices_app.models import Device
+from sessions_app import leases
+from sessions_app.log.tail import tail
 from sessions_app.socket import presence
+from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.dispatch import Refused
 
 log = structlog.get_logger("bridge.socket")
 
 
-class Socket(Follower, Protocol):
-    """A live socket, as the registry sees it. All its methods are called on the event loop."""
-
-    connection_id: int | None
-    token_digest: str
-
-    @property
-    def device_id(self) -> int | None: ...
-
-    @property
-    def joined(self) -> dict[str, int]: ...
-
-    async def retire(self, code: str) -> None: ...
-
-
 class Registry:
-    """The authenticated sockets of this process.
-
-    ``opening``: how many are taking a place at this moment; ``closing``: places in the database
-    that were not given back yet.
-    """
+    """The authenticated connections of this process. Its methods run on the event loop."""
 
     def __init__(self) -> None:
-        self.sockets: set[Socket] = set()
-        self.closing: set[int] = set()
-        self.opening = 0
+        self.sockets: set[ClientConnection] = set()
+        self.opening = 0  # how many are taking a place at this moment
+        self.closing: set[int] = set()  # places in the database that are not given back yet
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -52,16 +38,41 @@ class Registry:
     def close(self) -> None:
         self._loop = None
 
-    def add(self, socket: Socket) -> None:
-        self.sockets.add(socket)
-        tail.followers.add(socket)
+    async def take_place(
+        self, connection: ClientConnection, device: Device, token_digest: str
+    ) -> None:
+        """Make a connection the device's; an older one goes first (D23).
 
-    def discard(self, socket: Socket) -> None:
-        self.sockets.discard(socket)
-        tail.followers.discard(socket)
+        Raises Refused RATE_LIMITED when there is no place left.
+        """
+        for older in [one for one in self.sockets if one.device_id == device.pk]:
+            await self._end(older, "CONN_REPLACED")
+        connection.device = device
+        connection.socket.authenticated()
+        self.opening += 1
+        try:
+            connection.token_digest = token_digest
+            connection.connection_id = await writers.run(
+                presence.open_connection,
+                leases.current(),
+                device,
+                token_digest,
+                connection.transport.client,
+            )
+            connection.open_delivery(device)
+            self.sockets.add(connection)
+            tail.followers.add(connection)
+        except BridgeError as error:
+            raise Refused(error.code, error.message) from None
+        finally:
+            self.opening -= 1
+
+    def discard(self, connection: ClientConnection) -> None:
+        self.sockets.discard(connection)
+        tail.followers.discard(connection)
 
     def revoked(self, device_id: int) -> None:
-        """End a device's sockets when this process revoked it; callable from any thread."""
+        """End a device's connections when this process revoked it; callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._revoked, device_id)
 
@@ -71,25 +82,34 @@ class Registry:
 
     def retire(self, replaced: Collection[int | None], ended: Collection[int | None]) -> None:
         """End the connections that were replaced, and those whose device or token ended."""
-        for socket in tuple(self.sockets):
-            if socket.connection_id in ended:
-                self._spawn(socket.retire("AUTH_FAILED"))
-            elif socket.connection_id in replaced:
-                self._spawn(socket.retire("CONN_REPLACED"))
+        for connection in tuple(self.sockets):
+            if connection.connection_id in ended:
+                self._spawn(self._end(connection, "AUTH_FAILED"))
+            elif connection.connection_id in replaced:
+                self._spawn(self._end(connection, "CONN_REPLACED"))
 
-    def part(self, socket: Socket) -> None:
-        """Forget a socket that is over; its place is given back as soon as the database answers."""
-        self.discard(socket)
-        for feed_id in socket.joined.values():
+    async def _end(self, connection: ClientConnection, code: str) -> None:
+        """End a connection; when this returns, all that it acknowledged is stored."""
+        self.discard(connection)
+        if code == "CONN_REPLACED":
+            await connection.end(code)
+        else:
+            await connection.refuse(BridgeError(code))
+        await connection.settle()
+
+    def part(self, connection: ClientConnection) -> None:
+        """Forget a connection that is over; give back its place when the database answers."""
+        self.discard(connection)
+        for feed_id in connection.joined.values():
             self._spawn(tail.notifier.leave(feed_id))
-        socket.joined.clear()
-        if socket.connection_id is not None:
-            self.closing.add(socket.connection_id)
-            socket.connection_id = None
+        connection.joined.clear()
+        if connection.connection_id is not None:
+            self.closing.add(connection.connection_id)
+            connection.connection_id = None
             self._spawn(self.close_places())
 
     async def close_places(self) -> None:
-        """Remove the records of sockets that are over; the lease's renewal tries again."""
+        """Remove the records of connections that are over; the lease's renewal tries again."""
         closing = set(self.closing)
         try:
             await writers.run(presence.close_connections, closing)

@@ -1,6 +1,4 @@
-"""Requests that may take seconds, beside the conversation: in order among themselves, while
-heartbeats and decisions go on being answered.
-"""
+"""Queue requests that may take seconds, while heartbeats and decisions go on being answered."""
 
 from __future__ import annotations
 
@@ -13,12 +11,11 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage
 
-Lane = tuple[str, str | None]  # the catalogue's lane, the session
+Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
-class Lanes:
-    """One queue for each lane of each session: what a slow commit holds up is the next commit in
-    that session, and nothing else.
+class RequestQueues:
+    """A queue for each kind of slow request in each session: they are handled in their order.
 
     What waits is bounded in bytes; beyond that, ``put`` waits, and with it the socket's reading.
     """
@@ -30,36 +27,37 @@ class Lanes:
     ) -> None:
         self._spawn = spawn
         self._handle = handle
-        self._queues: dict[Lane, deque[tuple[ClientMessage, int]]] = {}
+        self._queues: dict[Queue, deque[tuple[ClientMessage, int]]] = {}
         self._waiting = 0
         self._room = asyncio.Condition()
 
-    @staticmethod
-    def of(message: ClientMessage) -> Lane | None:
-        """The lane of a message, or None for one that is handled at once."""
-        lane = CATALOGUE[message.type].lane
-        return None if lane is None else (lane, getattr(message.payload, "session_id", None))
+    async def put(self, message: ClientMessage, size: int) -> bool:
+        """Queue a message of ``size`` bytes; False if one like it is handled at once.
 
-    async def put(self, lane: Lane, message: ClientMessage, size: int) -> None:
-        """Queue a message of ``size`` bytes; return when there was room for it."""
+        Returns when there was room for it.
+        """
+        kind = CATALOGUE[message.type].lane
+        if kind is None:
+            return False
         async with self._room:
             await self._room.wait_for(
                 lambda: self._waiting == 0 or self._waiting + size <= limits.LANES_BYTES
             )
             self._waiting += size
-        queue = self._queues.get(lane)
-        if queue is None:
-            self._queues[lane] = deque([(message, size)])
-            self._spawn(self._run(lane))
+        key = (kind, getattr(message.payload, "session_id", None))
+        if key in self._queues:
+            self._queues[key].append((message, size))
         else:
-            queue.append((message, size))
+            self._queues[key] = deque([(message, size)])
+            self._spawn(self._run(key))
+        return True
 
-    async def _run(self, lane: Lane) -> None:
-        queue = self._queues[lane]
+    async def _run(self, key: Queue) -> None:
+        queue = self._queues[key]
         while queue:
             message, size = queue.popleft()
             await self._handle(message)
             async with self._room:
                 self._waiting -= size
                 self._room.notify_all()
-        del self._queues[lane]
+        del self._queues[key]

@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import time_machine
 from django.db import OperationalError
+from django.utils import timezone
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -24,7 +26,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
 from hooks_app.producer import server_forwarder
-from sessions_app.log import cursors, reader
+from sessions_app.log import cursors, reader, retention
 from sessions_app.models import Feed, LogRow
 from tests.http.conftest import Api, check_error
 
@@ -161,11 +163,9 @@ def test_errors_by_code(admin: Api, hook: Api, stranger: Api) -> None:
 def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     accept(hook, "one", 3)
     accept(hook, "two", 2)
-    LogRow.objects.filter(
-        pk__in=list(
-            LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)[:2]
-        )
-    ).delete()
+    oldest = LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)
+    LogRow.objects.filter(pk__in=list(oldest[:2])).update(created_at=timezone.now() - timedelta(9))
+    retention.prune()
     found = scrape(admin)
     rows = list(LogRow.objects.values_list("size", flat=True))
     assert len(rows) == 5, "two announcements, one row of the first session, two of the second"

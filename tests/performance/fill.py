@@ -30,9 +30,6 @@ ROW = (
     "message_id",
     "frame",
     "size",
-    "ordinal",
-    "feed_bytes",
-    "total_bytes",
     "created_at",
 )
 RECORD = ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at")
@@ -142,9 +139,6 @@ def _rows(
             message_id,
             text,
             len(text),
-            feed.rows,
-            feed.bytes,
-            head.bytes,
             moment(at),
         )
         yield row, (event_id, "UserPromptSubmit", session_id, "", head.seq, 0, moment(at))

@@ -10,7 +10,7 @@ from bridge_project.protocol.types import now_text
 from devices_app.models import Device
 from hooks_app.intake import store as intake
 from sessions_app.log import reader as log_reader
-from sessions_app.log.row import Row
+from sessions_app.log.reader import Row
 from sessions_app.models import Feed, Session
 from sessions_app.observed import sessions as observed_sessions
 

@@ -33,7 +33,7 @@ from sessions_app.agents.driver import (
     TurnEnded,
     Verdict,
 )
-from sessions_app.approvals import service as approvals
+from sessions_app.approvals import decisions
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Command, Process, Session
 from tests.sessions.agent_driver import Agency, call, has_said, has_state, said, state, until
@@ -69,7 +69,7 @@ async def asked(session: Session, count: int) -> dict[str, Any]:
 
 
 async def decide(agency: Agency, session: Session, tool_call_id: str) -> bool:
-    done = await sync_to_async(approvals.decide)(
+    done = await sync_to_async(decisions.decide)(
         agency.device, session.session_id, tool_call_id, "approved", None
     )
     return bool(done.forwarded)
@@ -174,7 +174,7 @@ async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agenc
 def _interrupt_and_approve(agency: Agency, session: Session) -> None:
     with transaction.atomic():
         messages.interrupt(session.pk, device=agency.device)
-        approvals.decide(agency.device, session.session_id, "call-1", "approved", None)
+        decisions.decide(agency.device, session.session_id, "call-1", "approved", None)
 
 
 # -- processes that come and go --------------------------------------------------------------------

@@ -29,7 +29,7 @@ from sessions_app.agents.driver import (
     ToolSucceeded,
     TurnEnded,
 )
-from sessions_app.approvals import service as approvals
+from sessions_app.approvals import decisions
 from sessions_app.models import Command, Session, ToolCall
 from sessions_app.socket import presence
 from tests.sessions import helpers
@@ -68,7 +68,7 @@ async def interrupt(session: Session) -> None:
 async def decide(
     agency: Agency, session: Session, call_id: str, decision: str, modifications: Any = None
 ) -> Any:
-    return await sync_to_async(approvals.decide)(
+    return await sync_to_async(decisions.decide)(
         agency.device,
         session.session_id,
         call_id,

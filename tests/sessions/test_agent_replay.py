@@ -19,7 +19,7 @@ from devices_app.models import Device
 from sessions_app.agents.breaker import Breaker
 from sessions_app.log import cursors, reader
 from sessions_app.log.outbox import outbox
-from sessions_app.log.replay import Replay, replay_of
+from sessions_app.log.replay import Replay, missed
 from sessions_app.log.tail import Tail
 from sessions_app.models import Feed, LogRow, Session
 from tests.sessions import helpers
@@ -53,7 +53,7 @@ def contents(frames: Any) -> list[str]:
 
 
 def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
-    return replay_of(device.pk, session.feed_id, sent, reader.head_seq())
+    return missed(device.pk, session.feed_id, sent, reader.head_seq())
 
 
 def test_a_device_new_to_it_gets_all() -> None:
@@ -71,7 +71,7 @@ def test_a_device_that_knows_it_gets_the_rest() -> None:
     """D27, D28: rows past its cursor; nothing when there is nothing."""
     session, device = begin(), helpers.device()
     ids = stream(session, "one", "two")
-    cursors.acknowledge(device.pk, ids, {})
+    cursors.acknowledge(device.pk, ids)
     assert replay(device, session).rows == []
     stream(session, "three")
     assert ["three" in row.frame for row in replay(device, session).rows] == [True]
@@ -204,12 +204,12 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
     ids = await sync_to_async(stream)(session, "one", "two")
     await join(client, session)
     await client.until(lambda: bool(client.buffers))
-    client.receipts.acknowledged(
+    client.acknowledgements.acknowledged(
         ids
         if what == "its rows"
         else [message["id"] for message in client.messages if message["type"] == "replay_buffer"]
     )
-    await client.receipts.flush()
+    await client.acknowledgements.flush()
     positions = await sync_to_async(cursors.positions)(
         await sync_to_async(Device.objects.get)(pk=client.device_id)
     )

@@ -17,7 +17,7 @@ import pytest
 from django.db import connection, transaction
 
 from sessions_app.log import reader as log_reader
-from sessions_app.log.row import Row
+from sessions_app.log.reader import Row
 from sessions_app.models import Feed
 from tests.servers import wait_until
 from tests.sessions import helpers

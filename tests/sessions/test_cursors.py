@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from devices_app.models import Device
 from sessions_app.log import cursors
-from sessions_app.log.row import Row
+from sessions_app.log.reader import Row
 from sessions_app.models import Cursor, Feed
 from tests.sessions import helpers
 
@@ -32,7 +32,7 @@ def position(phone: Device, row: Row) -> int:
 
 
 def ack(phone: Device, *rows: Row) -> None:
-    cursors.acknowledge(phone.pk, [row.id for row in rows], {})
+    cursors.acknowledge(phone.pk, [row.id for row in rows])
 
 
 def test_in_order_acknowledgements_move_the_cursor(phone: Device, five: list[Row]) -> None:
@@ -56,7 +56,7 @@ def test_a_late_first_acknowledgement_moves_over_all_that_follow(
 
 def test_unknown_and_repeated_ids_change_nothing(phone: Device, five: list[Row]) -> None:
     ack(phone, five[0])
-    cursors.acknowledge(phone.pk, ["nobody", five[0].id, ""], {})
+    cursors.acknowledge(phone.pk, ["nobody", five[0].id, ""])
     assert position(phone, five[0]) == five[0].seq
 
 

@@ -20,10 +20,10 @@ from bridge_project.kernel import limits
 from devices_app.models import Device
 from sessions_app.log import cursors, reader, retention
 from sessions_app.log import tail as tail_module
-from sessions_app.log.row import Row
+from sessions_app.log.reader import Row
 from sessions_app.log.tail import Tail
 from sessions_app.models import Feed, LogRow
-from sessions_app.socket.acknowledgements import Receipts
+from sessions_app.socket.acknowledgements import Acknowledgements
 from sessions_app.socket.delivery import Delivery
 from tests.sessions import helpers
 
@@ -40,8 +40,8 @@ class Phone:
     def __init__(self, tail: Tail, device: Device, upto: int) -> None:
         self.messages: list[dict[str, Any]] = []
         self.changed = asyncio.Event()
-        self.receipts = Receipts(device.pk)
-        self.delivery = Delivery(device, self, self.receipts, tail)
+        self.acknowledgements = Acknowledgements(device.pk)
+        self.delivery = Delivery(device, self, self.acknowledgements, tail)
         self.device_id = device.pk
         self.wake = self.delivery.wake
         tail.followers.add(self)
@@ -54,7 +54,7 @@ class Phone:
         self.messages.append(json.loads(text))
         self.changed.set()
 
-    def send_at_once(self, rows: Sequence[Row]) -> int:
+    def send_rows(self, rows: Sequence[Row]) -> int:
         """Takes at most two at a time: the rest comes in turn."""
         self.messages += [json.loads(row.frame) for row in rows[:2]]
         self.changed.set()
@@ -319,7 +319,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(where, name, read)
 
-    counted(retention, "newest")
+    counted(reader, "newest")
     counted(reader.Reader, "page")
     return done
 
@@ -373,7 +373,7 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(
     tail: Tail, joined: list[Phone], theirs: Theirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the database is away they are asked for again, without another bell."""
-    tries, newest = [], retention.newest
+    tries, newest = [], reader.newest
 
     def away_twice(after: int, count: int, size: int) -> tuple[int, list[Row]]:
         tries.append(after)
@@ -382,7 +382,7 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(
         return newest(after, count, size)
 
     monkeypatch.setattr(limits, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(retention, "newest", away_twice)
+    monkeypatch.setattr(reader, "newest", away_twice)
     [row] = await theirs("theirs")
     tail.heard(row.seq)
     for client in joined:
@@ -472,6 +472,7 @@ async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None
     await sync_to_async(LogRow.objects.filter(feed=feed).order_by("seq").update)(
         created_at=timezone.now() - timedelta(days=9)
     )
+    await sync_to_async(retention.prune)()
     newest = await sync_to_async(reader.head_seq)()
     client = await phone(tail, start_seq=newest - 2)
     await client.until(lambda: bool(client.messages))
@@ -479,8 +480,8 @@ async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None
     assert notice["type"] == "notification"
     assert notice["payload"]["notification_type"] == "error"
     assert notice["payload"]["session_id"] == "s1"
-    client.receipts.acknowledged([notice["id"]])
-    await client.receipts.flush()
+    client.acknowledgements.acknowledged([notice["id"]])
+    await client.acknowledgements.flush()
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
     assert (await sync_to_async(cursors.positions)(device))[feed] == newest
     again = await connected(tail, device, Phone)
@@ -492,16 +493,16 @@ async def test_a_heartbeat_proves_what_was_sent_before_an_older_pong(tail: Tail)
     feed = await say("one")
     client = await phone(tail)
     now = [0.0]
-    client.receipts._clock = lambda: now[0]
+    client.acknowledgements._clock = lambda: now[0]
     await client.until(lambda: client.prompts == ["one"])
     sent = dict(client.delivery.sent)
-    client.receipts.ping(sent)
+    client.acknowledgements.ping(sent)
     now[0] = limits.PONG_WAIT_SECONDS - 0.1
-    client.receipts.ping(sent | {feed: 99})
-    await client.receipts.flush()
+    client.acknowledgements.ping(sent | {feed: 99})
+    await client.acknowledgements.flush()
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
     assert feed not in await sync_to_async(cursors.positions)(device)
     now[0] = limits.PONG_WAIT_SECONDS
-    client.receipts.ping(sent | {feed: 99})
-    await client.receipts.flush()
+    client.acknowledgements.ping(sent | {feed: 99})
+    await client.acknowledgements.flush()
     assert (await sync_to_async(cursors.positions)(device))[feed] == sent[feed]

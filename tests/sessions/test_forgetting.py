@@ -18,7 +18,7 @@ from devices_app.models import Device, Token
 from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
-from sessions_app.log import reader
+from sessions_app.log import reader, retention
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency
@@ -35,7 +35,7 @@ STEP = 3
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "DELETE_ROWS", STEP)
     monkeypatch.setattr(approvals, "FORGET_CALLS", STEP)
-    monkeypatch.setattr(reader, "PRUNE_ROWS", STEP)
+    monkeypatch.setattr(retention, "PRUNE_ROWS", STEP)
 
 
 def deleted_at_once(work: Callable[[], object]) -> int:
@@ -129,13 +129,13 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
     session = helpers.post("old", 4)
     newest = helpers.rows(session.feed_id)[-1].seq
     Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
-    real = reader.empty
+    real = retention.empty
 
     def empty(feed_id: int) -> None:
         real(feed_id)
         helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
 
-    monkeypatch.setattr(reader, "empty", empty)
+    monkeypatch.setattr(retention, "empty", empty)
     forgets(observed_sessions.forget_closed, 0)
     pages: Iterator[reader.Page] = iter(
         reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None

@@ -1,6 +1,4 @@
-"""The log: one sequence, feeds in order, bounds at read time, gaps that are said, pruning (D26,
-D29, D30).
-"""
+"""The log: one sequence, feeds in order, bounds, gaps that are said, pruning (D26, D29, D30)."""
 
 from __future__ import annotations
 
@@ -14,21 +12,36 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.protocol.types import now_text
 from sessions_app.log import reader as log_reader
-from sessions_app.models import Feed, LogHead, LogRow
+from sessions_app.log import replay, retention
+from sessions_app.models import Feed, LogHead, LogRow, Session
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-
-def gap_of(feed_id: int, after: int) -> log_reader.Gap | None:
-    return log_reader.gap(
-        Feed.objects.get(pk=feed_id), after, LogHead.objects.get(pk=1).bytes, timezone.now()
-    )
+KEPT_HOURS = limits.QUEUE_TTL_SECONDS // 3600
 
 
 def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
     monkeypatch.setitem(conf.__dict__, name, value)
+
+
+def dropped(feed_id: int) -> int:
+    return Feed.objects.get(pk=feed_id).dropped_seq
+
+
+def seqs(feed_id: int) -> list[int]:
+    return list(LogRow.objects.filter(feed=feed_id).values_list("seq", flat=True))
+
+
+def holds_what_it_says() -> bool:
+    """The counters of every feed and of the log are those of their rows."""
+    for feed in Feed.objects.all():
+        sizes = list(LogRow.objects.filter(feed=feed).values_list("size", flat=True))
+        if (feed.rows, feed.bytes) != (len(sizes), sum(sizes)):
+            return False
+    return LogHead.objects.get().bytes == sum(LogRow.objects.values_list("size", flat=True))
 
 
 def test_one_sequence_numbers_the_rows_of_all_feeds() -> None:
@@ -61,87 +74,114 @@ def test_what_rolls_back_takes_no_number() -> None:
 def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE_BYTES", 1000)
     feed_id = helpers.post(count=20, filler="x" * 400).feed_id
-    reader, pages = log_reader.Reader({feed_id: 0}, log_reader.head_seq()), []
-    while page := reader.page():
-        pages.append([row.seq for row in page.rows])
-    assert all(len(page) == 1 for page in pages)
-    assert [seq for page in pages for seq in page] == sorted(seq for page in pages for seq in page)
-    assert len(pages) == 20
+    pages = list(iter(log_reader.Reader({feed_id: 0}, log_reader.head_seq()).page, None))
+    assert [len(page.rows) for page in pages] == [1] * 20
 
 
-@given(
-    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=30),
-    most=st.integers(1, 12),
-    after=st.integers(0, 30),
-)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_newest_rows_within_the_bound_are_read_and_the_rest_is_a_said_gap(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[int], most: int, after: int
-) -> None:
-    LogRow.objects.all().delete()
-    Feed.objects.all().delete()
-    set_conf(monkeypatch, "bridge_queue_max", most)
-    helpers.store(*[helpers.event(prompt="x" * size) for size in sizes])
-    feed = helpers.session("s1").feed
-    all_seqs = list(LogRow.objects.filter(feed=feed).values_list("seq", flat=True))
-    position = all_seqs[min(after, len(all_seqs)) - 1] if after else all_seqs[0] - 1
-    kept = all_seqs[-most:]
-    expected = [seq for seq in kept if seq > position]
-    lost = [seq for seq in all_seqs if seq > position and seq not in kept]
-    for _ in ("before pruning", "after pruning"):
-        assert [row.seq for row in helpers.read_all({feed.pk: position})] == expected
-        found = gap_of(feed.pk, position)
-        assert (found.through if found else None) == (lost[-1] if lost else None)
-        log_reader.prune()
-    assert LogRow.objects.filter(feed=feed).count() == len(kept)
+@pytest.mark.parametrize("batch", [1, 7])
+def test_a_feed_keeps_its_newest_rows(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    set_conf(monkeypatch, "bridge_queue_max", 5)
+    for _ in range(12):
+        feed_id = helpers.post(count=batch).feed_id
+        other = helpers.post("quiet") if batch == 1 else None
+    newest = seqs(feed_id)
+    assert len(newest) == 5 and newest[-1] == helpers.session("s1").feed.last_seq
+    pages = list(iter(log_reader.Reader({feed_id: 0}, log_reader.head_seq()).page, None))
+    assert [gap for page in pages for gap in page.gaps][:1] == [
+        log_reader.Gap(feed_id, dropped(feed_id))
+    ]
+    assert [row.seq for page in pages for row in page.rows] == newest
+    assert dropped(feed_id) < newest[0] and (other is None or len(seqs(other.feed_id)) == 5)
+    assert holds_what_it_says()
 
 
 def test_bytes_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUEUE_MAX_SESSION_BYTES", 5_000)
     feed_id = helpers.post(count=10, filler="x" * 1000).feed_id
-    newest = list(LogRow.objects.filter(feed_id=feed_id).values_list("size", flat=True))[-3:]
-    monkeypatch.setattr(limits, "QUEUE_MAX_SESSION_BYTES", sum(newest))
-    assert len(helpers.rows(feed_id)) == 3
-    assert gap_of(feed_id, 0) is not None
+    assert len(seqs(feed_id)) in (3, 4) and dropped(feed_id)
+    assert holds_what_it_says()
 
 
 def test_bytes_of_the_whole_log_are_bounded_across_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old, new = (
-        helpers.post("old", filler="x" * 1000),
-        helpers.post("new", count=2, filler="x" * 1000),
-    )
-    sizes = list(LogRow.objects.filter(feed_id=new.feed_id).values_list("size", flat=True))
-    monkeypatch.setattr(limits, "QUEUE_MAX_TOTAL_BYTES", sum(sizes))
-    assert helpers.rows(old.feed_id) == []
-    assert len(helpers.rows(new.feed_id)) == 2
+    old = helpers.post("old", count=300, filler="x" * 100)
+    monkeypatch.setattr(limits, "QUEUE_MAX_TOTAL_BYTES", LogHead.objects.get().bytes)
+    new = helpers.post("new", count=200, filler="x" * 100)
+    assert LogHead.objects.get().bytes <= limits.QUEUE_MAX_TOTAL_BYTES
+    assert len(seqs(new.feed_id)) == 200 and 90 <= len(seqs(old.feed_id)) <= 110
+    assert dropped(old.feed_id) == seqs(old.feed_id)[0] - 1 and not dropped(new.feed_id)
+    assert holds_what_it_says()
 
 
-def test_old_rows_are_not_read_although_nothing_pruned_them() -> None:
-    feed_id = helpers.post(count=3).feed_id
-    oldest = LogRow.objects.filter(feed_id=feed_id)[0]
-    LogRow.objects.filter(pk=oldest.pk).update(
-        created_at=timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds + 1)
+def aged(*hours: int) -> tuple[int, list[int]]:
+    """A session's feed whose rows bear these ages, and the rows."""
+    feed_id = helpers.post(count=len(hours)).feed_id
+    rows = seqs(feed_id)[-len(hours) :]
+    for seq, age in zip(rows, hours, strict=True):
+        LogRow.objects.filter(seq=seq).update(created_at=timezone.now() - timedelta(hours=age))
+    return feed_id, rows
+
+
+# hours, in the order of the log: a clock that was set has given later rows earlier times
+ages = st.lists(
+    st.sampled_from([-2, 0, 1, KEPT_HOURS + 1, KEPT_HOURS + 9]), min_size=1, max_size=12
+)
+
+
+@given(hours=ages, read=st.integers(0, 12), step=st.sampled_from([1, 3, 100]))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pruning_keeps_the_end_of_a_feed_and_says_what_came_before(
+    monkeypatch: pytest.MonkeyPatch, hours: list[int], read: int, step: int
+) -> None:
+    for model in (LogRow, Session, Feed, LogHead):
+        model._default_manager.all().delete()
+    monkeypatch.setattr(retention, "PRUNE_ROWS", step)
+    feed_id, rows = aged(*hours)
+    young = [seq for seq, age in zip(rows, hours, strict=True) if age < KEPT_HOURS]
+    kept = [seq for seq in rows if young and seq >= young[0]]
+    position = rows[0] - 1 + min(read, len(rows))
+    lost = [seq for seq in rows if seq > position and seq not in kept]
+    assert retention.prune() == len(rows) - len(kept)
+    assert seqs(feed_id) == kept and holds_what_it_says()
+    pages = list(iter(log_reader.Reader({feed_id: position}, log_reader.head_seq()).page, None))
+    assert [gap.through for page in pages for gap in page.gaps] == lost[-1:]
+    assert [row.seq for page in pages for row in page.rows] == [s for s in kept if s > position]
+    frames, complete = replay.asked_for(feed_id, None, None)
+    assert (len(frames), complete) == (len(kept), len(kept) == len(rows))
+
+
+def test_rows_that_look_old_between_younger_ones_go_when_those_before_them_go() -> None:
+    feed_id, rows = aged(1, KEPT_HOURS + 1, 0)
+    retention.prune()
+    assert seqs(feed_id) == rows
+    LogRow.objects.filter(seq=rows[0]).update(
+        created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
     )
-    assert len(helpers.rows(feed_id)) == 2
-    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, oldest.seq)
-    assert gap_of(feed_id, oldest.seq) is None
-    assert log_reader.prune() == 1
-    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, oldest.seq)
+    retention.prune()
+    assert seqs(feed_id) == rows[2:] and dropped(feed_id) == rows[1]
+
+
+def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
+    """D29: a row that was stamped while the clock was an hour behind is not left out."""
+    feed_id, rows = aged(3, 1, 4, 0)
+    since = now_text(timezone.now() - timedelta(hours=2))
+    frames, complete = replay.asked_for(feed_id, None, since)
+    assert (len(frames), complete) == (3, True)
+    LogRow.objects.filter(seq=rows[0]).update(
+        created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
+    )
+    retention.prune()
+    frames, complete = replay.asked_for(feed_id, None, since)
+    assert (len(frames), complete) == (3, False), (
+        "a later one that is gone may have been stamped like the one that is an hour behind"
+    )
 
 
 def test_pruning_everything_still_says_the_gap() -> None:
     feed_id = helpers.post(count=3).feed_id
     LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
     newest = log_reader.head_seq()
-    log_reader.prune()
-    assert not LogRow.objects.exists()
-    assert gap_of(feed_id, 0) == log_reader.Gap(feed_id, newest)
+    assert retention.prune() == newest
+    assert not LogRow.objects.exists() and dropped(feed_id) == newest
     assert helpers.post().feed.last_seq == newest + 1
-
-
-def test_pruning_takes_only_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "PRUNE_ROWS", 2)
-    helpers.post(count=5)
-    LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
-    assert log_reader.prune() == 6  # five events and session_started

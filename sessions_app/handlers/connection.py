@@ -1,5 +1,5 @@
-"""auth, health_check, acknowledge_warning, heartbeats (SPEC Connection phases; D15, D16, D20 to
-D25).
+"""auth, health_check, acknowledge_warning, heartbeat_ping, notification_ack (SPEC Connection
+phases; D15, D16, D20 to D27).
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from devices_app import pairing, tokens
 from sessions_app.agents import listing
 from sessions_app.log import reader
 from sessions_app.models import Session
-from sessions_app.socket.consumer import BridgeConsumer
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Refused, handles
-from sessions_app.socket.phases import WARNING_CLOCK_SKEW, WARNING_DIRECT_PUBLIC
+from sessions_app.socket.registry import registry
 
+WARNING_DIRECT_PUBLIC = "DIRECT_PUBLIC_CONNECTION"
+WARNING_CLOCK_SKEW = "CLOCK_SKEW"
 WARNINGS = {
     WARNING_DIRECT_PUBLIC: "The bridge is reached over a public address without a tunnel. Acknowledge it, or use a mesh or a tunnel.",
     WARNING_CLOCK_SKEW: "The clocks of this device and of the bridge are more than 5 minutes apart. Set them, or times will look wrong.",
@@ -36,7 +38,7 @@ WARNINGS = {
 
 
 @handles(c.Auth)
-async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Auth = message.payload
     _check_version(payload.client_version, known=await _known(payload.token))
     try:
@@ -46,16 +48,16 @@ async def auth(socket: BridgeConsumer, message: ClientMessage) -> None:
             client_device_id=payload.device_id,
             platform=payload.platform,
             client_version=payload.client_version,
-            address=socket.transport.client,
+            address=connection.transport.client,
         )
     except BridgeError as error:
-        raise await _failed(socket, error) from None
-    await socket.authenticated(device, tokens.digest(payload.token))
-    socket.talk.phase = Phase.AUTHENTICATED
-    ack, head = await readers.run(_connection_ack, socket.transport, message.id, fresh)
-    await socket.send_frame(ack)
-    if socket.transport.mode != "direct_public":
-        socket.deliver(head)
+        raise await _failed(connection, error) from None
+    await registry.take_place(connection, device, tokens.digest(payload.token))
+    connection.phase = Phase.AUTHENTICATED
+    ack, head = await readers.run(_connection_ack, connection.transport, message.id, fresh)
+    await connection.send_frame(ack)
+    if connection.transport.mode != "direct_public":
+        connection.start_delivery(head)
 
 
 async def _known(token: str) -> bool:
@@ -101,10 +103,10 @@ def _check_version(version: str, *, known: bool) -> None:
         )
 
 
-async def _failed(socket: BridgeConsumer, error: BridgeError) -> Refused:
+async def _failed(connection: ClientConnection, error: BridgeError) -> Refused:
     """A failed authentication counts for the address; too many turn into RATE_LIMITED (D16)."""
     try:
-        await readers.run(ratelimit.failed_authentication, socket.transport.client)
+        await readers.run(ratelimit.failed_authentication, connection.transport.client)
     except BridgeError as limited:
         return Refused("RATE_LIMITED", limited.message, details=limited.fields)
     return Refused(error.code, error.message)
@@ -144,29 +146,29 @@ def _active_sessions() -> list[SessionInfo]:
 
 
 @handles(c.HealthCheck)
-async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def health_check(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.HealthCheck = message.payload
     now = datetime.now(UTC)
     behind = (now - parse_timestamp(payload.timestamp)).total_seconds()
     in_step = abs(behind) <= limits.CLOCK_SKEW_WARNING_SECONDS
     must_acknowledge = (
-        socket.transport.mode == "direct_public"
-        and not pairing.warning_acknowledged(_device(socket))
+        connection.transport.mode == "direct_public"
+        and not pairing.warning_acknowledged(_device(connection))
     )
-    codes = [WARNING_DIRECT_PUBLIC] * (socket.transport.mode == "direct_public") + [
+    codes = [WARNING_DIRECT_PUBLIC] * (connection.transport.mode == "direct_public") + [
         WARNING_CLOCK_SKEW
     ] * (not in_step)
-    socket.talk.health_reported = True
-    head = await _head(socket)
-    await socket.reply(
+    connection.health_reported = True
+    head = await _head(connection)
+    await connection.reply(
         message,
         s.HealthStatus(
             status="warning" if codes else "healthy",
-            connection_mode=socket.transport.mode.value,
+            connection_mode=connection.transport.mode.value,
             warnings=codes,
             warning_details={code: _warning(code, must_acknowledge) for code in codes},
             checks=HealthChecks(
-                tls_valid=socket.transport.secure,
+                tls_valid=connection.transport.secure,
                 clock_sync=in_step,
                 version_compatible=True,
                 token_permissions=True,
@@ -178,7 +180,7 @@ async def health_check(socket: BridgeConsumer, message: ClientMessage) -> None:
         ),
     )
     if not must_acknowledge:
-        _become_ready(socket, head)
+        _become_ready(connection, head)
 
 
 def _warning(code: str, must_acknowledge: bool) -> dict[str, Any]:
@@ -189,7 +191,7 @@ def _warning(code: str, must_acknowledge: bool) -> dict[str, Any]:
 
 
 @handles(c.AcknowledgeWarning)
-async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) -> None:
+async def acknowledge_warning(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.AcknowledgeWarning = message.payload
     if payload.warning_code not in WARNINGS:
         violation = {
@@ -198,46 +200,60 @@ async def acknowledge_warning(socket: BridgeConsumer, message: ClientMessage) ->
             "received": payload.warning_code[:64],
         }
         raise BridgeError("PROTO_INVALID_MESSAGE", "Nobody warned of that.", violations=[violation])
-    device = _device(socket)
+    device = _device(connection)
     if payload.acknowledged and payload.warning_code == WARNING_DIRECT_PUBLIC:
         await writers.run(pairing.acknowledge_warning, device)
-    settled = socket.transport.mode != "direct_public" or pairing.warning_acknowledged(device)
-    ready = settled and (socket.talk.health_reported or socket.talk.phase is Phase.READY)
-    head = await _head(socket)
+    settled = connection.transport.mode != "direct_public" or pairing.warning_acknowledged(device)
+    ready = settled and (connection.health_reported or connection.phase is Phase.READY)
+    head = await _head(connection)
     hours = f"{limits.ACKNOWLEDGED_WARNING_SECONDS // 3600}h"
-    await socket.reply(
+    await connection.reply(
         message,
         s.AcknowledgmentAccepted(
             warning_code=payload.warning_code, ready=ready, session_timeout=hours
         ),
     )
     if ready:
-        _become_ready(socket, head)
+        _become_ready(connection, head)
 
 
-def _device(socket: BridgeConsumer) -> Any:
-    assert socket.device is not None
-    return socket.device
+def _device(connection: ClientConnection) -> Any:
+    assert connection.device is not None
+    return connection.device
 
 
-async def _head(socket: BridgeConsumer) -> int:
+async def _head(connection: ClientConnection) -> int:
     """The head of the log before a client is told that it is ready; not asked for where delivery
     has begun.
     """
-    return 0 if socket.talk.phase is Phase.READY else await readers.run(reader.head_seq)
+    return 0 if connection.phase is Phase.READY else await readers.run(reader.head_seq)
 
 
-def _become_ready(socket: BridgeConsumer, head: int) -> None:
-    if socket.talk.phase is not Phase.READY:
-        socket.talk.phase = Phase.READY
-        if socket.transport.mode == "direct_public":
-            socket.deliver(head)
+def _become_ready(connection: ClientConnection, head: int) -> None:
+    if connection.phase is not Phase.READY:
+        connection.phase = Phase.READY
+        if connection.transport.mode == "direct_public":
+            connection.start_delivery(head)
 
 
 @handles(c.HeartbeatPing)
-async def heartbeat_ping(socket: BridgeConsumer, message: ClientMessage) -> None:
-    assert socket.receipts is not None and socket.delivery is not None
+async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -> None:
+    assert connection.acknowledgements is not None and connection.delivery is not None
     # before the pong goes out: what follows it is not proven by it
-    sent = dict(socket.delivery.sent)
-    await socket.send_payload(s.HeartbeatPong())
-    socket.receipts.ping(sent)
+    sent = dict(connection.delivery.sent)
+    await connection.send_payload(s.HeartbeatPong())
+    connection.acknowledgements.ping(sent)
+
+
+@handles(c.NotificationAck)
+async def notification_ack(connection: ClientConnection, message: ClientMessage) -> None:
+    payload: c.NotificationAck = message.payload
+    assert connection.acknowledgements is not None
+    if len(payload.notification_ids) > limits.ACK_MAX_IDS:
+        violation = {
+            "field": "payload.notification_ids",
+            "constraint": f"at most {limits.ACK_MAX_IDS} ids",
+            "received": str(len(payload.notification_ids)),
+        }
+        raise BridgeError("PROTO_INVALID_MESSAGE", "Too many ids at once.", violations=[violation])
+    connection.acknowledgements.acknowledged(payload.notification_ids)

@@ -1,0 +1,145 @@
+"""The state of one WebSocket, and the only ways to send on it (D21 to D30)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import structlog
+from channels.generic.websocket import AsyncWebsocketConsumer
+from pydantic import BaseModel
+
+from bridge_project.http import ratelimit
+from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport
+from bridge_project.protocol.base import Phase
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.parse import ClientMessage
+from devices_app.models import Device
+from sessions_app.log.reader import Row
+from sessions_app.log.tail import tail
+from sessions_app.socket.acknowledgements import Acknowledgements
+from sessions_app.socket.delivery import Delivery
+from sessions_app.socket.request_queues import RequestQueues
+
+log = structlog.get_logger("bridge.socket")
+
+
+class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """One WebSocket of a client, from its upgrade to its end."""
+
+    transport: Transport  # how the client reaches the bridge
+    socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in
+    queues: RequestQueues
+    budget: ratelimit.MessageBudget
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phase = Phase.OPEN
+        self.health_reported = False
+        self.over = False  # nothing more is sent
+        # session id → feed of each session that it has joined
+        self.joined: dict[str, int] = {}
+        # From `auth` on:
+        self.device: Device | None = None
+        self.token_digest = ""
+        self.connection_id: int | None = None  # its row, by which all processes count it
+        self.delivery: Delivery | None = None
+        self.acknowledgements: Acknowledgements | None = None
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    @property
+    def device_id(self) -> int | None:
+        return self.device.pk if self.device else None
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
+        """Send a message that is not a row of the log; ``id``: the request's, in a reply."""
+        await self.send_frame(encode(payload, id=id))
+
+    async def reply(self, message: ClientMessage, payload: BaseModel) -> None:
+        await self.send_payload(payload, id=message.id)
+
+    async def send_frame(self, message: Encoded) -> None:
+        await self.send_text(message.text)
+
+    async def send_text(self, text: str) -> None:
+        if not self.over:
+            await self.send(text_data=text)
+
+    async def send_in_turn(self, text: str) -> None:
+        """Send as soon as the socket has room: what waits in memory stays bounded (D30)."""
+        await self.drain()
+        await self.send_text(text)
+
+    def send_rows(self, rows: Sequence[Row]) -> int:
+        """Send the first rows, as many as there is room for; return how many.
+
+        A connection that is over takes all, and they are lost as they would be on the way.
+        """
+        return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
+
+    async def drain(self) -> None:
+        """Wait until the socket has room."""
+        await self.socket.drain()
+
+    async def refuse(self, error: BridgeError, id: str | None = None) -> None:
+        """Send ``connection_error`` and close."""
+        client, path = self.transport.client, self.scope["path"]
+        log_error(error.code, path=path, client=client, device=self.device_id)
+        await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
+        await self.close_once(error.row.close)
+
+    async def end(self, code: str, close: int | None = None) -> None:
+        """Send ``error`` and close, for what the client is not to blame for."""
+        error = BridgeError(code)
+        await self.send_payload(error_payload(error))
+        await self.close_once(close or error.row.close)
+
+    async def close_once(self, code: int | None) -> None:
+        if not self.over:
+            self.over = True
+            await self.close(code=code)
+
+    # -- work beside the reading of messages -------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run something for as long as the connection lasts."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("socket_task_failed", device=self.device_id, exc_info=error)
+            self.spawn(self.end("BRIDGE_ERROR", 1011))
+
+    def start_delivery(self, upto: int) -> None:
+        """Send what the log holds for the device up to a row, then what is live (D28)."""
+        assert self.delivery is not None
+        self.spawn(self.delivery.run(upto))
+
+    def open_delivery(self, device: Device) -> None:
+        """Make what is needed to deliver; nothing is sent until `start_delivery`."""
+        self.acknowledgements = Acknowledgements(device.pk)
+        self.delivery = Delivery(device, self, self.acknowledgements, tail)
+
+    def wake(self) -> None:
+        """The log has grown."""
+        if self.delivery is not None:
+            self.delivery.wake()
+
+    def cancel_tasks(self) -> None:
+        for task in tuple(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def settle(self) -> None:
+        """Stop, and return when all that was acknowledged is stored."""
+        self.cancel_tasks()
+        if self.acknowledgements is not None:
+            await self.acknowledgements.flush()

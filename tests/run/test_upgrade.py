@@ -1,0 +1,88 @@
+"""A database of an older version is brought up to date, with its devices, tokens and log."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.samples import prompt
+from tests.servers import Postgres, stop_process
+
+# As commit 173779c left it: a phone that has acknowledged two events of a session and then went
+# away, three events since, and an approval that waits.
+DATABASES = Path(__file__).parents[1] / "fixtures" / "databases"
+TOKEN = "bridge_device_MovUowj1qDPaN-4CD0dvsavLZEnTJySMzCSgkuTvZAc"
+SESSION = "session-of-173779c"
+# or the log and the session would be too old by now
+TODAY = (
+    "UPDATE sessions_app_logrow SET created_at = '{now}'",
+    "UPDATE sessions_app_session SET last_activity_at = '{now}'",
+)
+# What a version between that one and the squash had added, as migrations that are no more.
+ADDED = """
+ALTER TABLE sessions_app_session ADD COLUMN asks bool NULL;
+ALTER TABLE devices_app_token ADD COLUMN replaced_at datetime NULL;
+ALTER TABLE devices_app_token ADD COLUMN replaces_id bigint NULL REFERENCES devices_app_token (id) DEFERRABLE INITIALLY DEFERRED;
+CREATE UNIQUE INDEX one_replacement ON devices_app_token (replaces_id);
+INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0005_asks', '2026-11-22'), ('devices_app', '0004_replaced_tokens', '2026-11-22');
+"""
+
+
+@pytest.fixture(params=["sqlite", "newer sqlite", "postgresql"])
+def bridge(
+    request: pytest.FixtureRequest, postgres_server: Postgres, tmp_path: Path
+) -> Iterator[Bridge]:
+    now = datetime.now(UTC).isoformat(sep=" ")
+    today = [statement.format(now=now) for statement in TODAY]
+    script = (DATABASES / f"173779c-{request.param.split()[-1]}.sql").read_text()
+    if request.param == "newer sqlite":
+        script += ADDED
+    if request.param != "postgresql":
+        made = Bridge(tmp_path)
+        made.data.mkdir(mode=0o700)
+        with closing(sqlite3.connect(made.data / "bridge.sqlite3")) as database:
+            database.executescript(script + ";\n".join(today) + ";")
+    else:
+        url = postgres_server.create_database()
+        with psycopg.connect(url) as connection:
+            connection.execute(script.encode())
+            for statement in today:
+                connection.execute(statement.encode())
+        made = Bridge(tmp_path, database_url=url)
+    yield made
+    if made.process is not None:
+        stop_process(made.process)
+
+
+def test_an_old_phone_gets_what_it_missed(bridge: Bridge) -> None:
+    bridge.start()
+    phone = Phone(bridge.port, TOKEN).ready()
+    phone.wait_numbers(SESSION, [2, 3, 4])
+    asked = phone.expect("approval_required", session_id=SESSION)["payload"]
+    assert asked["tool_call_id"] == "waits"
+    phone.join(SESSION)
+    answer = {"session_id": SESSION, "tool_call_id": "waits", "decision": "approved"}
+    assert phone.request("approval_response", answer)["type"] == "approval_recorded"
+    bridge.accept(prompt(SESSION, 5))
+    phone.wait_numbers(SESSION, [2, 3, 4, None, 5])  # None: what the approval is about
+    phone.ack(*phone.messages)
+    phone.close()
+    assert "old phone" in bridge.manage("list_devices").stdout
+    assert bridge.stop() == 0
+
+    assert "[ ]" not in bridge.manage("showmigrations").stdout
+    bridge.start()
+    phone = Phone(bridge.port, TOKEN).ready()
+    bridge.accept(prompt(SESSION, 6))
+    phone.join(SESSION)
+    phone.wait_numbers(SESSION, [6])
+    phone.close()
+    assert bridge.stop() == 0
