@@ -431,92 +431,66 @@ def test_a_database_that_the_settings_want_elsewhere(
     ]
 
 
-def entry(name: str, data: bytes = b"x", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+Entries = list[tuple[tarfile.TarInfo, bytes]]
+Change = Callable[[Entries], None]
+
+
+def with_file(name: str, data: bytes = b"x") -> Change:
+    """In the place of the one with this name, or added."""
+
+    def change(entries: Entries) -> None:
+        entries[:] = [one for one in entries if one[0].name != name]
+        with_first(name, data=data)(entries)
+
+    return change
+
+
+def with_first(
+    name: str, kind: bytes = tarfile.REGTYPE, target: str = "", data: bytes = b"x"
+) -> Change:
+    """An attacker's entry before all others."""
     made = tarfile.TarInfo(name)
-    made.size = len(data)
-    for field, value in fields.items():
-        setattr(made, field, value)
-    return made, data
+    made.type, made.linkname = kind, target
+    made.size = len(data) if kind == tarfile.REGTYPE else 0
+    return lambda entries: entries.insert(0, (made, data))
 
 
-def rewritten(
-    saved: Path,
-    path: Path,
-    change: Callable[[dict[str, bytes]], None],
-    *extra: tuple[tarfile.TarInfo, bytes],
-) -> Path:
-    """The backup with other contents, and with entries of an attacker before its own."""
-    found = members(saved)
-    change(found)
-    with tarfile.open(path, "w:gz") as made:
-        for info, data in [*extra, *(entry(name, data) for name, data in found.items())]:
-            made.addfile(info, io.BytesIO(data))
-    return path
-
-
-def manifest_with(**changes: Any) -> Callable[[dict[str, bytes]], None]:
-    def change(found: dict[str, bytes]) -> None:
-        found["manifest.json"] = json.dumps(json.loads(found["manifest.json"]) | changes).encode()
+def without(name: str) -> Change:
+    def change(entries: Entries) -> None:
+        entries[:] = [one for one in entries if one[0].name != name]
 
     return change
 
 
-def without(name: str) -> Callable[[dict[str, bytes]], None]:
-    def change(found: dict[str, bytes]) -> None:
-        del found[name]
+def manifest_with(**changes: Any) -> Change:
+    def change(entries: Entries) -> None:
+        [manifest] = [data for one, data in entries if one.name == "manifest.json"]
+        with_file("manifest.json", json.dumps(json.loads(manifest) | changes).encode())(entries)
 
     return change
 
 
-def nothing(_found: dict[str, bytes]) -> None:
-    pass
-
-
-BAD: dict[
-    str, tuple[Callable[[dict[str, bytes]], None], tuple[tuple[tarfile.TarInfo, bytes], ...], str]
-] = {
-    "another checksum": (
-        lambda found: found.update({"secrets/hook_token": b"mine"}),
-        (),
-        "checksum of 'secrets/hook_token'",
-    ),
-    "a file more": (
-        lambda found: found.update({"secrets/more": b"x"}),
-        (),
-        "checksum of 'secrets/more'",
-    ),
-    "a file less": (without("instance"), (), "checksum of 'instance'"),
-    "no manifest": (without("manifest.json"), (), "damaged"),
-    "no sense": (manifest_with(files=7), (), "damaged"),
-    "newer": (manifest_with(version="99.0.0"), (), "newer version"),
-    "newer tables": (
-        manifest_with(migrations=["sessions_app.9999_future"]),
-        (),
-        "sessions_app.9999_future",
-    ),
-    "another format": (manifest_with(format=2), (), "newer version"),
-    "upwards": (nothing, (entry("../evil"),), "'../evil'"),
-    "upwards inside": (nothing, (entry("secrets/.."),), "'secrets/..'"),
-    "upwards and down": (nothing, (entry("spool/../../evil"),), "evil"),
-    "absolute": (nothing, (entry("/tmp/bridge-test-evil"),), "evil"),
-    "a link": (
-        nothing,
-        (entry("secrets", b"", type=tarfile.SYMTYPE, linkname="/tmp"),),
-        "'secrets'",
-    ),
-    "a link with a name of ours": (
-        nothing,
-        (entry("secrets/a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),),
-        "'secrets/a'",
-    ),
-    "a hard link": (
-        nothing,
-        (entry("secrets/a", b"", type=tarfile.LNKTYPE, linkname="/etc/passwd"),),
-        "'secrets/a'",
-    ),
-    "a device": (nothing, (entry("instance", b"", type=tarfile.FIFOTYPE),), "'instance'"),
-    "twice": (nothing, (entry("instance"),), "'instance'"),
-    "something else": (nothing, (entry("serve.lock"),), "'serve.lock'"),
+LINK, HARD_LINK, FIFO = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
+FUTURE = "sessions_app.9999_future"
+BAD: dict[str, tuple[str, Change]] = {
+    "another checksum": ("checksum of 'secrets/hook_token'", with_file("secrets/hook_token")),
+    "a file more": ("checksum of 'secrets/more'", with_file("secrets/more")),
+    "a file less": ("checksum of 'instance'", without("instance")),
+    "no manifest": ("damaged", without("manifest.json")),
+    "no sense": ("damaged", manifest_with(files=7)),
+    "newer": ("newer version", manifest_with(version="99.0.0")),
+    "newer tables": (FUTURE, manifest_with(migrations=[FUTURE])),
+    "another format": ("newer version", manifest_with(format=2)),
+    "upwards": ("'../evil'", with_first("../evil")),
+    "upwards inside": ("'secrets/..'", with_first("secrets/..")),
+    "upwards and down": ("evil", with_first("spool/../../evil")),
+    "absolute": ("evil", with_first("/tmp/bridge-test-evil")),
+    "a link": ("'secrets'", with_first("secrets", LINK, "/tmp")),
+    "a link with a name of ours": ("'secrets/a'", with_first("secrets/a", LINK, "/etc/passwd")),
+    "a hard link": ("'secrets/a'", with_first("secrets/a", HARD_LINK, "/etc/passwd")),
+    "a device": ("'instance'", with_first("instance", FIFO)),
+    "twice": ("'instance'", with_first("instance")),
+    "something else": ("'serve.lock'", with_first("serve.lock")),
 }
 
 
@@ -524,8 +498,14 @@ BAD: dict[
 def test_a_bad_backup_is_refused_and_nothing_touched(
     case: str, saved: Path, target: Conf, tmp_path: Path
 ) -> None:
-    change, extra, words = BAD[case]
-    bad = rewritten(saved, tmp_path / "bad.tar.gz", change, *extra)
+    words, change = BAD[case]
+    bad = tmp_path / "bad.tar.gz"
+    with tarfile.open(saved) as opened:
+        entries = [(one, opened.extractfile(one).read()) for one in opened]  # type: ignore[union-attr]
+    change(entries)
+    with tarfile.open(bad, "w:gz") as made:
+        for info, data in entries:
+            made.addfile(info, io.BytesIO(data))
     with pytest.raises(CommandError, match=words.replace(".", r"\.")) as caught:
         restore.restore(target, bad)
     assert "\n" not in str(caught.value)
