@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from sessions_app.agents.registry import Kind
 from tests.agents.drive import carrying, command
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
-from tests.run.findings import mended_by, only
+from tests.run.findings import only
 from tests.servers import wait_until
 from tests.sessions.agent_driver import Scripted
 
@@ -92,51 +93,45 @@ def add(seen: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Add:
     return add
 
 
-def with_default(seen: Snapshot, name: str) -> Snapshot:
-    return replace(seen, conf=seen.conf.model_copy(update={"bridge_default_agent": name}))
-
-
 # -- without starting it ---------------------------------------------------------------------------
 
+OK, WARNING, BROKEN = Level.OK, Level.WARNING, Level.BROKEN
 
-def test_one_that_is_there_is_not_started(add: Add, seen: Snapshot) -> None:
-    """A real one only when asked: the line says how."""
-    made = add("real")
-    found = only(agents.agents(seen), Level.OK)
-    assert (
-        "real (1.2)" in found.text
-        and "not started" in found.text
-        and 'doctor ARGS="--agent real"' in found.text
-    )
+
+@pytest.mark.parametrize(
+    ("name", "why_not", "default", "level", "said", "mend"),
+    [
+        (
+            "real",
+            None,
+            "",
+            OK,
+            'not started; BRIDGE_DATA_DIR=* make doctor ARGS="--agent real"',
+            "",
+        ),
+        ("other", ABSENT, "", OK, f"other cannot start here: {ABSENT}", ""),
+        ("named", ABSENT, "", WARNING, ABSENT, "BRIDGE_ACP_AGENTS='named=…'*"),
+        ("real", ABSENT, "real", BROKEN, ABSENT, "install real"),
+        ("real", None, "reel", BROKEN, "no agent reel; known are: real", "BRIDGE_DEFAULT_AGENT= *"),
+    ],
+)
+def test_one_agent(
+    add: Add,
+    seen: Snapshot,
+    name: str,
+    why_not: str | None,
+    default: str,
+    level: Level,
+    said: str,
+    mend: str,
+) -> None:
+    """It is a fault when sessions depend on it; a real one is started only when asked for."""
+    made = add(name, why_not=why_not)
+    conf = seen.conf.model_copy(update={"bridge_default_agent": default})
+    found = agents.agents(replace(seen, conf=conf))[-1]
+    assert found.level is level and fnmatch(found.text, f"*{said}*")
+    assert fnmatch(found.mend[0], mend) if mend else not found.mend
     assert made == []
-
-
-def test_one_that_nobody_asked_for_is_no_fault(add: Add, seen: Snapshot) -> None:
-    add("other", why_not=ABSENT)
-    found = only(agents.agents(seen), Level.OK)
-    assert "other cannot start here" in found.text and ABSENT in found.text
-
-
-def test_one_of_the_settings_that_is_missing(add: Add, seen: Snapshot) -> None:
-    add("named", why_not=ABSENT)
-    assert mended_by(only(agents.agents(seen), Level.WARNING), "BRIDGE_ACP_AGENTS='named=…'")
-
-
-def test_the_default_is_missing(add: Add, seen: Snapshot) -> None:
-    add("real", why_not=ABSENT)
-    found = only(agents.agents(with_default(seen, "real")), Level.BROKEN)
-    assert (
-        ABSENT in found.text
-        and mended_by(found, "install real")
-        and mended_by(found, "BRIDGE_DEFAULT_AGENT= ")
-    )
-
-
-def test_a_default_that_nobody_knows(add: Add, seen: Snapshot) -> None:
-    add("real")
-    there, unknown = agents.agents(with_default(seen, "reel"))
-    assert "there is no agent reel; known are: real" in only(unknown, Level.BROKEN).text
-    only(there, Level.OK)
 
 
 def test_a_version_that_does_not_come(
@@ -197,10 +192,6 @@ def test_claude_code_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_
 # -- starting it -----------------------------------------------------------------------------------
 
 
-async def answers(driver: Scripted) -> None:
-    await driver.say(Chunk("It says: "), Chunk(driver.prompts[-1]), TurnEnded("stop"))
-
-
 def test_the_demo_is_really_started(
     seen: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,13 +200,6 @@ def test_the_demo_is_really_started(
     found = only(agents.agents(seen), Level.OK)
     assert "demo (scripted" in found.text and "answered a prompt" in found.text
     assert list((tmp_path / "brief").iterdir()) == []
-
-
-def test_what_is_scripted_is_talked_to(add: Add, seen: Snapshot) -> None:
-    made = add("demo", real=False, on_prompt=answers)
-    only(agents.agents(seen), Level.OK)
-    (driver,) = made
-    assert driver.prompts == [agents.PROMPT] and driver.closed.is_set()
 
 
 @pytest.mark.parametrize(
