@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge, Pairing
-from tests.conformance.phone import Phone
+from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import hook, new_session
-from tests.conformance.wire import Closed
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
 from tests.servers import Postgres, Redis

@@ -1,13 +1,14 @@
-"""A mobile client on the `websockets` library: every wait has a condition and a deadline."""
+"""A device that speaks the bridge's protocol: every wait has a condition and a deadline."""
 
 from __future__ import annotations
 
 import json
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from websockets.exceptions import ConnectionClosed
 
 from tests.conformance.https import (
     LOOPBACK,
@@ -19,16 +20,29 @@ from tests.conformance.https import (
     strict_json,
 )
 from tests.conformance.samples import new_id, now
-from tests.conformance.wire import Closed, Wire
+from tests.websocket import PATIENCE, WebSocket
 
 __all__ = ["PATIENCE", "Closed", "Message", "Phone", "brief", "check_envelope"]
 
 Message = dict[str, Any]
-PATIENCE = 30.0  # seconds: a shared machine may be slow, a right answer is never later than this
+
+
+class Closed(Exception):
+    """The server closed the connection; 1006: without a close frame."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"closed with {code}")
+        self.code = code
+
+    @staticmethod
+    def by(error: ConnectionClosed) -> Closed:
+        return Closed(error.rcvd.code if error.rcvd else 1006)
 
 
 class Phone:
     """One connection of a device at a time; `messages` is everything received on it, in order."""
+
+    host = LOOPBACK
 
     def __init__(
         self,
@@ -49,11 +63,15 @@ class Phone:
             source,
             dial,
         )
-        self.wire: Wire | None = None
+        self.socket: WebSocket | None = None
         self.messages: list[Message] = []
         self.untaken: list[Message] = []
 
     # connecting
+
+    @property
+    def connected(self) -> bool:
+        return self.socket is not None and not self.socket.ended
 
     def connect(
         self,
@@ -64,28 +82,34 @@ class Phone:
     ) -> Phone:
         """Upgrade only. Raises websockets' InvalidStatus when refused."""
         self.messages, self.untaken = [], []
+        headers = {**(headers or {}), **({} if origin is None else {"Origin": origin})}
+        stream = self.stream()
+        try:
+            uri = f"{'ws' if self.plain else 'wss'}://{self.host}:{self.port}{path}"
+            self.socket = WebSocket(stream, uri, headers=headers)
+        except BaseException:
+            stream.close()
+            raise
+        return self
+
+    def stream(self) -> socket.socket:
+        """Connect and agree on TLS."""
         source = (self.source, 0) if self.source else None
-        sock = (
+        made = (
             self.dial(PATIENCE)
             if self.dial
             else socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
         )
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.plain:
+            return made
         try:
-            if not self.plain:
-                sock = pinned_context().wrap_socket(sock, server_hostname=LOOPBACK)
-                assert isinstance(sock, ssl.SSLSocket)
-                check_pin(sock, self.pin)
-            self.wire = Wire(
-                sock, f"{'ws' if self.plain else 'wss'}://{LOOPBACK}:{self.port}{path}"
-            )
-            self.wire.upgrade(
-                {**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE
-            )
+            secure = pinned_context().wrap_socket(made, server_hostname=LOOPBACK)
+            check_pin(secure, self.pin)
         except BaseException:
-            sock.close()
+            made.close()
             raise
-        return self
+        return secure
 
     def auth(self, **payload: Any) -> Message:
         """Send auth and return the answer, whichever it is."""
@@ -145,8 +169,11 @@ class Phone:
         return str(message["id"])
 
     def send_raw(self, data: str | bytes) -> None:
-        assert self.wire is not None
-        self.wire.send(data, PATIENCE)
+        assert self.socket is not None
+        try:
+            self.socket.send(data)
+        except ConnectionClosed as error:
+            raise Closed.by(error) from None
 
     def request(self, type_: str, payload: Any, timeout: float = PATIENCE) -> Message:
         """Send and wait for the message that carries the request's id (D4)."""
@@ -171,8 +198,11 @@ class Phone:
         """The next frame. Raises TimeoutError, or Closed with the close code (1006: no close
         frame).
         """
-        assert self.wire is not None
-        text = self.wire.receive(timeout)
+        assert self.socket is not None
+        try:
+            text = self.socket.recv(timeout)
+        except ConnectionClosed as error:
+            raise Closed.by(error) from None
         assert isinstance(text, str), f"a binary frame: {text!r}"
         message = strict_json(text)
         check_envelope(message)
@@ -269,14 +299,17 @@ class Phone:
     # leaving
 
     def close(self) -> None:
-        """An orderly close."""
-        if self.wire is not None:
-            self.wire.close()
+        """Close in order, as far as the server plays along."""
+        if self.socket is not None:
+            try:
+                self.socket.close(timeout=2)
+            except TimeoutError:
+                pass
 
     def vanish(self) -> None:
-        """The network goes away: no close frame."""
-        if self.wire is not None:
-            self.wire.abort()
+        """Let the network go away: no close frame."""
+        if self.socket is not None:
+            self.socket.abort()
 
 
 def brief(messages: list[Message]) -> str:

@@ -133,7 +133,7 @@ def wait_for_it(bridge: Bridge, sid: str, stop: threading.Event) -> Waited:
                 continue
             seconds = time.monotonic() - began
             alive(phone)
-            return Waited(answer, seconds, slowest, phone.wire is not None and not phone.wire.ended)
+            return Waited(answer, seconds, slowest, phone.connected)
     raise AssertionError(f"no answer within {time.monotonic() - began} s")
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar
 
-from tests.edge.client import WebSocket
 from tests.faults.quick import nursery
 from tests.servers import Running, free_port
+from tests.websocket import WebSocket
 
 PROJECT = Path(__file__).resolve().parents[2]
 # All are forked from one template: what it read of its own environment, and how it logs, is not
@@ -192,13 +192,20 @@ class Edge:
         answer: dict[str, Any] = self.get("/stats")[1]
         return answer
 
-    def websocket(self, path: str = "/ws", *, plain: bool = False, **options: Any) -> WebSocket:
+    def websocket(
+        self,
+        path: str = "/ws",
+        *,
+        plain: bool = False,
+        headers: dict[str, str] | None = None,
+        compress: bool = True,
+    ) -> WebSocket:
         uri = (
             f"ws://127.0.0.1:{self.plain_port}{path}"
             if plain
             else f"wss://127.0.0.1:{self.port}{path}"
         )
-        return WebSocket(self.stream(plain=plain), uri, **options)
+        return WebSocket(self.stream(plain=plain), uri, headers=headers, compress=compress)
 
 
 def read_response(stream: socket.socket) -> tuple[int, dict[str, str], bytes]:

@@ -77,7 +77,7 @@ def test_scope(edge: Edge) -> None:
 
 
 def test_scope_from_a_trusted_proxy(edge: Edge) -> None:
-    with edge.websocket(plain=True, additional_headers=FROM_PROXY) as websocket:
+    with edge.websocket(plain=True, headers=FROM_PROXY) as websocket:
         websocket.send("scope")
         told = json.loads(websocket.recv(10))
     assert (told["scheme"], told["secure"], told["client"], told["via_proxy"]) == (
@@ -131,7 +131,7 @@ def test_every_refused_upgrade_has_the_six_fields(
     edge: Edge, path: str, status: int, code: str
 ) -> None:
     with pytest.raises(InvalidStatus) as raised:
-        edge.websocket(path, additional_headers={"X-Request-ID": "mine-2"})
+        edge.websocket(path, headers={"X-Request-ID": "mine-2"})
     body = json.loads(raised.value.response.body)
     assert (raised.value.response.status_code, body["code"], body["request_id"], len(body)) == (
         status,
@@ -177,7 +177,7 @@ def test_without_upgrade_it_is_http(edge: Edge) -> None:
     "origin", ["https://app.example", "capacitor://localhost", "null", "file://"]
 )
 def test_origins_are_the_applications_to_judge(edge: Edge, origin: str) -> None:
-    with edge.websocket(origin=origin) as websocket:
+    with edge.websocket(headers={"Origin": origin}) as websocket:
         websocket.send("hello")
         assert websocket.recv(10) == "hello"
 

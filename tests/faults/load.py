@@ -132,7 +132,7 @@ class Watcher(threading.Thread):
 
     @property
     def connected(self) -> bool:
-        return self.phone.wire is not None and not self.phone.wire.ended
+        return self.phone.connected
 
     def run(self) -> None:
         while not self.ending.is_set():

@@ -21,7 +21,6 @@ import trustme
 from tests.conformance.bridge import REPOSITORY
 from tests.conformance.https import LOOPBACK, Https
 from tests.conformance.phone import PATIENCE, Phone
-from tests.conformance.wire import Wire
 from tests.servers import free_port, stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
@@ -208,26 +207,10 @@ class ProxiedPhone(Phone):
 
     def __init__(self, port: int, token: str, site: Site, client: str) -> None:
         super().__init__(port, token)
-        self.site, self.client = site, client
+        self.site, self.client, self.host = site, client, site.name
 
-    def connect(
-        self,
-        *,
-        path: str = "/api/v1/ws",
-        headers: dict[str, str] | None = None,
-        origin: str | None = None,
-    ) -> Phone:
-        self.messages, self.untaken = [], []
-        sock = dial(self.port, self.site, self.client)
-        try:
-            self.wire = Wire(sock, f"wss://{self.site.name}:{self.port}{path}")
-            self.wire.upgrade(
-                {**(headers or {}), **({} if origin is None else {"Origin": origin})}, PATIENCE
-            )
-        except BaseException:
-            sock.close()
-            raise
-        return self
+    def stream(self) -> socket.socket:
+        return dial(self.port, self.site, self.client)
 
 
 def dial(port: int, site: Site, client: str = "") -> ssl.SSLSocket:

@@ -54,8 +54,7 @@ class Front:
         try:
             yield phone
         finally:
-            if phone.wire is not None:
-                phone.close()
+            phone.close()
 
     def post(self, body: dict[str, object]) -> None:
         answer = self.https.post(

@@ -1,0 +1,198 @@
+"""A WebSocket client that every test can use: each wait has a condition and a deadline.
+
+On the sans-I/O core of the `websockets` library, in the caller's thread: the library's own client
+without asyncio reads and writes one TLS connection from two threads, which OpenSSL does not allow.
+``tests.conformance.phone`` speaks the bridge's protocol on it; frames that are no WebSocket's are
+sent by ``tests.conformance.raw``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from websockets.client import ClientProtocol
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+PATIENCE = 30.0  # seconds: a shared machine may be slow, a right answer is never later than this
+_CHUNK = 256 * 1024
+_NOT_NOW = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
+
+
+class WebSocket:
+    """An upgraded connection over ``stream``, whose TLS is done.
+
+    Raises what the library raises: InvalidStatus when it is refused, ConnectionClosed when it has
+    ended.
+    """
+
+    def __init__(
+        self,
+        stream: socket.socket,
+        uri: str,
+        *,
+        headers: dict[str, str] | None = None,
+        compress: bool = False,
+    ) -> None:
+        self._stream = stream
+        self._stream.setblocking(False)
+        extensions = [ClientPerMessageDeflateFactory()] if compress else None
+        self._protocol = ClientProtocol(parse_uri(uri), extensions=extensions, max_size=None)
+        self._unsent = bytearray()
+        self._parts: list[bytes] = []
+        self._text = True
+        self._messages: deque[str | bytes] = deque()
+        self._pongs: set[bytes] = set()
+        self.response: Response | None = None
+        request = self._protocol.connect()
+        request.headers.update(headers or {})
+        self._protocol.send_request(request)
+        self._go_on(lambda: bool(self.response or self._protocol.handshake_exc or self.ended))
+        if self._protocol.handshake_exc is not None:
+            self.abort()
+            raise self._protocol.handshake_exc
+
+    @property
+    def ended(self) -> bool:
+        return self._protocol.state is State.CLOSED
+
+    def send(self, message: str | bytes | Iterable[bytes]) -> None:
+        """Send a message, of fragments if it is neither text nor bytes. Returns when the system has
+        taken it, or the connection has ended.
+        """
+        self._check()
+        if isinstance(message, str):
+            self._protocol.send_text(message.encode())
+        elif isinstance(message, bytes):
+            self._protocol.send_binary(message)
+        else:
+            for number, part in enumerate(message):
+                send = self._protocol.send_continuation if number else self._protocol.send_binary
+                send(part, fin=False)
+                self._flush()
+                if self._protocol.state is not State.OPEN:
+                    return
+            self._protocol.send_continuation(b"", fin=True)
+        self._flush()
+
+    def recv(self, timeout: float = PATIENCE) -> str | bytes:
+        """Return the next message. Raises TimeoutError, and ConnectionClosed after the last one."""
+        self._go_on(lambda: bool(self._messages) or self.ended, timeout)
+        if not self._messages:
+            raise self._protocol.close_exc
+        return self._messages.popleft()
+
+    def ping(self, timeout: float = PATIENCE) -> None:
+        """Send a ping and wait for its pong. Raises TimeoutError."""
+        self._check()
+        payload = os.urandom(4)
+        self._protocol.send_ping(payload)
+        self._go_on(lambda: payload in self._pongs or self.ended, timeout)
+        self._check()
+
+    def pong(self) -> None:
+        """Send one that nobody asked for."""
+        self._check()
+        self._protocol.send_pong(b"")
+        self._flush()
+
+    def close(self, code: int = 1000, timeout: float = PATIENCE) -> None:
+        """Close in order: a close frame, its answer, the end."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code)
+        try:
+            self._go_on(lambda: self.ended, timeout)
+        finally:
+            self._stream.close()
+
+    def abort(self) -> None:
+        """End the TCP connection without a word."""
+        try:
+            self._stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._stream.close()
+        if not self.ended:
+            self._protocol.receive_eof()
+
+    def __enter__(self) -> WebSocket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        """Raise ConnectionClosed when nothing more can be said."""
+        if self._protocol.state is not State.OPEN:
+            self._go_on(lambda: self.ended)
+            raise self._protocol.close_exc
+
+    def _flush(self) -> None:
+        self._go_on(lambda: not self._unsent or self.ended)
+
+    def _go_on(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+        """Write and read until the condition is true. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._unsent += b"".join(self._protocol.data_to_send())
+            if condition():
+                return
+            if not (self._write() | self._read()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"not within {seconds} s")
+                writing = [self._stream] if self._unsent else []
+                select.select([self._stream], writing, [], min(left, 0.5))
+
+    def _write(self) -> bool:
+        if not self._unsent:
+            return False
+        try:
+            del self._unsent[: self._stream.send(self._unsent[:_CHUNK])]
+        except _NOT_NOW:
+            return False
+        except OSError:
+            # the other side is gone: what it has said before is read to its end
+            self._unsent.clear()
+            return False
+        return True
+
+    def _read(self) -> bool:
+        if self.ended:
+            return False
+        try:
+            data = self._stream.recv(_CHUNK)
+        except _NOT_NOW:
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._protocol.receive_data(data)
+        else:
+            self._protocol.receive_eof()
+        for event in self._protocol.events_received():
+            if isinstance(event, Response):
+                self.response = event
+            elif isinstance(event, Frame):
+                self._take(event)
+        return True
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.PONG:
+            self._pongs.add(bytes(frame.data))
+        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            if frame.opcode is not Opcode.CONT:
+                self._parts, self._text = [], frame.opcode is Opcode.TEXT
+            self._parts.append(bytes(frame.data))
+            if frame.fin:
+                whole = b"".join(self._parts)
+                self._messages.append(whole.decode() if self._text else whole)
