@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.conformance.samples import hook, new_id, now, prompt
 from tests.faults.ledger import ALL, View, Wrong
-from tests.faults.links import GONE, Http, Message, Socket, connect
+from tests.faults.links import GONE, Http, Message, Socket
 
 if TYPE_CHECKING:
     from tests.faults.swarm import Swarm
@@ -92,8 +92,7 @@ class Poster:
             try:
                 if self.http is None:
                     self.door = await self.swarm.door(self.rng)
-                    self.http = Http()
-                    await connect(self.http, self.swarm.ports[self.door])
+                    self.http = await Http.open(self.swarm.ports[self.door])
                 asked += 1
                 status, text = await self.http.post(self.heads[what], body)
             except GONE:
@@ -129,19 +128,18 @@ class Phone:
     async def run(self) -> None:
         while True:
             door = await self.swarm.door(self.rng)
-            self.socket = Socket(self.swarm.ports[door])
             self.ready, self.joined, self._asked = False, set(), {}
             try:
-                await connect(self.socket, self.swarm.ports[door])
-                await self._talk(self.socket)
+                self.socket = await Socket.open(self.swarm.ports[door])
+                try:
+                    await self._talk(self.socket)
+                finally:
+                    self.socket.abort()
             except GONE:
                 pass
-            finally:
-                self.socket.abort()
             await asyncio.sleep(self.rng.uniform(0, RETRY_SECONDS))
 
     async def _talk(self, socket: Socket) -> None:
-        await socket.upgrade()
         self.view.connected()
         auth = {"token": self.token, "client_version": "1.2.3", "platform": "ios"}
         await self._ask("auth", auth, "connection_ack")
@@ -163,7 +161,7 @@ class Phone:
     async def _ask(self, type_: str, payload: Message, answer: str, session_id: str = "") -> None:
         """Send a request; where it names no session, wait for its answer too."""
         assert self.socket is not None
-        request = self.socket.say(type_, payload)
+        request = await self.socket.say(type_, payload)
         self._asked[request] = (answer, session_id)
         while not session_id and request in self._asked:
             self._take(await self.socket.take())
@@ -211,7 +209,7 @@ class Phone:
                 if self.swarm.calm or here >= late:
                     await self._join(self.swarm.sessions)
                 if style != "none" and (len(self.view.unacknowledged) > 20 or rng.random() < 0.2):
-                    self._acknowledge(
+                    await self._acknowledge(
                         socket,
                         [
                             message_id
@@ -229,7 +227,7 @@ class Phone:
                 # who has never acknowledged an event would prove by it that he has received them
                 # all
                 if self.renewed > 1 and rng.random() < 0.1:
-                    socket.say("heartbeat_ping")
+                    await socket.say("heartbeat_ping")
                 await asyncio.sleep(0.05)
         except GONE:
             return None  # whoever reads from the socket sees the end too
@@ -244,18 +242,18 @@ class Phone:
                 session_id,
             )
 
-    def _acknowledge(self, socket: Socket, message_ids: list[str]) -> None:
+    async def _acknowledge(self, socket: Socket, message_ids: list[str]) -> None:
         if message_ids:
-            socket.say("notification_ack", {"notification_ids": message_ids})
+            await socket.say("notification_ack", {"notification_ids": message_ids})
             self.view.acknowledge(message_ids)
 
     async def _renew(self, socket: Socket) -> None:
         """Acknowledge everything, see by a pong that it was read, leave in order; the next
         connection must bring nothing again.
         """
-        self._acknowledge(socket, list(self.view.unacknowledged))
+        await self._acknowledge(socket, list(self.view.unacknowledged))
         pongs = self.pongs
-        socket.say("heartbeat_ping")
+        await socket.say("heartbeat_ping")
         while self.pongs == pongs:
             await asyncio.sleep(0.01)
         self.renewed = self.swarm.renewal

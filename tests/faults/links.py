@@ -6,15 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from typing import Any
 
-from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake
-from websockets.frames import Frame, Opcode
-from websockets.http11 import Response
-from websockets.protocol import State
-from websockets.uri import parse_uri
+from websockets.asyncio import client
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import new_id, now
@@ -22,70 +18,56 @@ from tests.faults.ledger import Wrong
 
 PATIENCE = 30.0  # seconds: an answer is there by then, or the connection's end
 Message = dict[str, Any]
-GONE = (OSError, EOFError)  # what a process that was killed does to its connections
+GONE = (
+    OSError,
+    EOFError,
+    ConnectionClosed,
+    InvalidMessage,
+)  # what a process that was killed does to its connections
 
 
-async def connect(protocol: asyncio.Protocol, port: int) -> None:
-    """TLS to a process on this machine. Raises OSError where nobody listens (any more)."""
-    await asyncio.get_running_loop().create_connection(
-        lambda: protocol, LOOPBACK, port, ssl=pinned_context(), ssl_handshake_timeout=PATIENCE
-    )
-
-
-class Link(asyncio.Protocol):
-    """A TLS connection whose end raises in whoever waits for something."""
+class Http(asyncio.Protocol):
+    """One keep-alive TLS connection, whose end raises in whoever waits; one request at a time."""
 
     def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.lost = False
+        self._transport: asyncio.Transport | None = None
+        self._lost = False
         self._news = asyncio.Event()
+        self._data = b""
+
+    @staticmethod
+    async def open(port: int) -> Http:
+        """Connect to a process on this machine. Raises OSError where nobody listens (any more)."""
+        _, made = await asyncio.get_running_loop().create_connection(
+            Http, LOOPBACK, port, ssl=pinned_context(), ssl_handshake_timeout=PATIENCE
+        )
+        return made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
+        self._lost = True
         self._news.set()
-
-    def write(self, data: bytes) -> None:
-        if self.transport is None or self.lost:
-            raise ConnectionResetError("the connection is gone")
-        self.transport.write(data)
-
-    def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
-    async def news(self, seconds: float = PATIENCE) -> None:
-        """Something has come. Raises EOFError at the end of the connection, Wrong when nothing
-        comes for that long.
-        """
-        if not self._news.is_set():
-            try:
-                await asyncio.wait_for(self._news.wait(), seconds)
-            except TimeoutError:
-                raise Wrong(f"neither an answer nor an end within {seconds} s") from None
-        self._news.clear()
-
-
-class Http(Link):
-    """One keep-alive connection; one request at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._data = b""
 
     def data_received(self, data: bytes) -> None:
         self._data += data
         self._news.set()
 
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     async def post(self, head: bytes, body: bytes) -> tuple[int, bytes]:
-        """`head` is the request's, but for Content-Length. Status and body of the answer; raises
-        EOFError when the connection ends before it.
+        """Return status and body of the answer; `head` is the request's, but for Content-Length.
+
+        Raises one of GONE when the connection ends before it.
         """
+        if self._transport is None or self._lost:
+            raise ConnectionResetError("the connection is gone")
         self._data = b""
-        self.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
         while (end := self._data.find(b"\r\n\r\n")) < 0:
             await self._more()
         fields = self._data[:end].lower()
@@ -95,87 +77,66 @@ class Http(Link):
         return int(fields[9:12]), self._data[end + 4 :]
 
     async def _more(self) -> None:
-        if self.lost:
+        if self._lost:
             raise EOFError("the connection ended before the answer")
-        await self.news()
+        self._news.clear()
+        try:
+            await asyncio.wait_for(self._news.wait(), PATIENCE)
+        except TimeoutError:
+            raise Wrong(f"neither an answer nor an end within {PATIENCE} s") from None
 
 
-class Socket(Link):
-    """A WebSocket on the sans-I/O core of the `websockets` library; `arrived` holds what was not
-    taken yet.
-    """
+class Socket:
+    """A WebSocket; ``code`` is that of its close frame, 1006 without one."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__()
-        self.protocol = ClientProtocol(
-            parse_uri(f"wss://{LOOPBACK}:{port}/api/v1/ws"), max_size=None
-        )
-        self.arrived: deque[Message] = deque()
-        self.upgraded = False
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
 
-    def data_received(self, data: bytes) -> None:
-        self.protocol.receive_data(data)
-        for event in self.protocol.events_received():
-            if isinstance(event, Response):
-                self.upgraded = True
-            elif isinstance(event, Frame) and event.opcode is Opcode.TEXT:
-                assert event.fin, "the bridge sends messages in one frame"
-                self.arrived.append(json.loads(bytes(event.data)))
-        self._flush()
-        self._news.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.protocol.receive_eof()
-
-    def _flush(self) -> None:
-        for data in self.protocol.data_to_send():
-            if data and not self.lost and self.transport is not None:
-                self.transport.write(data)
-
-    async def upgrade(self) -> None:
-        """Raises EOFError when the connection ends, Wrong when it is refused."""
-        self.protocol.send_request(self.protocol.connect())
-        self._flush()
-        while not self.upgraded:
-            await self._more()
-        if isinstance(self.protocol.handshake_exc, InvalidHandshake):
-            raise Wrong(f"the upgrade was refused: {self.protocol.handshake_exc}")
-
-    async def _more(self) -> None:
-        if self.lost:
-            raise EOFError(f"the connection ended, close code {self.code}")
-        await self.news()
+    @staticmethod
+    async def open(port: int) -> Socket:
+        """Raises one of GONE when there is nobody (any more), Wrong when it is refused."""
+        try:
+            return Socket(
+                await client.connect(
+                    f"wss://{LOOPBACK}:{port}/api/v1/ws",
+                    ssl=pinned_context(),
+                    proxy=None,
+                    compression=None,
+                    open_timeout=PATIENCE,
+                    close_timeout=PATIENCE,
+                    ping_interval=None,
+                    max_size=None,
+                    max_queue=None,
+                )
+            )
+        except InvalidStatus as error:
+            raise Wrong(f"the upgrade was refused: {error}") from None
+        except TimeoutError:
+            raise Wrong(f"neither an answer nor an end within {PATIENCE} s") from None
 
     @property
     def code(self) -> int | None:
-        return self.protocol.close_rcvd.code if self.protocol.close_rcvd else None
+        return self._connection.close_code
 
-    def say(self, type_: str, payload: Any = None) -> str:
-        """Send a message and return its id; a payload of None makes it a heartbeat. Raises
-        ConnectionResetError.
-        """
-        if self.lost or self.protocol.state is not State.OPEN:
-            raise ConnectionResetError("the connection is gone")
+    async def say(self, type_: str, payload: Any = None) -> str:
+        """Send a message and return its id; a payload of None makes it a heartbeat."""
         message = {"type": type_, "timestamp": now()} | (
             {} if payload is None else {"id": new_id(), "payload": payload}
         )
-        self.protocol.send_text(json.dumps(message).encode())
-        self._flush()
+        await self._connection.send(json.dumps(message))
         return str(message.get("id", ""))
 
     async def take(self) -> Message:
-        """The next message. Raises EOFError after the last one."""
-        while not self.arrived:
-            await self._more()
-        return self.arrived.popleft()
+        """Return the next message. Raises one of GONE after the last one."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return dict(json.loads(await self._connection.recv()))
+        except TimeoutError:
+            raise Wrong(f"neither a message nor an end within {PATIENCE} s") from None
 
     async def close(self) -> None:
-        """An orderly close: a close frame, the server's answer and the end of the connection; what
-        still comes before it is in `arrived`.
-        """
-        if self.protocol.state is State.OPEN:
-            self.protocol.send_close(1000)
-            self._flush()
-        while not self.lost:
-            await self.news()
+        """Close in order: a close frame, the server's answer and the end of the connection."""
+        await self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.transport.abort()
