@@ -18,6 +18,7 @@ from bridge_project.kernel.path_jail import Jail, Opened, answering, shown
 from bridge_project.protocol.jsontext import dumps_unicode
 
 _CHUNK: Final = 2**20
+_TOO_MANY_LINES: Final = "These lines are more than one message holds; ask for fewer."
 _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
 _SHORT_ESCAPES: Final = b'"\\\b\t\n\f\r'  # two bytes of JSON
 _LONG_ESCAPES: Final = bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # six bytes: \u0001
@@ -79,11 +80,9 @@ def _json(about: dict[str, Any], data: bytearray, is_text: bool, most: int) -> b
 
 
 def _is_text(data: bytearray) -> bool:
-    """Whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four times
-    as long.
+    """Tell whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four
+    times as long.
     """
-    if b"\0" in data:
-        return False
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for at in range(0, len(data), _ENCODED):
@@ -91,7 +90,7 @@ def _is_text(data: bytearray) -> bool:
         decoder.decode(b"", True)
     except UnicodeDecodeError:
         return False
-    return True
+    return b"\0" not in data
 
 
 def _escaped_bytes(text: bytearray) -> int:
@@ -149,8 +148,7 @@ class _Reading:
     def __init__(self, offset: int, limit: int, most: int) -> None:
         self.first, self.last, self.most = offset, offset + limit, most
         self.size = self.newlines = 0
-        self.ends_line = True
-        self.is_text = True
+        self.ends_line = self.is_text = True
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.kept = bytearray()  # the lines asked for
         # everything, as long as it could be a binary file that is sent whole
@@ -162,56 +160,44 @@ class _Reading:
             self.whole += chunk
         else:
             self.whole.clear()
-        if self.is_text:
-            self.is_text = b"\0" not in chunk and self._decodes(chunk)
-        if not self.is_text:
-            if self.size > limits.FILE_BINARY_MAX_BYTES:
-                raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
+        if not self._check_text(chunk):
             return
         newlines = chunk.count(b"\n")
-        self._keep(chunk, newlines)
+        start, end = (
+            _line_start(chunk, line - self.newlines, newlines) for line in (self.first, self.last)
+        )
+        self.kept += chunk[start:end]
+        # a smaller file may still turn out to be binary
+        if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):
+            raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)
         self.newlines += newlines
         self.ends_line = chunk.endswith(b"\n")
 
     def result(self) -> dict[str, Any]:
-        if self.is_text and self._decodes(b"", final=True):
-            text, encoding, lines = (
-                self.kept.decode("utf-8"),
-                "utf-8",
-                self.newlines + (not self.ends_line),
-            )
-        elif self.size <= limits.FILE_BINARY_MAX_BYTES:
-            text, encoding, lines = _base64(self.whole), "base64", 0
+        if self._check_text(b"", final=True):
+            text, encoding = self.kept.decode("utf-8"), "utf-8"
+            lines = self.newlines + (not self.ends_line)
         else:
-            raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
+            text, encoding, lines = base64.b64encode(self.whole).decode("ascii"), "base64", 0
         if len(json.dumps(text, ensure_ascii=False).encode()) + ENVELOPE_BYTES > self.most:
-            raise BridgeError(
-                "FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer."
-            )
+            raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 
-    def _decodes(self, data: bytes, *, final: bool = False) -> bool:
-        try:
-            self.decoder.decode(data, final)
-        except UnicodeDecodeError:
-            return False
-        return True
-
-    def _keep(self, chunk: bytes, newlines: int) -> None:
-        start = _line_start(chunk, self.first - self.newlines, newlines)
-        end = _line_start(chunk, self.last - self.newlines, newlines)
-        self.kept += chunk[start:end]
-        # a smaller file may still turn out to be binary
-        if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):
-            raise BridgeError(
-                "FILE_TOO_LARGE", "These lines are more than one message holds; ask for fewer."
-            )
+    def _check_text(self, data: bytes, *, final: bool = False) -> bool:
+        """Tell whether all is text so far; FILE_TOO_LARGE for a binary file that is not sent."""
+        if self.is_text:
+            try:
+                self.decoder.decode(data, final)
+                self.is_text = b"\0" not in data
+            except UnicodeDecodeError:
+                self.is_text = False
+        if not self.is_text and self.size > limits.FILE_BINARY_MAX_BYTES:
+            raise BridgeError("FILE_TOO_LARGE", "A binary file is sent whole, up to 5 MB.")
+        return self.is_text
 
 
 def _line_start(chunk: bytes, line: int, newlines: int) -> int:
-    """Where the line begins that comes after ``line`` of the chunk's ``newlines`` line ends; the
-    chunk's end if that is further on.
-    """
+    """Find where a line of a chunk with so many line ends begins; its end if that is further on."""
     if line > newlines:
         return len(chunk)
     at = 0
@@ -224,10 +210,6 @@ def _chunks(file: Opened) -> Iterator[bytes]:
     with answering():
         while chunk := os.read(file.fd, _CHUNK):
             yield chunk
-
-
-def _base64(data: bytearray) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 def _is_count(value: object) -> bool:

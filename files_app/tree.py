@@ -8,7 +8,7 @@ import os
 import re
 import stat as st
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -87,26 +87,29 @@ def listing(
 
 @dataclass(slots=True)
 class _Found:
-    """A thing in a directory: how it is shown, and where a directory really is and what."""
+    """A thing in a directory: how it is shown, and where it really is and what.
+
+    ``way``: the directories on the way to it, itself included.
+    """
 
     entry: Entry
     name: str
     names: Names
-    identity: Identity
+    level: int
+    way: frozenset[Identity]
+    loops: bool = False  # it leads back to a directory on the way
 
     @property
     def order(self) -> tuple[bool, str]:
         return self.entry["type"] != "directory", self.name
 
-
-@dataclass(slots=True)
-class _Branch:
-    """A directory that waits to be looked into, with the directories on the way to it."""
-
-    entry: Entry
-    names: Names
-    level: int
-    way: frozenset[Identity] = field(default_factory=frozenset)
+    @property
+    def is_entered(self) -> bool:
+        return (
+            self.entry["type"] == "directory"
+            and not self.loops
+            and _NOT_ENTERED.isdisjoint((self.name, *self.names[-1:]))
+        )
 
 
 class _Tree:
@@ -127,64 +130,50 @@ class _Tree:
         self.forbidden = jail.forbidden_identities()
 
     def grow(self) -> tuple[list[Entry], bool]:
-        root: Entry = {}
-        waiting = deque([_Branch(root, self.top.names, 1, frozenset({identity(self.top.stat)}))])
-        self._fill(waiting.popleft(), self.top, waiting)
+        root = _Found({}, "", self.top.names, 0, frozenset({identity(self.top.stat)}))
+        waiting = deque(self._fill(root, self.top))
         while waiting and not self.truncated:
-            branch = waiting.popleft()
+            found = waiting.popleft()
             try:
-                with self._open(branch.names) as directory:
-                    self._fill(branch, directory, waiting)
+                with self._open(found.names) as directory:
+                    waiting.extend(self._fill(found, directory))
             except BridgeError:  # gone meanwhile, or not to be read
-                branch.entry["children"] = []
-        return root.get("children", []), self.truncated
+                found.entry["children"] = []
+        return root.entry.get("children", []), self.truncated
 
     def _open(self, names: Names) -> Opened:
         own = self.top.names
-        return (
-            self.jail.below(self.top, names[len(own) :])
-            if names[: len(own)] == own
-            else self.jail.at(names)
-        )
+        if names[: len(own)] == own:
+            return self.jail.below(self.top, names[len(own) :])
+        return self.jail.at(names)
 
-    def _fill(self, branch: _Branch, directory: Opened, waiting: deque[_Branch]) -> None:
-        found = sorted(self._look(directory), key=lambda one: one.order)
-        fitting = self._fitting(found)
-        if fitting < len(found):
-            self.truncated = True
-            del found[fitting:]
-        self.room -= len(found)
-        if found or not self.truncated:  # a directory of which all was cut is not an empty one
-            branch.entry["children"] = [one.entry for one in found]
-        if branch.level < self.levels:
-            waiting.extend(
-                _Branch(one.entry, one.names, branch.level + 1, branch.way | {one.identity})
-                for one in found
-                if one.entry["type"] == "directory"
-                and _NOT_ENTERED.isdisjoint((one.name, *one.names[-1:]))
-                and one.identity not in branch.way
-            )
-
-    def _fitting(self, found: list[_Found]) -> int:
-        """How many of them there is room for; takes what they need of the bytes."""
+    def _fill(self, parent: _Found, directory: Opened) -> list[_Found]:
+        """Show what is in a directory, as far as there is room; the directories to look into."""
+        found = sorted(self._look(parent, directory), key=lambda one: one.order)
         for count, one in enumerate(found):
             self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
             if self.bytes < 0 or count == self.room:
-                return count
-        return len(found)
+                self.truncated = True
+                del found[count:]
+                break
+        self.room -= len(found)
+        if found or not self.truncated:  # a directory of which all was cut is not an empty one
+            parent.entry["children"] = [one.entry for one in found]
+        return [one for one in found if one.is_entered and one.level < self.levels]
 
-    def _look(self, directory: Opened) -> list[_Found]:
+    def _look(self, parent: _Found, directory: Opened) -> list[_Found]:
         with answering(), os.scandir(directory.fd) as entries:
             scanned = [entry.name for entry in islice(entries, self.looks + 1)]
         if len(scanned) > self.looks:
             self.truncated = True
             scanned.pop()
         self.looks -= len(scanned)
-        return [one for name in scanned if (one := self._classify(directory, name)) is not None]
+        classified = (self._classify(parent, directory, name) for name in scanned)
+        return [one for one in classified if one is not None]
 
-    def _classify(self, directory: Opened, name: str) -> _Found | None:
-        """The thing as it is shown, or None for what is not: hidden, leading outside, neither file
-        nor directory, gone.
+    def _classify(self, parent: _Found, directory: Opened, name: str) -> _Found | None:
+        """Return the thing as it is shown; None for what is hidden, leads outside, is neither file
+        nor directory, or is gone.
         """
         names: Names = (*directory.names, name)
         try:
@@ -195,23 +184,17 @@ class _Tree:
                     names, stat = target.names, target.stat
         except BridgeError:
             return None
-        if self.jail.hides(names) or identity(stat) in self.forbidden:
+        me = identity(stat)
+        if self.jail.hides(names) or me in self.forbidden:
             return None
-        if st.S_ISDIR(stat.st_mode):
-            return _Found({"name": shown(name), "type": "directory"}, name, names, identity(stat))
+        entry: Entry = {"name": shown(name), "type": "directory"}
         if st.S_ISREG(stat.st_mode):
-            return _Found(
-                {
-                    "name": shown(name),
-                    "type": "file",
-                    "size": stat.st_size,
-                    "modified_at": modified_at(stat),
-                },
-                name,
-                names,
-                identity(stat),
-            )
-        return None
+            entry |= {"type": "file", "size": stat.st_size, "modified_at": modified_at(stat)}
+        elif not st.S_ISDIR(stat.st_mode):
+            return None
+        return _Found(
+            entry, name, names, parent.level + 1, parent.way | {me}, loops=me in parent.way
+        )
 
 
 def _levels(depth: object) -> int:

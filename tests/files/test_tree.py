@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pytest
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.repository_messages import FileListResponse
-from files_app import tree as tree_module
 from files_app.tree import listing, tree
 from tests.files.conftest import House, as_nobody, no_leak, refused
 
@@ -303,20 +302,27 @@ def test_two_descriptors_are_enough_for_any_tree(
     assert most == 2
 
 
-def test_what_vanishes_meanwhile_is_skipped(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(house.second, "d/f", "gone.txt")
-    look = tree_module._Tree._classify
+def after_a_look_at(
+    monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[], object]
+) -> None:
+    """Let something happen between the walk's look at a name and what it does next."""
+    stat = os.stat
 
-    def vanish(self: Any, directory: Any, name: str) -> Any:
-        (house.second / "gone.txt").unlink(missing_ok=True)
-        found = look(self, directory, name)
-        if name == "d":
-            (house.second / "d").rename(house.top / "moved")
+    def looking(path: Any, **more: Any) -> os.stat_result:
+        found = stat(path, **more)
+        if path == name and "dir_fd" in more:
+            change()
         return found
 
-    monkeypatch.setattr(tree_module._Tree, "_classify", vanish)
-    with no_leak():
-        answer = tree(house.jail, str(house.second))
+    monkeypatch.setattr(os, "stat", looking)
+
+
+def test_what_vanishes_meanwhile_is_skipped(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(house.second, "d/f")
+    with monkeypatch.context() as patched:
+        after_a_look_at(patched, "d", lambda: (house.second / "d").rename(house.top / "moved"))
+        with no_leak():
+            answer = tree(house.jail, str(house.second))
     assert names(answer["entries"]) == {"d": {}, "c.txt": 18}
 
 
@@ -324,17 +330,15 @@ def test_a_directory_swapped_for_a_link_outside_is_not_entered(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(house.second, "d/f")
-    look = tree_module._Tree._classify
 
-    def swap(self: Any, directory: Any, name: str) -> Any:
-        found = look(self, directory, name)
-        if name == "d":
-            (house.second / "d").rename(house.top / "moved")
-            os.symlink(house.outside, house.second / "d")
-        return found
+    def swap() -> None:
+        (house.second / "d").rename(house.top / "moved")
+        os.symlink(house.outside, house.second / "d")
 
-    monkeypatch.setattr(tree_module._Tree, "_classify", swap)
-    assert names(tree(house.jail, str(house.second))["entries"]) == {"d": {}, "c.txt": 18}
+    with monkeypatch.context() as patched:
+        after_a_look_at(patched, "d", swap)
+        answer = tree(house.jail, str(house.second))
+    assert names(answer["entries"]) == {"d": {}, "c.txt": 18}
 
 
 def test_the_whole_disk_as_root(house: House) -> None:
