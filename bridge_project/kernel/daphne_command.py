@@ -7,16 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8000  # daphne's, when one of the two is given
 EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """An address that daphne listens on. `interface` is empty when it is all of them."""
 
     kind: str

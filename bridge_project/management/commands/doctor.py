@@ -1,4 +1,4 @@
-"""``doctor``: what works, what does not, and the command that mends it (D43)."""
+"""`doctor`: what works, what does not, and the command that mends it (D43)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from bridge_project.operations.doctor.findings import Level, as_json, as_lines, 
 
 class Command(BaseCommand):
     help = (
-        "Send an event the whole way, from the hook command to a device, and look at everything on it: what works, what does not, and the command "
-        "that mends it. Ends with 0 when nothing is broken, with 1 otherwise; it takes a few seconds, never more than about 15, and with --agent up to a minute more."
+        "Send an event the whole way, from the hook command to a device, and look at everything on"
+        " it: what works, what does not, and the command that mends it. Ends with 0 when nothing"
+        " is broken, with 1 otherwise; it takes a few seconds, never more than about 15, and with"
+        " --agent up to a minute more."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--json",
-            action="store_true",
-            help="for a machine: {status, checks: [{check, level, text, mend}]}",
-        )
-        parser.add_argument(
-            "--agent",
-            default="",
-            metavar="NAME",
-            help="also start this agent, in an empty directory and without a prompt, and close it again",
-        )
+        for_machines = "for a machine: {status, checks: [{check, level, text, mend}]}"
+        parser.add_argument("--json", action="store_true", help=for_machines)
+        start = "also start this agent, in an empty directory and without a prompt, and close it"
+        parser.add_argument("--agent", default="", metavar="NAME", help=start)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -41,6 +36,5 @@ class Command(BaseCommand):
             os._exit(130)
         print(as_json(found) if options["json"] else "\n".join(as_lines(found)))
         sys.stdout.flush()
-        # Not SystemExit: a check that hangs holds a thread, and the interpreter's end might wait
-        # for it.
+        # Not SystemExit: the interpreter's end would wait for the thread of a check that hangs.
         os._exit(int(worst(found) is Level.BROKEN))

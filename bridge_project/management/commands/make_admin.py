@@ -1,4 +1,4 @@
-"""``make_admin``: the admin site's first user, asked for in a terminal or given by a script."""
+"""`make_admin`: the admin site's first user, asked for in a terminal or given by a script."""
 
 from __future__ import annotations
 
@@ -23,61 +23,50 @@ TRIES = 3
 
 class Command(DatabaseCommand):
     help = (
-        "Make a user of the admin site. In a terminal it asks for the name and the password. Without one it takes --username, and the password from "
-        f"the variable {PASSWORD_VARIABLE} or the first line of standard input. A forgotten password: `python manage.py changepassword NAME`."
+        "Make a user of the admin site. In a terminal it asks for the name and the password."
+        " Without one it takes --username, and the password from the variable"
+        f" {PASSWORD_VARIABLE} or the first line of standard input."
+        " A forgotten password: `python manage.py changepassword NAME`."
     )
     table = get_user_model()._meta.db_table
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--username", help=f"the user's name (default: {DEFAULT_NAME}, or asked for)"
-        )
+        default = f"the user's name (default: {DEFAULT_NAME}, or asked for)"
+        parser.add_argument("--username", help=default)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        given = os.environ.get(PASSWORD_VARIABLE)
+        given, name = os.environ.get(PASSWORD_VARIABLE), options["username"]
         asks = given is None and sys.stdin.isatty()
-        user = User(
-            username=options["username"] or (_ask_name() if asks else DEFAULT_NAME),
-            is_staff=True,
-            is_superuser=True,
-        )
+        if asks and not name:
+            name = input(f"Name [{DEFAULT_NAME}]: ").strip()
+        user = User(username=name or DEFAULT_NAME, is_staff=True, is_superuser=True)
         try:
             user.clean_fields(exclude=["password"])
             user.validate_unique()
+            if asks:
+                password = self._ask(user)
+            else:
+                password = sys.stdin.readline().rstrip("\r\n") if given is None else given
+                if not password:
+                    where = f"set {PASSWORD_VARIABLE} or give it on standard input"
+                    raise CommandError(f"No password: {where}.")
+                validate_password(password, user)
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from None
-        user.set_password(
-            self._ask_password(user)
-            if asks
-            else _checked(given if given is not None else sys.stdin.readline().rstrip("\r\n"), user)
-        )
+        user.set_password(password)
         user.save()
-        self.stdout.write(
-            f"Made the admin user {user.username}. Log in at {bridge_address().base_url}/admin/"
-        )
+        where = f"{bridge_address().base_url}/admin/"
+        self.stdout.write(f"Made the admin user {user.username}. Log in at {where}")
 
-    def _ask_password(self, user: User) -> str:
+    def _ask(self, user: User) -> str:
         for _ in range(TRIES):
+            password = getpass.getpass("Password: ")
             try:
-                password = _checked(getpass.getpass("Password: "), user)
-            except CommandError as error:
-                self.stderr.write(str(error))
+                validate_password(password, user)
+            except ValidationError as error:
+                self.stderr.write(" ".join(error.messages))
                 continue
             if getpass.getpass("Password again: ") == password:
                 return password
             self.stderr.write("The two are not the same.")
         raise CommandError("No user was made.")
-
-
-def _ask_name() -> str:
-    return input(f"Name [{DEFAULT_NAME}]: ").strip() or DEFAULT_NAME
-
-
-def _checked(password: str, user: User) -> str:
-    if not password:
-        raise CommandError(f"No password: set {PASSWORD_VARIABLE} or give it on standard input.")
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise CommandError(" ".join(error.messages)) from None
-    return password

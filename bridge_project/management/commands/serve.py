@@ -1,4 +1,4 @@
-"""``serve``: run the bridge (D42, D43)."""
+"""`serve`: run the bridge (D42, D43)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ PHONE = "phone"
 
 
 class Command(BaseCommand):
-    help = "Run the bridge. All its settings are environment variables, or lines of .env in the data directory; docs/settings.md lists them."
+    help = (
+        "Run the bridge. All its settings are environment variables, or lines of .env in the data"
+        " directory; docs/settings.md lists them."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--new-database",
-            action="store_true",
-            help="begin with an empty database where this bridge's own is missing; every device must then be paired again",
+        anew = (
+            "begin with an empty database where this bridge's own is missing;"
+            " every device must then be paired again"
         )
+        parser.add_argument("--new-database", action="store_true", help=anew)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with startup.only_server(conf):
@@ -69,16 +72,12 @@ class Command(BaseCommand):
         print(banner.banner(conf, self.certificates, self.here, code), flush=True)
 
     def _pairing_code(self) -> str:
-        """A fresh code for the terminal. What earlier starts showed and nobody used is forgotten,
-        or each start would leave a device behind.
-        """
+        """Make a code for the terminal; forget what earlier starts showed and nobody used."""
         from devices_app.models import Device
 
         with transaction.atomic():
-            unused = Device.objects.filter(name=PHONE, paired_at=None).exclude(
-                tokens__use_by__gt=timezone.now()
-            )
-            unused.delete()
+            unused = Device.objects.filter(name=PHONE, paired_at=None)
+            unused.exclude(tokens__use_by__gt=timezone.now()).delete()
         out = io.StringIO()
         call_command("mint_pairing_qr", name=PHONE, stdout=out)
         return out.getvalue()
