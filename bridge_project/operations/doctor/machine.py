@@ -24,11 +24,9 @@ from hooks_app.producer.install import SettingsError, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
-PRIVATE: Final = (
-    *("secrets", "tls", "spool", "logs", ".env", "watch.json", "bridge.sqlite3"),
-    *("secrets/hook_token", "secrets/admin_token", "secrets/django_secret"),
-    *("tls/ca.key", "tls/server.key"),
-)
+DIRECTORIES: Final = ("secrets", "tls", "spool", "logs")
+FILES: Final = (".env", "watch.json", "bridge.sqlite3", "tls/ca.key", "tls/server.key")
+SECRETS: Final = ("secrets/hook_token", "secrets/admin_token", "secrets/django_secret")
 INODES_MIN: Final = 1000
 FILES_MIN: Final = 256  # sockets, database, logs and what an agent's git needs
 FILES_LOW: Final = 1024
@@ -41,7 +39,7 @@ def files(seen: Snapshot) -> list[Finding]:
     if not root.is_dir():
         return [broken(f"The data directory {root} is not there.", seen.run)]
     own, found = f'sudo chown -R "$(id -u)" {shlex.quote(str(root))}', []
-    for path in (root, *(root / name for name in PRIVATE)):
+    for path in (root, *(root / name for name in (*DIRECTORIES, *FILES, *SECRETS))):
         try:
             status = path.lstat()
         except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import time
@@ -61,15 +62,17 @@ def event(seen: Snapshot, *, database_works: bool) -> Finding:
     except Stopped as stopped:
         return broken(str(stopped), stopped.mend)
     except DatabaseError as error:
-        return broken(f"{NOTHING_SENT}no device could be paired ({error}).", seen.log_tail)
+        return broken(f"The database cannot be used: {error}.", seen.log_tail)
     finally:
-        if device is not None:
+        with contextlib.suppress(DatabaseError):  # one that fails now has been reported
             _remove(device)
         connection.close()
 
 
-def _remove(device: Device) -> None:
+def _remove(device: Device | None) -> None:
     """Revoke and delete the device once the bridge has let go of its connection."""
+    if device is None:
+        return
     until = time.monotonic() + GONE_SECONDS
     while Connection.objects.filter(device=device).exists() and time.monotonic() < until:
         time.sleep(0.02)
@@ -84,7 +87,6 @@ class RoundTrip:
         self.seen, self.target = seen, target
         self.spool = seen.conf.bridge_data_dir / "spool"
         self.session = f"{NAME}-{uuid.uuid4()}"
-        self.arrived: set[str] = set()
 
     async def go(self) -> Finding:
         """Raises Stopped."""
@@ -122,6 +124,7 @@ class RoundTrip:
 
     async def _receive(self, client: Client) -> None:
         """Join the session when it is announced; read and acknowledge until both events are here."""
+        missing = {"SessionStart", "SessionEnd"}
         async for message in client:
             payload = message["payload"]
             if is_row(message):
@@ -134,8 +137,8 @@ class RoundTrip:
                     text = f"The session of the event could not be joined: {answer['payload']}."
                     raise Stopped(text, self.seen.log_tail)
             if message["type"] == "agent_event":
-                self.arrived.add(str(payload.get("event")))
-                if {"SessionStart", "SessionEnd"} <= self.arrived:
+                missing.discard(str(payload.get("event")))
+                if not missing:
                     return
 
     async def run_hook(self, fields: dict[str, str]) -> None:
