@@ -1,3 +1,1 @@
-"""A device in the terminal: the client side of the conversation, and how what arrives is shown
-(D43).
-"""
+"""The ``watch`` client: a device in the terminal (D43)."""

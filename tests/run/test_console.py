@@ -1,13 +1,9 @@
-"""Commands of ``watch``: what is typed becomes the right message, and the answer lines that are
-safe to show.
-"""
+"""Commands of ``watch``: what is typed becomes the right message, and answers safe lines."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -16,20 +12,14 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
 from bridge_project.kernel import limits
-from bridge_project.terminal import client, listing
+from bridge_project.terminal import client, render
 from bridge_project.terminal.client import Client, Lost
-from bridge_project.terminal.console import COMMANDS, Console
+from bridge_project.terminal.commands import carry_out
+from bridge_project.terminal.console import Console
 
 Message = dict[str, Any]
 
-STATUS = {
-    "session_id": "s1",
-    "branch": "main",
-    "ahead": 1,
-    "behind": 0,
-    "is_clean": False,
-    "changes": [{"path": "a", "status": "modified", "additions": 1, "deletions": 2}],
-}
+START = {"agent": "", "session_id": None, "working_directory": "", "resume": False}
 ASKED = {
     "session_id": "s1",
     "tool_call_id": "c1",
@@ -60,17 +50,8 @@ class Scripted:
 
 def console(lines: list[str], scripted: Scripted | None = None) -> Console:
     made = Console(lines.append)
-    made.learn(
-        {
-            "type": "connection_ack",
-            "payload": {
-                "active_sessions": [
-                    {"session_id": "s1", "title": "One"},
-                    {"session_id": "s2", "title": "Two"},
-                ]
-            },
-        }
-    )
+    listed = [{"session_id": "s1", "title": "One"}, {"session_id": "s2", "title": "Two"}]
+    made.learn({"type": "connection_ack", "payload": {"active_sessions": listed}})
     made.current = "s1"
     made.client = cast(Client, scripted) if scripted else None
     return made
@@ -79,121 +60,28 @@ def console(lines: list[str], scripted: Scripted | None = None) -> Console:
 @pytest.mark.parametrize(
     ("line", "type_", "payload"),
     [
-        (
-            "say  hello there ",
-            "message",
-            {"session_id": "s1", "content": "hello there", "role": "user"},
-        ),
-        ("interrupt", "session_interrupt", {"session_id": "s1"}),
-        ("end", "session_end", {"session_id": "s1", "reason": "user_request"}),
-        ("status", "git_status_request", {"session_id": "s1"}),
-        ("diff", "git_diff", {"session_id": "s1", "files": None, "cached": False}),
-        (
-            "diff --cached 'a b' c",
-            "git_diff",
-            {"session_id": "s1", "files": ["a b", "c"], "cached": True},
-        ),
-        (
-            'commit "A message." -x',
-            "git_commit",
-            {"session_id": "s1", "message": "A message.", "files": ["-x"]},
-        ),
-        ("commit all", "git_commit", {"session_id": "s1", "message": "all", "files": None}),
-        ("ls", "file_list", {"session_id": "s1", "path": "."}),
-        ("ls src", "file_list", {"session_id": "s1", "path": "src"}),
-        ("read a.py", "file_read", {"session_id": "s1", "path": "a.py", "offset": 0, "limit": 200}),
-        (
-            "read a.py 10",
-            "file_read",
-            {"session_id": "s1", "path": "a.py", "offset": 10, "limit": 200},
-        ),
-        (
-            "read a.py 10 5",
-            "file_read",
-            {"session_id": "s1", "path": "a.py", "offset": 10, "limit": 5},
-        ),
-        (
-            "use 2",
-            "session_start",
-            {"agent": "", "session_id": "s2", "working_directory": "", "resume": False},
-        ),
-        (
-            "use other",
-            "session_start",
-            {"agent": "", "session_id": "other", "working_directory": "", "resume": True},
-        ),
-        (
-            "resume",
-            "session_start",
-            {"agent": "", "session_id": "s1", "working_directory": "", "resume": True},
-        ),
-        (
-            "resume 2",
-            "session_start",
-            {"agent": "", "session_id": "s2", "working_directory": "", "resume": True},
-        ),
-        (
-            "resume other",
-            "session_start",
-            {"agent": "", "session_id": "other", "working_directory": "", "resume": True},
-        ),
-        (
-            "start demo /src",
-            "session_start",
-            {"agent": "demo", "session_id": None, "working_directory": "/src", "resume": False},
-        ),
-        (
-            "start demo '/a b'",
-            "session_start",
-            {"agent": "demo", "session_id": None, "working_directory": "/a b", "resume": False},
-        ),
-        (
-            "start",
-            "session_start",
-            {"agent": "", "session_id": None, "working_directory": ".", "resume": False},
-        ),
-        ("stat", "git_status_request", {"session_id": "s1"}),
+        ("say  hello there ", "message", {"content": "hello there", "role": "user"}),
+        ("diff --cached 'a b' c", "git_diff", {"files": ["a b", "c"], "cached": True}),
+        ('commit "A message." -x', "git_commit", {"message": "A message.", "files": ["-x"]}),
+        ("commit all", "git_commit", {"message": "all", "files": None}),
+        ("read a.py", "file_read", {"path": "a.py", "offset": 0, "limit": 200}),
+        ("read a.py 10", "file_read", {"path": "a.py", "offset": 10, "limit": 200}),
+        ("read a.py 10 5", "file_read", {"path": "a.py", "offset": 10, "limit": 5}),
+        ("use other", "session_start", START | {"session_id": "other", "resume": True}),
+        ("resume 2", "session_start", START | {"session_id": "s2", "resume": True}),
+        ("start a '/a b'", "session_start", START | {"agent": "a", "working_directory": "/a b"}),
+        ("start", "session_start", START | {"working_directory": "."}),
+        ("stat", "git_status_request", {}),
     ],
 )
 async def test_a_command_is_a_message(line: str, type_: str, payload: Message) -> None:
     scripted = Scripted()
-    await console([], scripted).do(line)
-    assert scripted.sent == [(type_, payload)]
+    await carry_out(console([], scripted), line)
+    assert scripted.sent == [(type_, {"session_id": "s1"} | payload)]
 
 
-@pytest.mark.parametrize(
-    ("line", "decision", "modifications"),
-    [
-        ("approve", "approved", None),
-        ("reject 1", "rejected", None),
-        ('modify {"command": "pwd"}', "modified", {"command": "pwd"}),
-        ('modify 1 {"a": 1}', "modified", {"a": 1}),
-    ],
-)
-async def test_deciding(line: str, decision: str, modifications: Message | None) -> None:
-    """D38; what was decided waits no longer, and that no agent takes it is said."""
-    lines: list[str] = []
-    recorded = {
-        "type": "approval_recorded",
-        "session_id": "s1",
-        "tool_call_id": "c1",
-        "decision": decision,
-        "forwarded": False,
-    }
-    scripted = Scripted(approval_response=recorded)
-    one = console(lines, scripted)
-    one.learn({"type": "approval_required", "payload": ASKED})
-    await one.do("approvals")
-    assert "Bash: ls" in lines[0] and "[high]" in lines[0]
-    await one.do(line)
-    sent = {
-        "session_id": "s1",
-        "tool_call_id": "c1",
-        "decision": decision,
-        "modifications": modifications,
-    }
-    assert scripted.sent == [("approval_response", sent)]
-    assert one.pending == {} and "machine" in lines[-1]
+def asked(number: int = 1, **more: Any) -> Message:
+    return {"type": "approval_required", "payload": ASKED | {"tool_call_id": f"c{number}"} | more}
 
 
 @pytest.mark.parametrize(
@@ -207,13 +95,15 @@ async def test_deciding(line: str, decision: str, modifications: Message | None)
                 "data": {"tool_call_id": "c1", "decision": "approved"},
             },
         },
+        {"type": "tool_result", "payload": {"session_id": "s1", "tool_call_id": "c1"}},
         {"type": "session_end", "payload": {"session_id": "s1", "reason": "completed"}},
         {"type": "connection_ack", "payload": {"active_sessions": []}},
     ],
 )
 def test_what_was_decided_elsewhere_waits_no_longer(message: Message) -> None:
     one = console([])
-    one.learn({"type": "approval_required", "payload": ASKED})
+    one.learn(asked())
+    one.learn(asked(2, session_id="s2", decision="approved"))
     assert len(one.pending) == 1
     one.learn(message)
     assert one.pending == {}
@@ -222,24 +112,17 @@ def test_what_was_decided_elsewhere_waits_no_longer(message: Message) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "frobnicate",
-        "use",
-        "commit",
-        "modify 1 nonsense",
-        "modify [1]",
-        "approve",
-        "approve 7",
-        "read",
-        "read a x",
-        "diff 'open",
-        "say",
-        "s",
+        *("frobnicate", "use", "commit", "read", "read a x", "diff 'open", "say", "s"),
+        *("modify 1 nonsense", "modify [1]", "approve", "approve 3", "approve x"),
     ],
 )
 async def test_a_wrong_command_is_told_and_sends_nothing(line: str) -> None:
     lines: list[str] = []
     scripted = Scripted()
-    await console(lines, scripted).do(line)
+    one = console(lines, scripted)
+    one.learn(asked(1))
+    one.learn(asked(2))
+    await carry_out(one, line)
     assert scripted.sent == [] and len(lines) == 1 and lines[0].startswith("-- ")
 
 
@@ -247,18 +130,14 @@ async def test_nothing_to_talk_to() -> None:
     """No connection, a connection that breaks, no session chosen: said, and the console goes on."""
     lines: list[str] = []
     one = console(lines)
-    await one.do("status")
+    await carry_out(one, "status")
     one.client = cast(Client, Scripted())
-    await one.do("status")
+    await carry_out(one, "status")
     one.current = None
-    await one.do("status")
-    await one.do("   ")
-    assert (
-        len(lines) == 3
-        and "no connection" in lines[0]
-        and "broke" in lines[1]
-        and "use N" in lines[2]
-    )
+    await carry_out(one, "status")
+    await carry_out(one, "   ")
+    for line, words in zip(lines, ("no connection", "broke", "use N"), strict=True):
+        assert words in line
 
 
 class Mute:
@@ -268,9 +147,9 @@ class Mute:
 
     async def close(self) -> None: ...
 
-    async def __aiter__(self) -> AsyncIterator[str]:
+    async def recv(self) -> str:
         await asyncio.Event().wait()
-        yield ""
+        return ""
 
 
 @pytest.mark.parametrize(
@@ -291,93 +170,29 @@ async def test_an_agent_that_is_started_may_take_longer(
 
 async def test_an_error_is_shown() -> None:
     lines: list[str] = []
-    scripted = Scripted(
-        git_status_request={
-            "type": "error",
-            "code": "GIT_ERROR",
-            "message": "not a \x1b[31mrepository",
-        }
-    )
-    await console(lines, scripted).do("status")
+    error = {"type": "error", "code": "GIT_ERROR", "message": "not a \x1b[31mrepository"}
+    await carry_out(console(lines, Scripted(git_status_request=error)), "status")
     assert lines == ["-- GIT_ERROR: not a \N{REPLACEMENT CHARACTER}[31mrepository"]
 
 
-async def test_answers_are_shown() -> None:
+async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
     lines: list[str] = []
-    hunk = {"header": "@@ -1 +1 @@", "old_start": 1, "old_lines": 1, "new_start": 1, "new_lines": 1}
-    hunk["lines"] = [
-        {"type": "removed", "content": "a\tb"},
-        {"type": "added", "content": "c"},
-        {"type": "context", "content": "d"},
-    ]
-    file = {
-        "path": "n",
-        "old_path": "o",
-        "new_path": "n",
-        "status": "renamed",
-        "additions": 1,
-        "deletions": 1,
-        "hunks": [hunk],
-    }
-    commit = {
-        "hash": "0123456789abcdef",
-        "summary": "Sum.",
-        "files_changed": 1,
-        "additions": 2,
-        "deletions": 0,
-    }
-    scripted = Scripted(
-        git_status_request=dict(STATUS),
-        git_diff={"session_id": "s1", "files": [file]},
-        git_commit={**STATUS, "commit": commit},
-        file_list={
-            "path": "/r",
-            "entries": [
-                {"name": "d", "type": "directory"},
-                {"name": "f", "type": "file", "size": 3},
-            ],
-        },
-        file_read={"path": "/r/f", "content": "x\ny\n", "size": 4, "lines": 2, "encoding": "utf-8"},
-    )
-    one = console(lines, scripted)
-    for line in ("sessions", "status", "diff", "commit m", "ls", "read f 1", "help"):
-        await one.do(line)
-    text = "\n".join(lines)
-    for wanted in (
-        "* 1  s1  One",
-        "main, ahead 1",
-        "+1     -2     a",
-        "(was o)",
-        "-a\tb",
-        "+c",
-        " d",
-        "0123456789ab  Sum.",
-        "d/",
-        "     2  x",
-    ):
-        assert wanted in text, wanted
-    assert all(command.usage in text for command in COMMANDS.values())
+    at = {"id": "i", "timestamp": "2026-01-31T12:00:00Z"}
+    messages = [at | asked(), at | {"type": "session_end", "payload": {"reason": "timeout"}}]
+    found = {"session_id": "s1", "messages": messages, "complete": False}
+    one = console(lines, Scripted(replay_request=found))
+    await carry_out(one, "history")
+    assert lines[0] == "(older messages are gone)"
+    assert lines[1].endswith("Bash ls [high]") and lines[2].endswith("timeout")
+    assert one.pending == {} and one.sessions == ["s1", "s2"], "the past is no news"
 
 
 @given(st.text())
 def test_nothing_shown_moves_the_cursor(text: str) -> None:
-    shown = listing.clean(text)
-    assert not any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in shown)
-    diff = {
-        "files": [
-            {
-                "path": text,
-                "old_path": text,
-                "status": "renamed",
-                "additions": 0,
-                "deletions": 0,
-                "hunks": [{"header": text, "lines": [{"type": "added", "content": text}]}],
-            }
-        ]
-    }
+    hunk = {"header": text, "lines": [{"type": "added", "content": text}]}
+    file = {"path": text, "old_path": text, "status": "renamed", "hunks": [hunk]}
     for line in [
-        *listing.diff(diff),
-        *listing.entries({"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}),
-        *listing.approvals([json.loads(json.dumps(ASKED)) | {"description": text}]),
+        *render.diff({"files": [file | {"additions": 0, "deletions": 0}]}),
+        *render.entries({"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}),
     ]:
-        assert "\x1b" not in line and "\r" not in line and "\n" not in line
+        assert not any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in line)

@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 TAKEN_NOWHERE = "no agent session takes it"
@@ -35,28 +36,32 @@ def piped(bridge: Bridge) -> Iterator[Program]:
 
 def started(bridge: Bridge, program: Program) -> str:
     """A session of the demo agent; its id."""
-    shown = program.ask(
-        f"start demo '{bridge.root}'", "-- started demo as ", f" in {bridge.root}\n"
-    )
-    found = re.search(r"-- started demo as (\S+) in ", shown)
+    shown = program.ask(f"start demo '{bridge.root}'", "-- started ", f": demo in {bridge.root}\n")
+    found = re.search(r"-- started (\S+): demo in ", shown)
     assert found is not None, shown
     return found[1]
+
+
+def works(program: Program) -> None:
+    """Wait until the list of sessions says that an agent works."""
+    wait_until(lambda: "(works)" in program.ask("sessions", "* 1  ", "\n"), 20, "it works")
 
 
 def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> None:
     piped.ask("resume", "-- No session is chosen")
     session_id = started(bridge, piped)
-    piped.ask("say marmalade", "marmalade", "stream_end")
+    shown = piped.ask("say marmalade", "answer", "marmalade", "\n")
+    assert shown.count("answer") == 1, "a line for a message, and not for each of its pieces"
 
     piped.ask('say /tool Bash {"command": "make one"}', "approval_required", "make one", "[high]")
-    piped.ask("approve", "-- Bash: approved", "tool_result", "make one", "stream_end          stop")
+    piped.ask("approve", "-- Bash: approved", "tool_result", "make one", "answer")
     piped.ask('say /tool Bash {"command": "make two"}', "approval_required", "make two")
     piped.ask(
         'modify {"command": "make three"}',
         "-- Bash: modified",
         "tool_result",
         "make three",
-        "stream_end          stop",
+        "answer",
     )
     piped.ask('say /tool Bash {"command": "make four"}', "approval_required", "make four")
     piped.ask(
@@ -64,13 +69,15 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
         "-- Bash: rejected",
         "tool_result",
         "Bash was rejected",
-        "stream_end          stop",
+        "answer",
     )
     assert TAKEN_NOWHERE not in piped.shown
 
-    piped.ask("say /sleep 100", "stream_chunk")
-    piped.ask("interrupt", "stream_end          stop")
-    piped.ask("say jam", "jam", "stream_end          stop")
+    piped.say("say /sleep 100")
+    works(piped)
+    piped.ask("say jam", "-- queued: the agent still works")
+    piped.ask("interrupt", "answer")
+    piped.until("answer", "jam")
     piped.ask("end", "session_end", "user_request")
     piped.ask("sessions", "No session is open.")
     assert bridge.session(session_id)["status"] == "closed"
@@ -82,16 +89,17 @@ def test_a_session_that_was_paused_is_resumed(bridge: Bridge, piped: Program) ->
     agent takes nothing until it is resumed.
     """
     session_id = started(bridge, piped)
-    piped.ask("say /sleep 100", "stream_chunk")
+    piped.say("say /sleep 100")
+    works(piped)
     bridge.kill()
     piped.until("trying again in")
     bridge.start()
-    piped.until("connected to", "stream_end          error")
+    piped.until("connected to", "(error)")
     assert bridge.session(session_id)["status"] == "paused"
     piped.ask("say Who is there?", "SESS_NOT_ACTIVE")
-    piped.ask("resume", f"-- {session_id}: demo in {bridge.root}\n")
+    piped.ask("resume", f"-- resumed {session_id}: demo in {bridge.root}\n")
     assert bridge.session(session_id)["status"] == "active"
-    piped.ask("say marmalade", "marmalade", "stream_end          stop")
+    piped.ask("say marmalade", "marmalade", "answer")
     assert "Who is there?" not in piped.shown, "what was refused is not said later"
     piped.ask("end", "session_end", "user_request")
     piped.end_of_input()

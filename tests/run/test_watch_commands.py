@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge_project.terminal.console import COMMANDS
+from bridge_project.terminal.commands import COMMANDS
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
@@ -102,9 +102,8 @@ def test_lines_that_were_there_before_the_connection(
         assert program.ended() == 0, program.shown
     assert re.search(rf"^\* \d+  {sid}", program.shown, re.MULTILINE), program.shown
     assert "modified  +1     -1     kept.txt" in program.shown and "main, clean" in program.shown
-    assert [
-        line for line in program.shown.splitlines() if line.startswith("-- ")
-    ] == program.shown.splitlines()[:1], "only that it is connected"
+    notes = [line for line in program.shown.splitlines() if line.startswith("-- ")]
+    assert len(notes) == 2 and notes[1].startswith(f"-- chosen: {sid}"), notes
     assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
 
 
@@ -146,6 +145,7 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
     piped.ask(
         "approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three"
     )
+    piped.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
     piped.ask("reject 2", "-- Bash: rejected; no agent session takes it: decide at the machine too")
     piped.ask('modify 2 {"command": "make four"}', "-- Bash: modified")
     piped.ask("approve", "-- Bash: approved")
@@ -184,7 +184,7 @@ def other(bridge: Bridge, piped: Program) -> Iterator[str]:
     """
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
-    piped.until(f"primary-agent {bridge.root}\n", what="the other session has been joined")
+    piped.until("session_started", what="the other session has begun")
     yield session_id
     bridge.accept(hook("SessionEnd", session_id, {}))
 
