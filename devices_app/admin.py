@@ -1,45 +1,38 @@
-"""The devices in the admin site: who is paired, last seen when and where, and a way to revoke. A
-digest is never shown.
-"""
+"""The admin site: who is paired, last seen when and where, a way to revoke, and the audit trail."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from devices_app import pairing
 from devices_app.models import AuditEntry, Device, Token
 
-if TYPE_CHECKING:
-    DeviceModelAdmin = admin.ModelAdmin[Device]
-    TokenTable = admin.TabularInline[Token, Device]
-else:
-    DeviceModelAdmin, TokenTable = admin.ModelAdmin, admin.TabularInline
-
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Shown, never changed."""
+class ReadOnly:
+    """Shown, never changed; for a page and for a table in one."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def has_add_permission(self, *args: Any, **kwargs: Any) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
 
-class TokenInline(TokenTable):
+class ReadOnlyAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+    """A page of rows that are shown, never changed."""
+
+
+class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
+    """A device's tokens; a digest is never shown."""
+
     model = Token
     fields = readonly_fields = (
         "id",
@@ -53,18 +46,11 @@ class TokenInline(TokenTable):
         "replaced_at",
         "revoked_at",
     )
-    can_delete = False
     extra = 0
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(Device)
-class DeviceAdmin(DeviceModelAdmin):
+class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Devices come by pairing and stay, because the log knows them: none is added or deleted here.
     Only the name can be changed.
     """
@@ -110,61 +96,35 @@ class DeviceAdmin(DeviceModelAdmin):
         return False
 
     @admin.action(description="Revoke selected devices", permissions=["change"])
-    def revoke_selected(
-        self, request: HttpRequest, queryset: QuerySet[Device]
-    ) -> HttpResponse | None:
-        devices = list(queryset.filter(revoked_at=None))
-        if not devices:
-            self.message_user(request, "These devices are revoked already.", messages.WARNING)
-            return None
-        if "confirmed" not in request.POST:
-            return self._confirm(request, devices, action="revoke_selected")
-        self._revoke(request, devices)
-        return None
+    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Device]) -> HttpResponse:
+        ids = ",".join(str(device.pk) for device in queryset)
+        return HttpResponseRedirect(reverse("admin:devices_app_device_revoke", args=[ids]))
 
     def get_urls(self) -> list[URLPattern]:
-        revoke = path(
-            "<int:device_id>/revoke/",
-            self.admin_site.admin_view(self.revoke_view),
-            name="devices_app_device_revoke",
-        )
-        return [revoke, *super().get_urls()]
+        view, name = self.admin_site.admin_view(self.revoke_view), "devices_app_device_revoke"
+        return [path("<str:ids>/revoke/", view, name=name), *super().get_urls()]
 
-    def revoke_view(self, request: HttpRequest, device_id: int) -> HttpResponse:
-        """The button on a device's own page: asks first, then revokes."""
-        device = get_object_or_404(Device, pk=device_id)
-        if not self.has_change_permission(request, device):
+    def revoke_view(self, request: HttpRequest, ids: str) -> HttpResponse:
+        """Ask first, then revoke; of the button on a device's own page, and of the action."""
+        numbers = [int(number) for number in ids.split(",") if number.isdecimal()]
+        devices = list(Device.objects.filter(pk__in=numbers))
+        if not self.has_change_permission(request):
             raise PermissionDenied
+        if not devices:
+            raise Http404
         if request.method != "POST":
-            return self._confirm(request, [device])
-        self._revoke(request, [device])
-        return HttpResponseRedirect(reverse("admin:devices_app_device_change", args=[device.pk]))
-
-    def _confirm(
-        self, request: HttpRequest, devices: list[Device], action: str = ""
-    ) -> HttpResponse:
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Revoke?",
-            "opts": self.opts,
-            "devices": devices,
-            "action": action,
-        }
-        return TemplateResponse(request, CONFIRMATION, context)
-
-    def _revoke(self, request: HttpRequest, devices: list[Device]) -> None:
+            context = {"title": "Revoke?", "opts": self.opts, "devices": devices}
+            context |= self.admin_site.each_context(request)
+            return TemplateResponse(request, CONFIRMATION, context)
+        who = request.user.get_username()
         for device in devices:
-            if pairing.revoke(
-                device, actor=AuditEntry.Actor.ADMIN, who=request.user.get_username()
-            ):
+            if pairing.revoke(device, actor=AuditEntry.Actor.ADMIN, who=who):
                 self.log_change(request, device, "Revoked.")
-                self.message_user(
-                    request,
-                    f"{device} is revoked; its connections are being closed.",
-                    messages.SUCCESS,
-                )
+                text = f"{device} is revoked; its connections are being closed."
+                self.message_user(request, text, messages.SUCCESS)
             else:
                 self.message_user(request, f"{device} was revoked already.", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:devices_app_device_changelist"))
 
 
 @admin.register(AuditEntry)

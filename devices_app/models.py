@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from django.db import models
@@ -97,33 +96,12 @@ class Token(models.Model):
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):
-    """Rows that can be added and read, and nothing else: what would change or delete many at once
-    raises TypeError, as it does for one.
-    """
+    """Rows that can be added one by one and read; whatever else raises TypeError."""
 
-    def update(self, **kwargs: Any) -> NoReturn:
-        raise TypeError("audit entries are never changed")
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("audit entries are never changed or deleted")
 
-    def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("audit entries are never changed")
-
-    def bulk_create(
-        self, objs: Iterable[AuditEntry], *args: Any, **kwargs: Any
-    ) -> list[AuditEntry]:
-        """Adds them. Raises TypeError for one that is there already, and when it is told what to do
-        about those.
-        """
-        objs = list(objs)
-        if (
-            args
-            or set(kwargs) - {"batch_size"}
-            or not all(entry._state.adding and entry.pk is None for entry in objs)
-        ):
-            raise TypeError("audit entries are never changed")
-        return super().bulk_create(objs, **kwargs)
-
-    def delete(self) -> NoReturn:
-        raise TypeError("audit entries are never deleted")
+    update = bulk_update = bulk_create = delete = _refuse
 
 
 class AuditEntry(models.Model):
@@ -172,9 +150,9 @@ class AuditEntry(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:
-            raise TypeError("an audit entry is never changed")
+            raise TypeError("an audit entry is never changed or deleted")
         # or one that is given another's number would take its place
         super().save(*args, **kwargs | {"force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("an audit entry is never deleted")
+        raise TypeError("an audit entry is never changed or deleted")

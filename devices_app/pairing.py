@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from django.db import transaction
@@ -25,15 +25,13 @@ BOUND_ELSEWHERE = "The token is bound to another device."
 def mint(
     name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Device | None = None
 ) -> tuple[Device, Token, str]:
-    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43);
-    returns device, token and its plain text.
+    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43).
 
-    The plain text exists nowhere else. An empty ``name`` becomes "Device" and its number. ``ttl``:
-    void when not used for that long; ``lifetime``: expires then, None for never. Raises ValueError
-    when ``device`` was revoked.
+    Returns device, token and its plain text, which exists nowhere else. An empty ``name`` becomes
+    "Device" and its number. ``ttl``: void when not used for that long; ``lifetime``: expires then,
+    None for never. Raises ValueError when ``device`` was revoked.
     """
-    plain = tokens.new_token()
-    now = timezone.now()
+    plain, now = tokens.new_token(), timezone.now()
     with transaction.atomic():
         if device is None:
             device = Device.objects.create(name=name, created_at=now)
@@ -44,21 +42,18 @@ def mint(
             device = Device.objects.select_for_update(no_key=True).get(pk=device.pk)
             if device.revoked_at is not None:
                 raise ValueError(f"{device} was revoked; pair it as a new device")
-        expires_at = None if lifetime is None else now + lifetime
         token = Token.objects.create(
             device=device,
             digest=tokens.digest(plain),
             minted_at=now,
             use_by=now + ttl,
-            expires_at=expires_at,
+            expires_at=None if lifetime is None else now + lifetime,
         )
     return device, token, plain
 
 
 def forget_void() -> int:
-    """Forget devices whose pairing codes nobody used and that have been void for a day; returns how
-    many.
-    """
+    """Forget devices whose codes nobody used and that are void for a day; return how many."""
     since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
     return delete_in_steps(
         Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
@@ -68,8 +63,7 @@ def forget_void() -> int:
 
 
 def use(principal: Principal, *, address: str) -> None:
-    """A device's token came over HTTP: its first use claims it but binds nothing (D15); later ones
-    only move "last seen".
+    """Take note of a token that came over HTTP: its first use claims it but binds nothing (D15).
 
     Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify``
     saw it.
@@ -80,17 +74,16 @@ def use(principal: Principal, *, address: str) -> None:
     if token.used_at is not None:
         touch(device, address)
         return
-    now = timezone.now()
     with transaction.atomic():
         locked = _lock(token.digest)
-        if locked is None or not tokens.is_valid(locked, now):
+        if locked is None:
             raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})
         touch(locked.device, address)
-        if locked.used_at is None and locked.replaces_id is not None:
-            _replace(locked, now)
-        elif locked.used_at is None:
-            _announce(locked, first=_claim(locked, now))
-    token.used_at = now
+        if locked.used_at is None:
+            first = _use_first(locked)
+            if locked.replaces_id is None:
+                _announce(locked, first=first)
+    token.used_at = locked.used_at
 
 
 def authenticate(
@@ -104,9 +97,9 @@ def authenticate(
     """Accept the ``auth`` of a WebSocket; return the device and its fresh token (D15, D62).
 
     The first use claims the token, the first ``device_id`` binds it: of any number of simultaneous
-    ones exactly one binds. A bound token of a pairing code is answered with a fresh one, see
-    `_fresh`; any other with None. Raises BridgeError AUTH_FAILED for whatever is wrong, in the same
-    words for a token that is unknown, revoked, replaced, expired or void.
+    ones exactly one binds. A bound token of a pairing code is answered with a fresh one, any other
+    with None. Raises BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token
+    that is unknown, revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
     if client_device_id is not None and (
@@ -114,34 +107,28 @@ def authenticate(
         or _storable(client_device_id) != client_device_id
     ):
         raise BridgeError("AUTH_FAILED")
-    now = timezone.now()
     with transaction.atomic():
         token = _lock(tokens.digest(token_text))
-        if token is None or not tokens.is_valid(token, now):
+        if token is None:
             raise BridgeError("AUTH_FAILED")
-        if token.client_device_id is not None and token.client_device_id != client_device_id:
+        if token.client_device_id not in (None, client_device_id):
             raise BridgeError("AUTH_FAILED", BOUND_ELSEWHERE)
-        first_use, first_auth = token.used_at is None, token.authenticated_at is None
-        binds = token.client_device_id is None and client_device_id is not None
         # before it is announced, so that it can be said from where
         touch(token.device, address, platform, client_version)
-        first = False
-        if first_use and token.replaces_id is not None:
-            _replace(token, now)
-        elif first_use:
-            first = _claim(token, now)
-        if first_auth or binds:
-            token.authenticated_at = token.authenticated_at or now
+        first = token.used_at is None and _use_first(token)
+        if token.authenticated_at is None or token.client_device_id != client_device_id:
+            token.authenticated_at = token.authenticated_at or timezone.now()
             token.client_device_id = client_device_id
             token.save(update_fields=["authenticated_at", "client_device_id"])
             if token.replaces_id is None:
                 _announce(token, first=first)
-        return token.device, _fresh(token, now)
+        return token.device, _fresh(token)
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
-    """Note when and from where a device was last seen; at most one write a minute unless something
-    changed. Empty values leave what is there.
+    """Note when and from where a device was last seen; empty values leave what is there.
+
+    At most one write a minute, unless something changed.
     """
     now = timezone.now()
     seen = {
@@ -161,8 +148,7 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse every token of the device from now on, and have its sockets closed
-    (``signals.device_revoked``); False when it was revoked before.
+    """Refuse every token of the device, and have its sockets closed; False if it was revoked.
 
     ``actor`` and ``who``: by whom, for the audit trail.
     """
@@ -179,9 +165,7 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
 
 
 def state(device: Device) -> State:
-    """What can become of the device: with no token valid any more it is revoked, expired, or void
-    (its code was not used in time).
-    """
+    """Say what has become of a device; void: its code was not used in time."""
     now = timezone.now()
     if device.revoked_at is not None:
         return "revoked"
@@ -198,32 +182,22 @@ def state(device: Device) -> State:
 
 
 def acknowledge_warning(device: Device) -> None:
-    """The person at the device knows that the connection is public; it need not be said again for 8
-    hours (D24).
-    """
+    """Note that the person at the device knows that the connection is public (D24)."""
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
     Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
 
 
 def warning_acknowledged(device: Device) -> bool:
-    """Whether that acknowledgement holds now, as far as this object knows: ``authenticate`` returns
-    a fresh one.
-    """
-    return (
-        device.warning_acknowledged_until is not None
-        and timezone.now() < device.warning_acknowledged_until
-    )
-
-
-def _storable(text: str) -> str:
-    """Without NUL and lone surrogates, which PostgreSQL takes in no text."""
-    return text.replace("\x00", "").encode("utf-8", "ignore").decode()
+    """Tell whether that note holds now."""
+    until = device.warning_acknowledged_until
+    return until is not None and timezone.now() < until
 
 
 def _lock(token_digest: str) -> Token | None:
-    """The token as it is now, while nobody else can change it or its device: whoever does locks the
-    device first, so that nobody waits in a circle.
+    """Return a valid token as it is now, while nobody else can change it or its device.
+
+    Whoever changes one locks the device first, so that nobody waits in a circle.
     """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:
@@ -232,18 +206,24 @@ def _lock(token_digest: str) -> Token | None:
     token = Token.objects.filter(digest=token_digest).first()  # not, if it became void meanwhile
     if token is not None:
         token.device = device
-    return token
+    return token if token is not None and tokens.is_valid(token, timezone.now()) else None
 
 
-def _claim(token: Token, now: datetime) -> bool:
-    """Claim a pairing code's token at its first use; the device's older codes end.
+def _use_first(token: Token) -> bool:
+    """Use a token for the first time; return whether that pairs the device.
 
-    Returns whether it is the device's first use at all. What replaces the token of an older code
-    goes with it, also when it was made after this code was.
+    A pairing code's claims the device: its older codes end, and what replaces them, also when that
+    was made after this code was. A fresh one has its code's token refused from now on; that is not
+    revoked: a socket that was opened with it lives on (D62).
     """
-    device = token.device
+    device, now = token.device, timezone.now()
     token.used_at = now
     token.save(update_fields=["used_at"])
+    if token.replaces_id is not None:
+        Token.objects.filter(replacement=token).update(replaced_at=now)
+        subject = f"token {token.replaces_id} by token {token.pk}"
+        audit.record("token_replaced", device=device, subject=subject, address=device.last_address)
+        return False
     older = Q(pk__lt=token.pk, replaces=None) | Q(replaces__lt=token.pk)
     device.tokens.filter(older, revoked_at=None).update(revoked_at=now)
     audit.record(
@@ -260,39 +240,28 @@ def _claim(token: Token, now: datetime) -> bool:
     return True
 
 
-def _fresh(token: Token, now: datetime) -> str | None:
+def _fresh(token: Token) -> str | None:
     """Make the token that is to replace a pairing code's; None for one that needs none (D62).
 
-    The plain text exists nowhere else. There is one row for each code: a fresh token that was not
-    used is void as soon as the next one is made.
+    There is one row for each code: a fresh token that was not used is void as soon as the next one
+    is made.
     """
     if token.client_device_id is None or token.replaces_id is not None:
         return None
     plain = tokens.new_token()
     same = ("device", "client_device_id", "use_by", "expires_at")
     made = {name: getattr(token, name) for name in same}
-    made |= {"digest": tokens.digest(plain), "minted_at": now}
+    made |= {"digest": tokens.digest(plain), "minted_at": timezone.now()}
     Token.objects.update_or_create(replaces=token, defaults=made)
     return plain
-
-
-def _replace(token: Token, now: datetime) -> None:
-    """Refuse the pairing code's token from the first use of the fresh one on (D62).
-
-    It is not revoked: a socket that was opened with it lives on.
-    """
-    token.used_at = now
-    token.save(update_fields=["used_at"])
-    Token.objects.filter(replacement=token).update(replaced_at=now)
-    audit.record(
-        "token_replaced",
-        device=token.device,
-        subject=f"token {token.replaces_id} by token {token.pk}",
-        address=token.device.last_address,
-    )
 
 
 def _announce(token: Token, *, first: bool) -> None:
     signals.device_paired.send(
         sender=Device, device=token.device, token=token, announce=True, first=first
     )
+
+
+def _storable(text: str) -> str:
+    """Return the text without NUL and lone surrogates, which PostgreSQL takes in no text."""
+    return text.replace("\x00", "").encode("utf-8", "ignore").decode()

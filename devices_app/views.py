@@ -1,6 +1,4 @@
-"""Pages without a token: pairing and the certificate authority for phones (D19, D43), and the
-log-in of the admin site.
-"""
+"""Pages without a token: pairing, the authority's certificate, the admin site's log-in."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 
 from bridge_project.http import ratelimit
 from bridge_project.http.request import client_address
@@ -25,50 +24,40 @@ from bridge_project.network import certificates
 
 log = structlog.get_logger("bridge.http")
 
-SAFE_METHODS = ("GET", "HEAD")
-
 _password_check = threading.Lock()  # a check takes a core for a third of a second
 _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 
 
 @csrf_exempt
+@require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """``/pair``: reads the link's fragment in the browser, clears it, and shows address, token and
-    pin for copying.
+    """Show the link's address, token and pin for copying; its fragment stays in the browser (D43).
 
-    The page is whole in itself and asks for nothing else; its policy names its one script and its
-    one style by their hashes and forbids the rest.
+    The policy names the page's one script and one style by their hashes and forbids the rest.
     """
-    _only_safe(request)
     page, policy = _pair_page()
-    response = HttpResponse(page)
-    response["Content-Security-Policy"] = policy
-    response["Cache-Control"] = "no-store"
-    response["Referrer-Policy"] = "no-referrer"
-    response["X-Content-Type-Options"] = "nosniff"
-    return response
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+    headers |= {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(page, headers=headers)
 
 
 @csrf_exempt
+@require_safe
 def ca_certificate(request: HttpRequest) -> HttpResponse:
-    """``/ca.crt``: the bridge's own authority as PEM, for phones that should trust it; 404 with a
-    given certificate.
-    """
-    _only_safe(request)
+    """Serve the bridge's own authority as PEM; 404 where the certificate was given to it (D19)."""
     path = _ca_path()
     if path is None:
         raise BridgeError(
             "NOT_FOUND",
             "The bridge uses a certificate that was given to it, so it has no authority of its own.",
         )
-    response = HttpResponse(path.read_bytes(), content_type="application/x-x509-ca-cert")
-    response["Content-Disposition"] = 'attachment; filename="bridge-ca.crt"'
-    response["Cache-Control"] = "no-cache"
-    return response
+    headers = {"Content-Disposition": 'attachment; filename="bridge-ca.crt"'}
+    headers |= {"Content-Type": "application/x-x509-ca-cert", "Cache-Control": "no-cache"}
+    return HttpResponse(path.read_bytes(), headers=headers)
 
 
 def admin_log_in(request: HttpRequest) -> HttpResponse:
-    """``/admin/login/``: Django's page, but a try is counted before its password is checked (D16).
+    """Log in by Django's page; a try is counted before its password is checked (D16).
 
     Raises BridgeError RATE_LIMIT_EXCEEDED after too many tries of an address in a minute, and while
     enough other passwords wait to be checked.
@@ -90,14 +79,9 @@ def admin_log_in(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _only_safe(request: HttpRequest) -> None:
-    if request.method not in SAFE_METHODS:
-        raise BridgeError("METHOD_NOT_ALLOWED", headers={"Allow": ", ".join(SAFE_METHODS)})
-
-
 @cache
 def _pair_page() -> tuple[str, str]:
-    """The page and its Content-Security-Policy, which belong together."""
+    """Render the page and its Content-Security-Policy, which belong together."""
     script, style = (render_to_string(f"devices_app/pair.{kind}").strip() for kind in ("js", "css"))
     policy = {
         "default-src": "'none'",
@@ -118,7 +102,5 @@ def _hash(text: str) -> str:
 
 @cache
 def _ca_path() -> Path | None:
-    """Where the authority's certificate is; the file itself may be renewed while the bridge
-    runs.
-    """
+    """Find the authority's certificate; the file itself may be renewed while the bridge runs."""
     return certificates.ensure(conf).ca

@@ -1,6 +1,4 @@
-"""The pages that explain the bridge, rendered from the tables; no token, no script, nothing from
-elsewhere (D9).
-"""
+"""Serve the pages that explain the bridge: no token, no script, nothing from elsewhere (D9)."""
 
 from __future__ import annotations
 
@@ -9,37 +7,34 @@ import hashlib
 import re
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Concatenate, Final, ParamSpec
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 
 from bridge_project.docs import reference
 from bridge_project.kernel.errors import ERRORS, BridgeError
 
-P = ParamSpec("P")
-
-SAFE_METHODS: Final = ("GET", "HEAD")
-_CODE = re.compile(r"`([^`]+)`")
+_CODE: Final = re.compile(r"`([^`]+)`")
 
 
-def page(render: Callable[P, str]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
-    """A view of a page that is the same for everybody: GET and HEAD only, with a policy that lets
-    nothing but its own style in.
-    """
+def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
+    """Make a view of a page that is the same for everybody; only its own style gets in."""
 
-    def view(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if request.method not in SAFE_METHODS:
-            raise BridgeError("METHOD_NOT_ALLOWED", headers={"Allow": ", ".join(SAFE_METHODS)})
-        response = HttpResponse(render(*args, **kwargs))
+    @csrf_exempt
+    @require_safe
+    @wraps(render)
+    def view(request: HttpRequest, **arguments: Any) -> HttpResponse:
+        response = HttpResponse(render(**arguments))
         response["Content-Security-Policy"] = _policy()
         response["Cache-Control"] = "no-cache"
         return response
 
-    return csrf_exempt(wraps(render)(view))
+    return view
 
 
 @page
@@ -90,7 +85,7 @@ def messages() -> str:
 
 
 def inline(text: str) -> SafeString:
-    """The text with what stands between backticks as code."""
+    """Return the text with what stands between backticks as code."""
     return mark_safe(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))  # noqa: S308 - escaped before the tags are put in
 
 

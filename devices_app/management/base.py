@@ -1,6 +1,4 @@
-"""What the commands share: a database that may not be there yet, the bridge's address, names that
-may be ambiguous, durations.
-"""
+"""What commands share: the database, the bridge's address, devices by name, durations."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ from django.db import OperationalError, connection
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
-from bridge_project.network import certificates as tls_certificates
-from bridge_project.network import server_address
+from bridge_project.network import certificates, server_address
 from bridge_project.network.server_address import Address
 from devices_app.models import Device
 
@@ -26,24 +23,22 @@ NAME_MAX_CHARS = 80
 
 
 class DatabaseCommand(BaseCommand):
-    """A command that needs ``table``. It works while the bridge runs, and says what to do where the
-    bridge has never run.
-    """
+    """A command that needs ``table``, and says what to do where the bridge has never run."""
 
     requires_system_checks: list[str] = []
     table: str
 
     def execute(self, *args: Any, **options: Any) -> str | None:
+        start = "Start the bridge once: `make run`."
         try:
             there = self.table in connection.introspection.table_names()
         except OperationalError as error:
             if isinstance(error.__cause__, NotInPlace):
-                raise CommandError(f"{error}. Start the bridge once: `make run`.") from None
-            raise CommandError(
-                f"The database cannot be opened ({str(error).strip()}). Start the bridge once: `make run`."
-            ) from None
+                raise CommandError(f"{error}. {start}") from None
+            why = str(error).strip()
+            raise CommandError(f"The database cannot be opened ({why}). {start}") from None
         if not there:
-            raise CommandError("There is no database yet. Start the bridge once: `make run`.")
+            raise CommandError(f"There is no database yet. {start}")
         return super().execute(*args, **options)
 
 
@@ -52,35 +47,28 @@ class DeviceCommand(DatabaseCommand):
 
 
 def bridge_address() -> Address:
-    """Where ``serve`` said that it is, else where it would be."""
+    """Return where ``serve`` said that it is, else where it would be."""
     found = server_address.recorded(conf)
     if found is not None:
         return found
-    return server_address.current(conf, tls_certificates.ensure(conf))
+    return server_address.current(conf, certificates.ensure(conf))
 
 
 def find_device(text: str) -> Device:
-    """The device with this id, else the one with this name; CommandError when there is none, or
-    several.
-    """
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        device = Device.objects.filter(pk=int(text)).first()
-        if device is not None:
-            return device
-    named = list(Device.objects.filter(name=text))
-    if not named:
-        raise CommandError(
-            f"No device has the id or name {text!r}. `python manage.py list_devices` shows all."
-        )
-    if len(named) > 1:
-        raise CommandError(
-            f"{len(named)} devices are named {text!r}; give an id instead: {', '.join(str(device.pk) for device in named)}"
-        )
-    return named[0]
+    """Return the device with this id, else the one with this name. Raises CommandError."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    found = list(Device.objects.filter(pk=number)) or list(Device.objects.filter(name=text))
+    if not found:
+        shows = "`python manage.py list_devices` shows all."
+        raise CommandError(f"No device has the id or name {text!r}. {shows}")
+    if len(found) > 1:
+        ids = ", ".join(str(device.pk) for device in found)
+        raise CommandError(f"{len(found)} devices are named {text!r}; give an id instead: {ids}")
+    return found[0]
 
 
 def duration(text: str) -> timedelta:
-    """``90s``, ``10m``, ``2h``, ``7d``, for argparse; more than nothing, at most ten years."""
+    """Read ``90s``, ``10m``, ``2h`` or ``7d``, for argparse; at most ten years."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
     span = timedelta(seconds=int(found[1]) * UNITS[found[2]]) if found else timedelta()
     if not timedelta() < span <= LONGEST:
@@ -91,7 +79,7 @@ def duration(text: str) -> timedelta:
 
 
 def device_name(text: str) -> str:
-    """A name that fits its column and a line of a terminal, for argparse."""
+    """Check a name that fits its column and a line of a terminal, for argparse."""
     name = text.strip()
     if not 0 < len(name) <= NAME_MAX_CHARS or printable(name) != name:
         raise argparse.ArgumentTypeError(f"a name has 1 to {NAME_MAX_CHARS} printable characters")
@@ -99,9 +87,7 @@ def device_name(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` without what could move a terminal's cursor or colours: what a client said of itself
-    is shown here.
-    """
+    """Return the text without what could move a terminal's cursor or change its colours."""
     return "".join(
         "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in text
     )

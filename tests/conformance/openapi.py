@@ -111,6 +111,12 @@ def configuration(tokens: dict[str, str]) -> str:
         f'"{name}" = {{ dictionary = "{values}", probability = 0.6 }}'
         for name, values in (("path.session_id", "sessions"), ("query.path", "paths"))
     ]
+    # a hook endpoint's second address is the same view (D2): a few requests show it
+    lines += [
+        "[[operations]]",
+        'include-path-regex = "^/hooks/"',
+        "phases.coverage.enabled = false",
+    ]
     if tokens:
         lines += [
             "[auth.openapi]",

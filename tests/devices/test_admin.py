@@ -107,7 +107,7 @@ class TestRevoke:
         page = admin.get(f"{DEVICES}{device.pk}/revoke/")
         assert page.status_code == 200 and str(device) in page.content.decode()
         assert tokens.identify(plain) is not None and not revoked
-        assert admin.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code == 302
+        assert admin.post(f"{DEVICES}{device.pk}/revoke/").status_code == 302
         assert tokens.identify(plain) is None and revoked == [device]
         assert LogEntry.objects.get().get_change_message() == "Revoked."
         assert "/revoke/" not in admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
@@ -120,9 +120,10 @@ class TestRevoke:
             "action": "revoke_selected",
             "_selected_action": [str(device.pk) for device, _, _ in minted[:2]],
         }
-        page = admin.post(DEVICES, form).content.decode()
-        assert not revoked and all(f'value="{device.pk}"' in page for device, _, _ in minted[:2])
-        assert admin.post(DEVICES, {**form, "confirmed": "yes"}).status_code == 302
+        page = admin.post(DEVICES, form, follow=True)
+        assert not revoked
+        assert all(str(device) in page.content.decode() for device, _, _ in minted[:2])
+        assert admin.post(page.redirect_chain[0][0]).status_code == 302
         assert {device.name for device in revoked} == {"a", "b"}
         assert tokens.identify(minted[2][2]) is not None
 
@@ -130,13 +131,8 @@ class TestRevoke:
         self, admin: Client, mint: Callable[..., Minted], revoked: list[Device]
     ) -> None:
         device, _, _ = mint()
-        for _ in range(2):
-            admin.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"})
-        response = admin.post(
-            DEVICES,
-            {"action": "revoke_selected", "_selected_action": [str(device.pk)]},
-            follow=True,
-        )
+        admin.post(f"{DEVICES}{device.pk}/revoke/")
+        response = admin.post(f"{DEVICES}{device.pk}/revoke/", follow=True)
         assert "revoked already" in response.content.decode()
         assert len(revoked) == 1
 
@@ -148,7 +144,7 @@ class TestRevoke:
         User.objects.create_user("ada", password=PASSWORD, is_staff=True)
         client = logged_in(Client())
         User.objects.update(is_staff=staff)
-        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code in (
+        assert client.post(f"{DEVICES}{device.pk}/revoke/").status_code in (
             302,
             403,
         )
@@ -160,7 +156,7 @@ class TestRevoke:
         device, _, _ = mint()
         User.objects.create_superuser("ada", password=PASSWORD)
         client = logged_in(Client(enforce_csrf_checks=True))
-        assert client.post(f"{DEVICES}{device.pk}/revoke/", {"confirmed": "yes"}).status_code == 403
+        assert client.post(f"{DEVICES}{device.pk}/revoke/").status_code == 403
         assert not revoked
 
     def test_unknown(self, admin: Client) -> None:

@@ -32,10 +32,7 @@ CHANGES: dict[str, Callable[[AuditEntry], Any]] = {
     "update": lambda entry: AuditEntry.objects.update(who="Mallory"),
     "update some": lambda entry: AuditEntry.objects.filter(pk=entry.pk).update(who="Mallory"),
     "bulk_update": lambda entry: AuditEntry.objects.bulk_update([changed(entry)], ["who"]),
-    "bulk_create": lambda entry: AuditEntry.objects.bulk_create(
-        [changed(entry)], update_conflicts=True, update_fields=["who"], unique_fields=["id"]
-    ),
-    "bulk_create, what is there": lambda entry: AuditEntry.objects.bulk_create([changed(entry)]),
+    "bulk_create": lambda entry: AuditEntry.objects.bulk_create([changed(entry)]),
     "update_or_create": lambda entry: AuditEntry.objects.update_or_create(
         pk=entry.pk, defaults={"who": "Mallory"}
     ),
@@ -47,7 +44,7 @@ CHANGES: dict[str, Callable[[AuditEntry], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_changes_or_deletes_an_entry(change: str, entry: AuditEntry) -> None:
-    with pytest.raises(TypeError, match=r"never (changed|deleted)"):
+    with pytest.raises(TypeError, match="never changed or deleted"):
         CHANGES[change](entry)
     assert AuditEntry.objects.values_list("who", flat=True).get() == "Ada"
 
@@ -57,13 +54,6 @@ def test_none_takes_the_place_of_another(entry: AuditEntry) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         AuditEntry(pk=entry.pk, action="commit", actor="terminal", who="Mallory").save()
     assert AuditEntry.objects.get().who == "Ada"
-
-
-def test_entries_are_added(entry: AuditEntry) -> None:
-    AuditEntry.objects.bulk_create(
-        [AuditEntry(action="commit", actor="terminal") for _ in range(2)], batch_size=1
-    )
-    assert AuditEntry.objects.count() == 3
 
 
 def test_an_entry_outlives_its_device(mint: Callable[..., Minted]) -> None:

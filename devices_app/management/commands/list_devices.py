@@ -17,7 +17,10 @@ HEADINGS = ("ID", "NAME", "STATE", "PLATFORM", "VERSION", "LAST SEEN (UTC)", "AD
 
 
 class Command(DeviceCommand):
-    help = "List the devices. STATE: waiting (its code was not used yet), paired, void (its code was not used in time), expired, revoked."
+    help = (
+        "List the devices. STATE: waiting (its code was not used yet), paired, void (its code was"
+        " not used in time), expired, revoked."
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -33,7 +36,7 @@ class Command(DeviceCommand):
         elif not devices:
             self.stdout.write("No devices yet. `python manage.py mint_pairing_qr` pairs one.")
         else:
-            self.stdout.write(_table([HEADINGS, *(_row(device) for device in devices)]))
+            self.stdout.write(_table([[*HEADINGS], *(_row(device) for device in devices)]))
 
 
 def _as_json(device: Device) -> dict[str, Any]:
@@ -55,21 +58,14 @@ def _text(moment: datetime | None) -> str | None:
     return None if moment is None else now_text(moment)
 
 
-def _row(device: Device) -> tuple[str, ...]:
-    seen = "" if device.last_seen_at is None else f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}"
-    cells = (
-        str(device.pk),
-        device.name,
-        pairing.state(device),
-        device.platform,
-        device.client_version,
-        seen,
-        device.last_address,
-    )
-    return tuple(printable(cell) or "-" for cell in cells)
+def _row(device: Device) -> list[str]:
+    seen = f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}" if device.last_seen_at else ""
+    what = (device.platform, device.client_version, seen, device.last_address)
+    cells = (str(device.pk), device.name, pairing.state(device), *what)
+    return [printable(cell) or "-" for cell in cells]
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: list[list[str]]) -> str:
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -80,7 +76,7 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns in a terminal: East Asian characters take two, combining ones none."""
+    """Count columns in a terminal: East Asian characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

@@ -1,6 +1,4 @@
-"""``mint_pairing_qr``: a pairing token for a new device, or a new token for a known one, as a QR
-code or what a program reads (D43).
-"""
+"""``mint_pairing_qr``: a pairing token as a QR code, or as what a program reads (D43)."""
 
 from __future__ import annotations
 
@@ -26,6 +24,15 @@ from devices_app.management.base import (
 )
 
 FORMATS = ("terminal", *qr.RENDERERS)
+WORDS = """\
+{code}
+Pair {it.name}: scan the code with the phone's camera, or open the link on the device.
+Valid until {it.expires_at}, for one device.
+
+  {it.link}
+
+  certificate's fingerprint (SHA-256): {it.fingerprint}
+"""
 
 
 class Command(DeviceCommand):
@@ -72,14 +79,14 @@ class Command(DeviceCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        form, output = options["format"], options["output"]
-        if form == "png" and output is None and sys.stdout.isatty():
+        form, output, colour = options["format"], options["output"], sys.stdout.isatty()
+        if form == "png" and output is None and colour:
             raise CommandError("A PNG would garble the terminal: give --output FILE.")
         if output is not None and not output.absolute().parent.is_dir():
             raise CommandError(f"There is no directory {output.absolute().parent}.")
         invitation = self._invite(options)
         content = (
-            self._for_the_eye(invitation, colour=output is None and sys.stdout.isatty())
+            _for_the_eye(invitation, colour=output is None and colour)
             if form == "terminal"
             else qr.RENDERERS[form](invitation)
         )
@@ -92,20 +99,27 @@ class Command(DeviceCommand):
             raise CommandError(f"{output} cannot be written: {error.strerror}") from None
         self.stderr.write(f"Written to {output}; valid until {invitation.expires_at}.")
 
+    def _print(self, content: bytes) -> None:
+        # a picture is bytes, which Django's wrapper does not take
+        raw = getattr(self.stdout._out, "buffer", None)
+        if raw is None:
+            self.stdout.write(content.decode("utf-8", "surrogateescape"), ending="")
+        else:
+            self.stdout.flush()
+            raw.write(content)
+            raw.flush()
+
     def _invite(self, options: dict[str, Any]) -> qr.Invitation:
         here = bridge_address()
         if not here.base_url.startswith("https://"):
             raise CommandError(
-                "BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected. Mend it and start the bridge again."
+                "BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected."
+                " Mend it and start the bridge again."
             )
         known = find_device(options["device"]) if options["device"] else None
+        lasts = {"ttl": options["ttl"], "lifetime": options["lifetime"]}
         try:
-            device, token, plain = pairing.mint(
-                options["name"] or "",
-                ttl=options["ttl"],
-                lifetime=options["lifetime"],
-                device=known,
-            )
+            device, token, plain = pairing.mint(options["name"] or "", device=known, **lasts)
         except ValueError as error:
             raise CommandError(str(error)) from None
         return qr.Invitation(
@@ -119,27 +133,9 @@ class Command(DeviceCommand):
             base_url=here.base_url,
         )
 
-    def _for_the_eye(self, invitation: qr.Invitation, *, colour: bool) -> bytes:
-        lines = [
-            qr.terminal(invitation, colour=colour),
-            f"Pair {invitation.name}: scan the code with the phone's camera, or open the link on the device.",
-            f"Valid until {invitation.expires_at}, for one device.",
-            "",
-            f"  {invitation.link}",
-            "",
-            f"  certificate's fingerprint (SHA-256): {invitation.fingerprint}",
-            "",
-        ]
-        if transport.mode_of_url(invitation.base_url) is transport.ConnectionMode.LOCAL_ONLY:
-            lines.append("This address is for this machine alone: no phone can reach it.\n")
-        return "\n".join(lines).encode()
 
-    def _print(self, content: bytes) -> None:
-        # a picture is bytes, which Django's wrapper does not take
-        buffer = getattr(self.stdout._out, "buffer", None)
-        if buffer is None:
-            self.stdout.write(content.decode("utf-8", "surrogateescape"), ending="")
-            return
-        self.stdout.flush()
-        buffer.write(content)
-        buffer.flush()
+def _for_the_eye(invitation: qr.Invitation, *, colour: bool) -> bytes:
+    text = WORDS.format(code=qr.terminal(invitation, colour=colour), it=invitation)
+    if transport.mode_of_url(invitation.base_url) is transport.ConnectionMode.LOCAL_ONLY:
+        text += "\nThis address is for this machine alone: no phone can reach it.\n"
+    return text.encode()
