@@ -117,8 +117,6 @@ def read_lines(
     message of ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE. The file is read
     through once and never held in memory.
     """
-    if not _is_count(offset) or not _is_count(limit):
-        raise BridgeError("FILE_INVALID_PATH", "`offset` and `limit` are whole numbers from 0.")
     most = conf.max_message_bytes if max_bytes is None else max_bytes
     with jail.open_file(path, base=base) as file:
         reading = _Reading(offset, limit, most)
@@ -210,7 +208,3 @@ def _chunks(file: Opened) -> Iterator[bytes]:
     with answering():
         while chunk := os.read(file.fd, _CHUNK):
             yield chunk
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -198,15 +198,10 @@ class _Tree:
 
 
 def _levels(depth: object) -> int:
-    if isinstance(depth, str) and _DEPTH.fullmatch(depth):
-        depth = int(depth)
-    if (
-        isinstance(depth, bool)
-        or not isinstance(depth, int)
-        or not 1 <= depth <= limits.FILE_TREE_MAX_DEPTH
-    ):
+    text = str(depth)
+    if not _DEPTH.fullmatch(text) or not 1 <= int(text) <= limits.FILE_TREE_MAX_DEPTH:
         raise BridgeError(
             "FILE_INVALID_PATH",
             f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}.",
         )
-    return depth
+    return int(text)

@@ -10,7 +10,6 @@ import shutil
 import pytest
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import encode
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, refused
@@ -46,23 +45,6 @@ def test_modes_say_what_became_of_a_file(repository: Repository, seen: Seen) -> 
         changed.additions,
         changed.deletions,
     ) == (["1"], ["mode"], 1, 1)
-
-
-def test_a_binary_file_is_called_so(repository: Repository, seen: Seen) -> None:
-    """Added: `binary`, or a client could not tell it from a file of which only the mode changed."""
-    repository.commit_files({"image": b"\0\1", "text": "1\n"})
-    repository.write("image", b"\0\2")
-    repository.write("text", "2\n")
-    repository.write("new image", b"\0\3")
-    found = {
-        name: (file.binary, file.additions, file.hunks == [], file.truncated)
-        for name, file in seen.files("image", "text", "new image").items()
-    }
-    assert found == {
-        "image": (True, 0, True, None),
-        "text": (None, 1, False, None),
-        "new image": (True, 0, True, None),
-    }
 
 
 def test_the_missing_newline_is_said(repository: Repository, seen: Seen) -> None:
@@ -105,17 +87,6 @@ def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Se
     assert lines(added["new/link"], "added") == ["/etc/passwd"] and {
         file.status for file in untracked.values()
     } == {"untracked"}
-
-
-def test_untracked_files_only_when_they_are_named(repository: Repository, seen: Seen) -> None:
-    repository.commit_files({"tracked": "1\n", ".gitignore": "ignored\n"})
-    for name in ("tracked", "a", "d/b", "ignored"):
-        repository.write(name, "2\n")
-    assert set(seen.files()) == {"tracked"}
-    assert set(seen.files("a")) == {"a"}
-    assert set(seen.files("d")) == set(seen.files("./d/")) == {"d/b"}
-    assert set(seen.files(".")) == {"tracked", "a", "d/b"}
-    assert seen.files("ignored") == seen.files("a", cached=True) == {}
 
 
 def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
@@ -166,14 +137,6 @@ def test_a_file_that_is_not_there(repository: Repository, seen: Seen) -> None:
     for name in ("missing", "same/below", "link/passwd", "--help", ":(top)"):
         with refused("FILE_NOT_FOUND"):
             seen.files("same", name)
-
-
-def test_before_the_first_commit_too(repository: Repository, seen: Seen) -> None:
-    repository.write("a", "1\n")
-    repository.git("add", "a")
-    with refused("FILE_NOT_FOUND"):
-        seen.files("missing")
-    assert seen.files("a", cached=True)["a"].status == "added"
 
 
 def test_conflicts_are_shown_against_our_side(repository: Repository, seen: Seen) -> None:
@@ -284,19 +247,6 @@ def test_more_files_than_an_answer_names(
     cut = seen.diff()
     assert cut.truncated and 5 < len(cut.files) < 50
     assert size(seen) <= 9000
-
-
-def test_it_fits_in_the_smallest_message(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """max_message_size_mb may be set to 1; quotes and controls grow in JSON."""
-    monkeypatch.setattr(
-        "files_app.git.diff.conf", conf.model_copy(update={"bridge_max_message_mb": 1})
-    )
-    repository.commit_files({"a": "1\n"})
-    repository.write("a", '"\\\x01\t' * 300_000 + "\n" + '"\x01ü\n' * 100_000)
-    cut = seen.diff()
-    assert cut.truncated and size(seen) <= 2**20
 
 
 def test_a_patch_that_git_does_not_stop_writing(

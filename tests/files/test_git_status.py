@@ -12,8 +12,8 @@ from bridge_project.kernel.path_jail import Jail
 from files_app.git.sandbox import mirror
 from files_app.git.status import parse
 from tests.conformance.repositories import Repository
-from tests.files.conftest import House, no_leak, refused
-from tests.files.repositories import Seen, change, digest, index, leftovers
+from tests.files.conftest import House, refused
+from tests.files.repositories import Seen, index
 
 
 def record(*fields: str) -> bytes:
@@ -73,16 +73,6 @@ def test_a_file_that_git_forgot_and_that_is_there(repository: Repository, seen: 
     assert [(change, kind) for change, (kind, _, _) in seen.changes().items()] == [
         ("a", "modified")
     ]
-
-
-@pytest.mark.parametrize("cut", range(0, 120, 7))
-def test_a_list_without_its_end(cut: int) -> None:
-    """Only whole records count, and it is not called clean."""
-    data = record(
-        "# branch.head main", "? a", "? b", "2 R. N... 100644 100644 100644 a b R90 new", "old"
-    )
-    state = parse(data[:cut], cut=True)
-    assert set(state.entries) <= {"a", "b", "new"} and state.cut
 
 
 def test_a_long_status_is_cut_and_says_so(
@@ -186,23 +176,6 @@ def test_a_broken_configuration_of_the_user_is_said(
 
 
 # -- traces ----------------------------------------------------------------------------------------
-
-
-def test_reading_leaves_no_trace_anywhere(house: House, repository: Repository, seen: Seen) -> None:
-    """D10: neither in the repository, whose index is out of date, nor in the bridge's directory,
-    also when it fails.
-    """
-    change(repository)
-    os.utime(repository.path / "b", (1, 1))
-    before = digest(repository.path)
-    with no_leak():
-        seen.status()
-        seen.diff()
-        seen.diff("a", cached=True)
-        with refused("FILE_NOT_FOUND"):
-            seen.diff("missing")
-    assert digest(repository.path) == before
-    assert leftovers(conf.bridge_data_dir) == []
 
 
 def test_a_file_changed_in_the_second_of_its_staging_is_seen(
