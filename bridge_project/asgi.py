@@ -35,6 +35,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.db import Error as DatabaseError
 from django.urls import path
 
+from bridge_project.composition import handlers  # noqa: F401 - importing them registers them
 from bridge_project.http import ratelimit
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware, send_error

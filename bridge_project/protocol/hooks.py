@@ -13,11 +13,11 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import constraint_of, faults
+from bridge_project.protocol.risk import RiskLevel
 from bridge_project.protocol.types import (
     HOOK_EVENTS,
     HookEventName,
     Number,
-    RiskLevel,
     is_uuid,
     parse_timestamp,
     session_id_fault,

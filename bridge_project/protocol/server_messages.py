@@ -14,6 +14,7 @@ from bridge_project.protocol.resources import (
     ToolOutcome,
     Violation,
 )
+from bridge_project.protocol.risk import RiskLevel
 from bridge_project.protocol.types import (
     ApprovalSource,
     ConnectionMode,
@@ -24,7 +25,6 @@ from bridge_project.protocol.types import (
     NotificationType,
     Number,
     Priority,
-    RiskLevel,
     Timestamp,
     ToolErrorCode,
 )

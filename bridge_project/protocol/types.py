@@ -22,7 +22,6 @@ HookEventName = Literal[
     "PreCompact",
     "Notification",
 ]
-RiskLevel = Literal["low", "medium", "high", "critical"]
 Platform = Literal["ios", "android", "web"]
 Decision = Literal["approved", "rejected", "modified"]
 ApprovalSource = Literal["hooks", "agent_sdk"]

@@ -1,3 +1,1 @@
-"""The handlers of this room's messages, one module a topic; ``sessions_app.handlers`` loads
-them.
-"""
+"""The handlers of client messages about files and git, one module a topic."""

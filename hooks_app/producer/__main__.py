@@ -8,20 +8,23 @@ import tempfile
 import zipapp
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).resolve().parent
+PROJECT = PACKAGE.parents[1]
 # what only the bridge's own machine runs
 NOT_IN_IT = frozenset({"__main__.py", "install.py", "server_forwarder.py"})
 
 
 def make_one_file(target: Path) -> None:
     """Write the forwarder and all that it needs as a file that `python3 FILE` runs."""
-    with tempfile.TemporaryDirectory() as made:
-        package = Path(made) / "hooks_app" / "producer"
-        package.mkdir(parents=True)
-        (package.parent / "__init__.py").touch()
-        for module in PACKAGE.glob("*.py"):
-            if module.name not in NOT_IN_IT:
-                shutil.copy(module, package)
+    with tempfile.TemporaryDirectory() as directory:
+        made = Path(directory)
+        modules = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_IN_IT]
+        for module in (*modules, PROJECT / "bridge_project" / "protocol" / "risk.py"):
+            copy = made / module.relative_to(PROJECT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            for package in copy.relative_to(made).parents[:-1]:
+                (made / package / "__init__.py").touch()
+            shutil.copy(module, copy)
         main = "hooks_app.producer.standalone:main"
         zipapp.create_archive(made, target, "/usr/bin/env python3", main, compressed=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from hooks_app.producer.risk import risk_level
+from bridge_project.protocol.risk import risk_of
 
 EVENT_MAX_BYTES = 2**20
 FRESH_SECONDS = 240.0  # the bridge takes 300 either side; the rest is for the way there
@@ -60,7 +60,7 @@ def _session_start(raw: Raw) -> Translated:
 
 def _pre_tool(raw: Raw) -> Translated:
     tool = _tool(raw)
-    risk = risk_level(tool["tool"], tool["params"])
+    risk = risk_of(tool["tool"], tool["params"])
     return "PreToolUse", {**tool, "risk_level": risk, "requires_approval": False}
 
 

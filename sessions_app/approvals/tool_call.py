@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bridge_project.protocol.types import RiskLevel
+from bridge_project.protocol.risk import RiskLevel
 
 ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000

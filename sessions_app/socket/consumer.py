@@ -12,7 +12,6 @@ from typing import Any
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
-from sessions_app import handlers
 from sessions_app.socket import inbound
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Refused
@@ -38,7 +37,6 @@ class BridgeConsumer(ClientConnection):
             registry.part(self)
 
     async def connect(self) -> None:
-        handlers.load()
         self.transport = self.scope["bridge"]
         self.socket = self.scope["bridge.socket"]
         self.budget = ratelimit.MessageBudget()

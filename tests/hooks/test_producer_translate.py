@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import parse_hook_event
+from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
 from hooks_app.producer.__main__ import NOT_IN_IT, PACKAGE, make_one_file
 from hooks_app.producer.forwarder import SEND_MAX_EVENTS
-from hooks_app.producer.risk import risk_level
 from hooks_app.producer.shell_command import HOOK_EVENTS
 from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
@@ -75,12 +75,12 @@ HIGH = [
 
 @pytest.mark.parametrize("command", CRITICAL)
 def test_critical_commands(command: str) -> None:
-    assert risk_level("Bash", {"command": command}) == "critical"
+    assert risk_of("Bash", {"command": command}) == "critical"
 
 
 @pytest.mark.parametrize("command", HIGH)
 def test_other_commands_are_high(command: str) -> None:
-    assert risk_level("Bash", {"command": command}) == "high"
+    assert risk_of("Bash", {"command": command}) == "high"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_other_commands_are_high(command: str) -> None:
     ],
 )
 def test_risk_of_tools(tool: str, params: dict[str, Any], risk: str) -> None:
-    assert risk_level(tool, params) == risk
+    assert risk_of(tool, params) == risk
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_risk_of_tools(tool: str, params: dict[str, Any], risk: str) -> None:
 )
 def test_a_hostile_command_costs_little(piece: str) -> None:
     began = datetime.now(UTC)
-    risk_level("Bash", {"command": piece * (100_000 // len(piece))})
+    risk_of("Bash", {"command": piece * (100_000 // len(piece))})
     assert (datetime.now(UTC) - began).total_seconds() < 3
 
 

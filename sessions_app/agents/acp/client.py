@@ -22,6 +22,7 @@ from acp.meta import CLIENT_METHODS
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.risk import risk_of
 from sessions_app.agents.acp import errors, files
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Asking, why_not
@@ -29,7 +30,6 @@ from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.acp.tool_calls import Calls, Record, diff_of, text_of
 from sessions_app.agents.driver import Chunk, Event, ToolFailed, ToolStarted, ToolSucceeded
 from sessions_app.agents.process import shell
-from sessions_app.agents.risk import risk_of
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call, describe
 

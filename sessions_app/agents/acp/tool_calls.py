@@ -23,9 +23,9 @@ from acp import schema
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.risk import risk_of
 from sessions_app.agents.acp.errors import UNKNOWN, Fault
 from sessions_app.agents.driver import Event, ToolFailed, ToolStarted, ToolSucceeded
-from sessions_app.agents.risk import risk_of
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate

@@ -24,6 +24,7 @@ from claude_agent_sdk import (
 )
 
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.claude.diff import unified_diff
 from sessions_app.agents.driver import (
@@ -38,7 +39,6 @@ from sessions_app.agents.driver import (
     TurnEnded,
     Verdict,
 )
-from sessions_app.agents.risk import risk_of
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call, describe
 

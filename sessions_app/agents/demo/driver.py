@@ -16,6 +16,7 @@ from bridge_project import __version__
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.risk import risk_of
 from sessions_app.agents.driver import (
     ApprovalAsked,
     ApprovalWithdrawn,
@@ -33,7 +34,6 @@ from sessions_app.agents.driver import (
 )
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.registry import Kind
-from sessions_app.agents.risk import risk_of
 from sessions_app.approvals.tool_call import Call, describe
 
 PIECES = 4

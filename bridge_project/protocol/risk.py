@@ -1,16 +1,25 @@
-"""How risky a tool call is, by its name and parameters (SPEC risk_level)."""
+"""Rate how risky a tool call is, by its name and parameters (SPEC risk_level).
+
+Standard library only: the forwarder of another machine carries this module in its one file.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
+
+RiskLevel = Literal["low", "medium", "high", "critical"]
 
 _LOW = (
     "Read Glob Grep LS NotebookRead TodoWrite ToolSearch AskUserQuestion ExitPlanMode BashOutput "
     "TaskOutput"
 )
 _HIGH = "Bash PowerShell Monitor"
-RISK_OF_TOOL = {**dict.fromkeys(_LOW.split(), "low"), **dict.fromkeys(_HIGH.split(), "high")}
+RISK_OF_TOOL: dict[str, RiskLevel] = {
+    **dict.fromkeys(_LOW.split(), "low"),
+    **dict.fromkeys(_HIGH.split(), "high"),
+}
 # What makes a shell command critical: it cannot be taken back, takes rights, or runs what nobody
 # has read.
 CRITICAL_COMMAND = re.compile(
@@ -31,13 +40,13 @@ SENSITIVE_PATH = re.compile(
 )
 
 
-def risk_level(tool: str, params: dict[str, Any]) -> str:
+def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
     """Rate a call.
 
     ``low``: only reads; ``medium``: writes, asks the network, or is unknown; ``high``: a shell, or
     a sensitive path; ``critical``: a CRITICAL_COMMAND.
     """
-    risk = RISK_OF_TOOL.get(tool, "medium")
+    risk: RiskLevel = RISK_OF_TOOL.get(tool, "medium")
     if risk == "high":
         command = str(params.get("command", ""))
         unread = len(command) > COMMAND_READABLE_CHARS

@@ -1,0 +1,8 @@
+"""Register the handler of every client message, by importing the modules that have them."""
+
+from __future__ import annotations
+
+from files_app.handlers import files, git
+from sessions_app.handlers import agent, connection, session
+
+MODULES = (agent, connection, files, git, session)
