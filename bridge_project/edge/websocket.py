@@ -1,6 +1,6 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""WebSockets as daphne speaks them, with refusals that have a status, closes that have a code, and
-buffers that have an end (D9, D25, D30).
+"""WebSockets by daphne, with refusals that have a status, closes that have a code, and buffers that
+have an end (D9, D25, D30).
 """
 
 from __future__ import annotations
@@ -11,87 +11,84 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
-    Connection,
-    TLSConnection,
     connection_of,
+    drain,
 )
-
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
-from bridge_project.edge.error_responses import Inbox, error_response, raw_response
+from bridge_project.edge.http import error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
+from bridge_project.protocol.catalogue import text_frame
 
-GOING_AWAY, NO_STATUS, ABNORMAL, POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = (
-    1001,
-    1005,
-    1006,
-    1008,
-    1009,
-    1011,
-)
+GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
+POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
+MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
+
+
+class Inbox(asyncio.Queue[dict[str, Any]]):
+    """The messages of one socket that the application has not taken yet, and their size."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        super().__init__()
+        self.waiting = 0
+        self._protocol = protocol
+
+    def _put(self, item: dict[str, Any]) -> None:
+        self.waiting += self._size(item)
+        super()._put(item)
+
+    def _get(self) -> dict[str, Any]:
+        item: dict[str, Any] = super()._get()
+        self.waiting -= self._size(item)
+        self._protocol.taken()
+        return item
+
+    def _size(self, item: dict[str, Any]) -> int:
+        return MESSAGE_BYTES + len(item.get("text") or item.get("bytes") or b"")
 
 
 class Socket:
-    """``scope["bridge.socket"]``: what the consumer may know and do about the wire below its
+    """``scope["bridge.socket"]``: what the consumer may know and do about the connection below its
     WebSocket (D25, D30).
     """
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
-        self._transport: Connection | TLSConnection = protocol.transport
-        self._connection = connection_of(self._transport)
-        self._connection.on_progress = self._progressed
-        self._waiters: list[asyncio.Future[None]] = []
-        self._waking = False
-        self._started = self._heard = time.monotonic()
-        self.closed = False
+        self._transport = protocol.transport
+        self._connection = connection_of(protocol.transport)
 
     def buffered(self) -> int:
-        """Bytes that were sent into this socket and have not left the process; 0 when it is
-        gone.
-        """
-        return 0 if self.closed else self._transport.waiting()
+        """Return the bytes that were sent and have not left the process; 0 when it is gone."""
+        return self._transport.waiting() if self._connection.connected else 0
 
-    def send_frames(self, frames: Sequence[bytes], below: int = limits.SOCKET_BUFFER_BYTES) -> int:
-        """Send whole frames in one write, until ``below`` bytes are buffered; how many were
-        taken.
-        """
+    def send_frames(self, frames: Sequence[bytes]) -> int:
+        """Send whole frames in one write, until SOCKET_BUFFER_BYTES wait; return how many."""
         count, size = 0, self.buffered()
-        while count < len(frames) and size < below:
+        while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
             size += len(frames[count])
             count += 1
-        if count:
-            self._protocol.send_frames(frames[0] if count == 1 else b"".join(frames[:count]))
+        self._protocol.send_frames(frames[:count])
         return count
 
-    async def drain(self, below: int = limits.SOCKET_BUFFER_BYTES) -> bool:
-        """Wait until fewer than ``below`` bytes are buffered: True then, False once the connection
-        is gone.
-        """
-        while not self.closed and self.buffered() >= below:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.remove(waiter)
-        return not self.closed
+    async def drain(self) -> bool:
+        """Wait until SOCKET_BUFFER_BYTES are not exceeded; return False when the connection is gone."""
+        return await drain(self._transport)
 
     @property
     def last_progress(self) -> float:
         """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() -
         last_progress`` is how long it is stuck.
         """
-        return max(self._started, self._connection.last_progress)
+        return self._connection.last_progress
 
     @property
     def last_frame(self) -> float:
         """Monotonic time at which something last came from the client: any frame, pongs too, or a
         part of one. Now, while we do not read it.
         """
-        return time.monotonic() if self._protocol.reading_paused else self._heard
+        return time.monotonic() if self._protocol.paused else self._protocol.heard
 
     def abort(self) -> None:
         """Reset the connection; what is buffered is lost. The consumer gets its
@@ -103,31 +100,6 @@ class Socket:
         """Take what a stranger may not send from now on."""
         self._protocol.authenticated = self._connection.authenticated = True
 
-    # -- for the protocol --
-
-    def heard(self) -> None:
-        self._heard = time.monotonic()
-
-    def sending(self) -> None:
-        if not self.buffered():
-            self._started = time.monotonic()
-
-    def lost(self) -> None:
-        self.closed = True
-        self._wake()
-
-    def _progressed(self) -> None:
-        if self._waiters and not self._waking:
-            self._waking = True
-            # the transport counts what it wrote only after this
-            asyncio.get_running_loop().call_soon(self._wake)
-
-    def _wake(self) -> None:
-        self._waking = False
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
 
 class Protocol(WebSocketProtocol):  # type: ignore[misc]
     """One WebSocket. ``scope["extensions"]["websocket.http.response"]`` is there: an application
@@ -135,24 +107,22 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     """
 
     socket: Socket
-    client_addr: list[Any] | None
+    client_addr: list[Any] | None = None
     authenticated = False
-    established, answering = True, False  # as far as `Strangers` asks
-    reading_paused = False
+    paused = False  # nothing is read: the application does not keep up, or frames came too fast
     _inbox_full = False
-    _resting: Any = None  # set while frames that came too fast wait
+    _resting: asyncio.TimerHandle | None = None  # set while frames that came too fast wait
     _early_bytes = _early_frames = 0
     _frames_left = float(limits.FRAMES_BURST)
-    _broken = _refused = False
-    _disconnect_sent = False
+    _broken = False  # where the next frame begins is not known any more, or does not matter
+    _stranger_refused = _disconnect_sent = False
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
 
     def connectionMade(self) -> None:
         self.transport.unregisterProducer()  # the HTTP channel's, which has handed over
-        self.application_queue = Inbox(self._resume_reading)
-        self.client_addr = None
-        self._opened = self._pinged = time.monotonic()  # daphne's own go by a clock that can be set
-        self._counted = self._opened
+        self.application_queue = Inbox(self)
+        # daphne's own go by a clock that can be set
+        self.heard = self._opened = self._pinged = self._counted = time.monotonic()
         self.socket = Socket(self)
         super().connectionMade()
         self.factory.open_sockets.add(self)
@@ -160,41 +130,51 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     # -- in --
 
     def dataReceived(self, data: bytes) -> None:
-        self.socket.heard()
+        self.heard = time.monotonic()
         if not self.authenticated:
             self._early_bytes += len(data)
             if self._early_bytes > limits.EARLY_BYTES:
                 self._refuse_stranger(TOO_BIG, "Too many bytes before auth.")
         if self._broken:
             return
-        if self._resting is not None or hasattr(self, "handshake_deferred"):
-            self.data += data  # reading has stopped, or will when the handshake is answered
-        else:
-            super().dataReceived(data)
+        self.data += data
+        # what comes before the handshake is answered waits, as what comes too fast does
+        if not self.paused and not hasattr(self, "handshake_deferred"):
+            self.consumeData()
 
     def consumeData(self) -> None:
-        """Parse what has come, but no more frames than others can wait for."""
+        """Parse what has come, but no more frames than others can wait for, and no more messages
+        than the application takes.
+        """
         if self.state not in (self.STATE_OPEN, self.STATE_CLOSING):
             super().consumeData()
+            return
+        if self._resting is not None:
             return
         now = time.monotonic()
         earned = (now - self._counted) * limits.FRAMES_PER_SECOND
         self._frames_left = min(self._frames_left + earned, limits.FRAMES_BURST)
         self._counted = now
         enough = max(self._frames_left - limits.FRAMES_AT_ONCE, 0)
-        while self.processData() and self.state != self.STATE_CLOSED:
+        while not self._inbox_full and self.processData() and self.state != self.STATE_CLOSED:
             if self.current_frame is None and self._frames_left <= enough:
-                self._rest(0 if enough else limits.FRAMES_AT_ONCE / limits.FRAMES_PER_SECOND)
-                return
-
-    def _rest(self, seconds: float) -> None:
-        self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+                seconds = 0 if enough else limits.FRAMES_AT_ONCE / limits.FRAMES_PER_SECOND
+                self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+                break
         self._steer_reading()
 
     def _go_on(self) -> None:
         self._resting = None
         self.consumeData()
-        self._steer_reading()
+
+    def _steer_reading(self) -> None:
+        """Read while the application keeps up and no frames wait."""
+        paused = self._inbox_full or self._resting is not None or self._stranger_refused
+        if paused != self.paused:
+            self.paused = paused
+            self.heard = time.monotonic()
+            if self.transport.connected:
+                (self.transport.pauseProducing if paused else self.transport.resumeProducing)()
 
     def onFrameBegin(self) -> None:
         self._frames_left -= 1
@@ -206,8 +186,8 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def _refuse_stranger(self, code: int, reason: str) -> None:
         """Close, and read nothing more; CLOSE_WAIT_SECONDS later the connection is reset."""
-        if not self._refused:
-            self._refused = self._broken = True
+        if not self._stranger_refused:
+            self._stranger_refused = self._broken = True
             self._steer_reading()
             self.data = b""
             if self.state == self.STATE_OPEN:
@@ -223,25 +203,14 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             return  # we have closed; what comes until the client has seen it is late
         self._pinged = time.monotonic()
         super().onMessage(payload, isBinary)
-        if self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES:
-            self._inbox_full = True
-            self._steer_reading()
+        self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 
-    def _resume_reading(self) -> None:
+    def taken(self) -> None:
+        """Read on when the application has taken half of what waited."""
         room = self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2
         if self._inbox_full and (room or self.state != self.STATE_OPEN):
             self._inbox_full = False
-            self._steer_reading()
-
-    def _steer_reading(self) -> None:
-        """Read while the application keeps up and no frames wait."""
-        paused = self._inbox_full or self._resting is not None or self._refused
-        if paused == self.reading_paused:
-            return
-        self.reading_paused = paused
-        self.socket.heard()
-        if not self.socket.closed:
-            (self.transport.pauseProducing if paused else self.transport.resumeProducing)()
+            asyncio.get_running_loop().call_soon(self.consumeData)
 
     def onPing(self, payload: bytes) -> None:
         if self.socket.buffered() < PONG_BUFFER_BYTES:
@@ -249,37 +218,32 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def _protocol_violation(self, reason: str) -> bool:
         super()._protocol_violation(reason)
-        self._broken = True  # where the next frame begins is not known any more
-        self.data = b""
-        return True
+        return self._stop_parsing()
 
     def _invalid_payload(self, reason: str) -> bool:
         super()._invalid_payload(reason)
+        return self._stop_parsing()
+
+    def _stop_parsing(self) -> bool:
         self._broken = True
         self.data = b""
         return True
 
     # -- out --
 
-    def sendMessage(self, *args: Any, **kwargs: Any) -> None:
-        """Whatever was accepted goes out: an event that just fitted comes with an envelope round
-        it. The limit is for what comes in.
+    def serverSend(self, content: Any, binary: bool = False) -> None:
+        """Send what the application says; past autobahn, which holds it to the limit of what comes
+        in.
         """
-        self.maxMessagePayloadSize = 0
-        try:
-            super().sendMessage(*args, **kwargs)
-        finally:
-            self.maxMessagePayloadSize = self.factory.maxMessagePayloadSize
+        if binary:
+            super().serverSend(content, binary)
+        else:
+            self.send_frames([text_frame(content)])
 
-    def send_frames(self, data: bytes) -> None:
+    def send_frames(self, frames: Sequence[bytes]) -> None:
         """Send frames that are made already; after the close frame nothing goes out."""
-        if self.state == self.STATE_OPEN:
-            self.socket.sending()
-            self.transport.write(data)
-
-    def sendData(self, data: bytes, *args: Any, **kwargs: Any) -> None:
-        self.socket.sending()
-        super().sendData(data, *args, **kwargs)
+        if self.state == self.STATE_OPEN and frames:
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         kind = message["type"]
@@ -287,22 +251,17 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             if self.state == self.STATE_CONNECTING:
                 self._accept(message)
         elif kind == "websocket.http.response.start":
-            self._refusal = (
-                message["status"],
-                [(bytes(name), bytes(value)) for name, value in message.get("headers", [])],
-                b"",
-            )
+            headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
+            self._refusal = (message["status"], headers, b"")
         elif kind == "websocket.http.response.body":
             self._refuse(message)
         elif kind == "websocket.close":
+            reason = message.get("reason") or ""
             if self.state == self.STATE_CONNECTING:
-                self.deny(
-                    "AUTH_INSUFFICIENT_SCOPE",
-                    status=403,
-                    message=message.get("reason") or "The upgrade was refused.",
-                )
+                reason = reason or "The upgrade was refused."
+                self.deny("AUTH_INSUFFICIENT_SCOPE", status=403, message=reason)
             else:
-                self.close(message.get("code") or 1000, message.get("reason") or "")
+                self.close(message.get("code") or 1000, reason)
         elif self.state in (self.STATE_CONNECTING, self.STATE_OPEN):
             super().handle_reply(message)
 
@@ -327,7 +286,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     def _end_handshake(self, response: bytes, status: int) -> None:
         self.__dict__.pop("handshake_deferred", None)
         self.wasNotCleanReason = f"refused with {status}"
-        self.sendData(response)
+        self.transport.write(response)
         self.dropConnection(abort=False)
 
     def _error(self, code: str, status: int, message: str) -> bytes:
@@ -338,34 +297,27 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         return error_response(code, request_id, base_url=base_url, status=status, message=message)
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
-        """What autobahn says of a handshake that is none; it drops the connection itself."""
-        error = (
-            "INTERNAL_ERROR"
-            if code == 500
-            else "METHOD_NOT_ALLOWED"
-            if code == 405
-            else "VALIDATION_ERROR"
-        )
-        self.sendData(self._error(error, code, "" if code == 500 else reason))
+        """Answer what autobahn takes for no handshake; it drops the connection itself."""
+        errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED"}
+        message = "" if code == 500 else reason
+        self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
 
     def serverReject(self) -> None:
-        """daphne's word for an application that did not answer the handshake in time."""
+        """Refuse for an application that did not answer the handshake in time."""
         self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
 
     def close(self, code: int, reason: str = "") -> None:
         """Send a close frame, any code and a reason of up to 123 bytes."""
         if self.state == self.STATE_OPEN:
-            self.sendCloseFrame(
-                code=code, reasonUtf8=reason.encode()[:123].decode(errors="ignore").encode() or None
-            )
-            self._resume_reading()  # or the client's answer would not be seen
+            text = reason.encode()[:123].decode(errors="ignore").encode()
+            self.sendCloseFrame(code=code, reasonUtf8=text or None)
+            self.taken()  # or the client's answer would not be seen
 
     def serverClose(self, code: int | None = None) -> None:
         self.close(code or 1000)
 
     def handle_exception(self, exception: BaseException) -> None:
-        request_id = self._request_id()
-        self.factory.server_class.log_failure(exception, request_id)
+        self.factory.server_class.log_failure(exception, self._request_id())
         self.fail()
 
     def fail(self) -> None:
@@ -378,55 +330,47 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     # -- the end --
 
     def dropConnection(self, abort: bool = False) -> None:
-        if self.state == self.STATE_CLOSED and abort and not self.socket.closed:
+        if self.state == self.STATE_CLOSED and abort:
             self.transport.abortConnection()
         super().dropConnection(abort=abort and not self.wasClean)
         self._ended(self.remoteCloseCode or NO_STATUS if self.wasClean else ABNORMAL)
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
+        server = self.factory.server_class
         self.factory.open_sockets.discard(self)
-        self.socket.lost()
         if self._resting is not None:
             self._resting.cancel()
         self._ended((code or NO_STATUS) if wasClean else ABNORMAL)
-        self.factory.server_class.log_action(
-            "websocket",
-            "disconnected",
-            {"path": self._path().decode(), "client": f"{self._client()}:0"},
-        )
+        details = {"path": self._path().decode(), "client": f"{self._client()}:0"}
+        server.log_action("websocket", "disconnected", details)
 
     def _ended(self, code: int) -> None:
         """Tell the application once, as soon as the WebSocket is over; its last bytes may still be
         on their way.
         """
-        if self._disconnect_sent:
-            return
-        self._disconnect_sent = True
-        self.application_queue.put_nowait(
-            {"type": "websocket.disconnect", "code": code, "reason": self.remoteCloseReason or ""}
-        )
-        self.factory.server_class.protocol_disconnected(self)
+        if not self._disconnect_sent:
+            self._disconnect_sent = True
+            reason = self.remoteCloseReason or ""
+            self.application_queue.put_nowait(
+                {"type": "websocket.disconnect", "code": code, "reason": reason}
+            )
+            self.factory.server_class.protocol_disconnected(self)
 
     def check_timeouts(self) -> None:
-        """daphne calls it every two seconds."""
-        if (
-            self.state == self.STATE_CONNECTING
-            and time.monotonic() - self._opened > limits.HANDSHAKE_SECONDS
-        ):
+        """Refuse a handshake that takes too long, and ping a client that is quiet."""
+        now = time.monotonic()
+        if self.state == self.STATE_CONNECTING and now - self._opened > limits.HANDSHAKE_SECONDS:
             self.serverReject()
-        elif (
-            self.state == self.STATE_OPEN and time.monotonic() - self._pinged > limits.PING_SECONDS
-        ):
-            self._pinged = time.monotonic()
+        elif self.state == self.STATE_OPEN and now - self._pinged > limits.PING_SECONDS:
+            self._pinged = now
             if not self.socket.buffered():
                 self.sendPing()  # whether an answer must come is the consumer's to say (D25)
 
     # -- for the log --
 
     def _request_id(self) -> str:
-        return error_body.request_id(
-            (getattr(self, "http_headers", None) or {}).get("x-request-id")
-        )
+        headers = getattr(self, "http_headers", None) or {}
+        return error_body.request_id(headers.get("x-request-id"))
 
     def _path(self) -> bytes:
         return str(getattr(self, "http_request_path", "-")).encode("ascii", "replace")
@@ -451,7 +395,7 @@ class Factory(WebSocketFactory):  # type: ignore[misc]
             webStatus=False,
             versions=[13],  # RFC 6455; the drafts before it name the Origin otherwise
             failByDrop=False,  # a close code says why
-            openHandshakeTimeout=limits.HANDSHAKE_SECONDS + 5,  # after daphne's own, which answers
+            openHandshakeTimeout=limits.HANDSHAKE_SECONDS + 5,  # after our own, which answers
             closeHandshakeTimeout=limits.CLOSE_WAIT_SECONDS,
             maxMessagePayloadSize=max_bytes,
             maxFramePayloadSize=max_bytes,
