@@ -18,7 +18,7 @@ from django.db.migrations.loader import MigrationLoader
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 
-REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_app.0003 drops them
+REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_app.0002 drops them
 
 
 def now_name() -> str:
