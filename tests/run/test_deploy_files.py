@@ -125,48 +125,22 @@ def test_the_system_unit_is_a_narrow_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_stop_has_time_to_be_orderly(name: str) -> None:
-    """The farewell, then what is in flight, each for STOP_SECONDS at most, and the children;
-    SIGTERM goes to the bridge alone.
-    """
+def test_what_a_unit_says(name: str) -> None:
     options = unit(name)
-    assert (
-        int(options["TimeoutStopSec"][0])
-        >= 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
-    )
-    assert (options["KillSignal"], options["KillMode"], options["Restart"]) == (
-        ["SIGTERM"],
-        ["mixed"],
-        ["on-failure"],
-    )
-    assert options["Type"] == ["exec"]
-
-
-@pytest.mark.parametrize("name", UNITS)
-def test_a_bridge_whose_database_is_gone_is_not_restarted(name: str) -> None:
-    assert unit(name)["RestartPreventExitStatus"] == [str(NEEDS_A_PERSON)]
-
-
-@pytest.mark.parametrize("name", UNITS)
-def test_a_wrong_setting_does_not_restart_it_for_ever(name: str) -> None:
+    # the goodbye, then what is in flight, each for STOP_SECONDS at most, and the children
+    least = 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
+    assert int(options["TimeoutStopSec"][0]) >= least
+    assert (options["KillSignal"], options["KillMode"]) == (["SIGTERM"], ["mixed"])
+    assert (options["Type"], options["Restart"]) == (["exec"], ["on-failure"])
+    assert options["RestartPreventExitStatus"] == [str(NEEDS_A_PERSON)]  # its database is gone
+    # a wrong setting does not restart it for ever: five seconds are long for a start that fails
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.read_string((DEPLOY / name).read_text())
-    burst, seconds = (
-        int(parser["Unit"]["StartLimitBurst"]),
-        int(parser["Unit"]["StartLimitIntervalSec"]),
-    )
-    # five seconds are long for a start that fails
-    assert burst * (int(parser["Service"]["RestartSec"]) + 5) < seconds
-
-
-@pytest.mark.parametrize("name", UNITS)
-def test_the_unit_names_settings_that_exist(name: str) -> None:
-    named = {
-        word.partition("=")[0]
-        for value in unit(name).get("Environment", [])
-        for word in shlex.split(value)
-    }
-    assert named <= {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
+    burst, seconds = (parser["Unit"][f"StartLimit{key}"] for key in ("Burst", "IntervalSec"))
+    assert int(burst) * (int(options["RestartSec"][0]) + 5) < int(seconds)
+    words = [word for value in options.get("Environment", []) for word in shlex.split(value)]
+    known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
+    assert {word.partition("=")[0] for word in words} <= known
 
 
 # -- the image -------------------------------------------------------------------------------------
@@ -201,19 +175,11 @@ def in_context(path: str) -> bool:
     return inside
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".env",
-        "var/secrets/hook_token",
-        "var/tls/ca.key",
-        "docs/deploy/.env",
-        ".git/config",
-        ".venv/pyvenv.cfg",
-        "tests/settings.py",
-        "a.pem",
-    ],
-)
+PRIVATE = (".env", "docs/deploy/.env", "var/secrets/hook_token", "var/tls/ca.key", "a.pem")
+MADE = (".git/config", ".venv/pyvenv.cfg", "tests/settings.py")
+
+
+@pytest.mark.parametrize("path", [*PRIVATE, *MADE])
 def test_nothing_private_gets_into_an_image(path: str) -> None:
     assert not in_context(path)
 
@@ -223,25 +189,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with what the Dockerfile copies, and no more."""
     root = tmp_path_factory.mktemp("image")
     for line in instructions("COPY"):
-        source, target = line.split()
+        source, target = (REPOSITORY / line.split()[0]), root / line.split()[1]
+        if source.is_file() and line.endswith("/"):
+            target /= source.name
         found = (
-            [REPOSITORY / source]
-            if (REPOSITORY / source).is_file()
-            else [path for path in (REPOSITORY / source).rglob("*") if path.is_file()]
+            [source] if source.is_file() else [one for one in source.rglob("*") if one.is_file()]
         )
         assert found, f"COPY {line}: not there"
         for path in found:
             if in_context(str(path.relative_to(REPOSITORY))):
-                place = (
-                    root / target / path.relative_to(REPOSITORY / source)
-                    if path != REPOSITORY / source
-                    else root / target / path.name
-                )
-                place = (
-                    root / target
-                    if path == REPOSITORY / source and not target.endswith("/")
-                    else place
-                )
+                place = target / path.relative_to(source)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, place)
     return root
@@ -391,20 +348,15 @@ def test_compose_builds_this_image(services: dict[str, Any]) -> None:
     )
 
 
-def test_compose_opens_nothing_to_the_world(services: dict[str, Any]) -> None:
-    """Published ports pass by the host's firewall; only the bridge has one, on loopback unless its
-    owner says otherwise.
-    """
-    assert [name for name, service in services.items() if "ports" in service] == ["bridge"]
-    assert services["bridge"]["ports"] == ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"]
-
-
-def test_compose_starts_the_bridge_alone_unless_told(services: dict[str, Any]) -> None:
-    assert {name: service.get("profiles", []) for name, service in services.items()} == {
-        "bridge": [],
-        "redis": ["redis"],
-        "postgres": ["postgres"],
+def test_compose_opens_and_starts_the_bridge_alone(services: dict[str, Any]) -> None:
+    """Published ports pass by the host's firewall: on loopback unless its owner says otherwise."""
+    assert {name: service.get("ports") for name, service in services.items()} == {
+        "bridge": ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"],
+        "redis": None,
+        "postgres": None,
     }
+    profiles = {name: service.get("profiles", []) for name, service in services.items()}
+    assert profiles == {"bridge": [], "redis": ["redis"], "postgres": ["postgres"]}
     assert all(":" in service["image"] for name, service in services.items() if name != "bridge")
 
 
