@@ -49,15 +49,10 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
     It is when each endpoint that it may have come by ends TLS. What is not known is plain.
     """
-    if not server:
-        return False
-    host, port = str(server[0]), str(server[1])
-    kinds = {
-        endpoint.kind
-        for endpoint in _endpoints()
-        if endpoint.port == port and endpoint.interface in (*EVERY_INTERFACE, host)
-    }
-    return kinds == {"ssl"}
+    host, port = map(str, server[:2]) if server else ("", "")
+    accepting = {*EVERY_INTERFACE, host}
+    found = [one for one in _endpoints() if one.port == port and one.interface in accepting]
+    return {one.kind for one in found} == {"ssl"}
 
 
 def use_its_address() -> None:
@@ -65,8 +60,7 @@ def use_its_address() -> None:
 
     Pairing codes, certificates and the commands go by these settings.
     """
-    endpoints = tls_endpoints()
-    if len(endpoints) == 1:
+    if len(endpoints := tls_endpoints()) == 1:
         os.environ["BRIDGE_PORT"] = endpoints[0].port
         if endpoints[0].interface not in EVERY_INTERFACE:
             os.environ["BRIDGE_HOST"] = endpoints[0].interface

@@ -30,18 +30,12 @@ class DataFiles:
 
     def __init__(self) -> None:
         self.taken = ""  # what happened, once the bridge stops because of it
-        self._lock = threading.Lock()
-        self._database: dict[str, Identity] = {}  # what each commit is checked against
-        self._others: dict[str, Identity] = {}
         self.held: sqlite3.Connection | None = None  # see `hold`
-
-    # -- noting --
-
-    def note_database(self, path: str) -> None:
-        """Remember the file that was just opened, or raise NotInPlace if it is another one."""
-        with self._lock:
-            self._database = {path: _identity(os.stat(path))} | self._database
-        self.check()
+        self._lock = threading.Lock()
+        self._database: dict[
+            str, Identity
+        ] = {}  # the file itself first; what commits are checked by
+        self._others: dict[str, Identity] = {}
 
     def note_open(self, path: Path, descriptor: int) -> None:
         """Remember serve.lock or a directory, which stays open until `forget_open`."""
@@ -49,6 +43,12 @@ class DataFiles:
 
     def forget_open(self) -> None:
         self._others.clear()
+
+    def note_database(self, path: str) -> None:
+        """Remember the file that was just opened, or raise NotInPlace if it is another one."""
+        with self._lock:
+            self._database = {path: _identity(os.stat(path))} | self._database
+        self.check()
 
     def hold(self, database: str) -> None:
         """Keep one connection open, so that SQLite neither removes nor renews its -wal and -shm.
@@ -71,17 +71,15 @@ class DataFiles:
             held, self.held = self.held, None
         return held
 
-    # -- looking --
-
     def check(self, *, beside: bool = True) -> None:
         """Raise NotInPlace unless the database's files are those that were opened.
 
-        ``beside``: -wal and -shm as well. Each file costs one call of stat, some microseconds.
+        `beside`: -wal and -shm as well. Each file costs one call of stat, some microseconds.
         """
         if self.taken:
             raise NotInPlace(self.taken)
         for path, identity in self._database.items():
-            if (what := _difference(path, identity)) is not None:
+            if what := _difference(path, identity):
                 raise NotInPlace(f"{path} {what}")
             if not beside:
                 return
@@ -89,17 +87,16 @@ class DataFiles:
     def difference(self) -> tuple[str, str] | None:
         """Return the first path that is not what was opened there, and what happened to it."""
         for path, identity in (*self._others.items(), *self._database.items()):
-            if (what := _difference(path, identity)) is not None:
+            if what := _difference(path, identity):
                 return path, what
         return None
 
     def unhealthy(self) -> str | None:
-        """What /health has to say."""
-        found = self.difference()
-        return self.taken or (" ".join(found) if found else None)
+        """Return what /health has to say."""
+        return self.taken or " ".join(self.difference() or ()) or None
 
     def is_database(self, path: str) -> bool:
-        """Whether a path is the database's, or that of its -wal or -shm."""
+        """Tell whether a path is the database's, or that of its -wal or -shm."""
         return path in self._database
 
     def put_wal_aside(self) -> None:
@@ -108,10 +105,10 @@ class DataFiles:
         SQLite would write what is in it into the file that is there now.
         """
         (database, its), *others = self._database.items()
-        if not os.path.exists(database) or _difference(database, its) is None:
+        if not os.path.exists(database) or not _difference(database, its):
             return
         for path, identity in others:
-            if _difference(path, identity) is None:
+            if not _difference(path, identity):
                 os.replace(path, f"{path}.taken") if path.endswith("-wal") else os.unlink(path)
 
 
@@ -155,15 +152,13 @@ def _identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 
-def _difference(path: str, identity: Identity) -> str | None:
-    """What happened to the file at a path; None while it is the one that was opened."""
+def _difference(path: str, identity: Identity) -> str:
+    """Say what happened to the file at a path; "" while it is the one that was opened."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return "was removed"
     except OSError as error:
         return f"cannot be reached ({error.strerror})"
-    if _identity(status) == identity:
-        return None
     kind = "directory" if stat.S_ISDIR(status.st_mode) else "file"
-    return f"was replaced by another {kind}"
+    return "" if _identity(status) == identity else f"was replaced by another {kind}"
