@@ -184,7 +184,7 @@ def other(bridge: Bridge, piped: Program) -> Iterator[str]:
     """
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
-    piped.until("session_started", what="the other session has begun")
+    piped.until(f"SessionStart        {bridge.root}\n", what="the other session has been joined")
     yield session_id
     bridge.accept(hook("SessionEnd", session_id, {}))
 
