@@ -20,8 +20,6 @@ from bridge_project.protocol.jsontext import dumps_unicode
 _CHUNK: Final = 2**20
 _TOO_MANY_LINES: Final = "These lines are more than one message holds; ask for fewer."
 _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
-_SHORT_ESCAPES: Final = b'"\\\b\t\n\f\r'  # two bytes of JSON
-_LONG_ESCAPES: Final = bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # six bytes: \u0001
 # what an answer holds besides the content or the entries
 ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
 
@@ -30,9 +28,8 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
     """Return the body of GET /files/content: {path, size, encoding, modified_at, content}, as JSON.
 
     ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is
-    the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE,
-    and is not built: in memory are the file and its JSON, each at most so long. Other errors are
-    the jail's (D12).
+    the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE:
+    in memory are the file and its JSON, each at most so long. Other errors are the jail's (D12).
     """
     most = conf.max_message_bytes if max_bytes is None else max_bytes
     data = bytearray()
@@ -52,52 +49,45 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
             # From before the reading: what is written during it shows as newer the next time.
             "modified_at": modified_at(file.stat),
         }
-        return _json(about, data, is_text, most)
+        return _json(about, _escaped(data) if is_text else _base64(data), most)
     finally:
         # an error that is raised here would keep it until the garbage collector finds it
         data.clear()
 
 
-def _json(about: dict[str, Any], data: bytearray, is_text: bool, most: int) -> bytes:
-    """Put ``data`` into ``about`` as ``content``, a piece at a time; FILE_TOO_LARGE over ``most``
-    bytes.
-    """
-    start = dumps_unicode(about)[:-1].encode() + b',"content":"'
-    if len(start) + (_escaped_bytes(data) if is_text else 4 * -(-len(data) // 3)) + 2 > most:
-        raise BridgeError("FILE_TOO_LARGE")
+def _json(about: dict[str, Any], pieces: Iterator[bytes], most: int) -> bytes:
+    """Put ``pieces`` into ``about`` as ``content``; FILE_TOO_LARGE over ``most`` bytes."""
     body = io.BytesIO()
-    body.write(start)
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for at in range(0, len(data), _ENCODED):
-        piece = data[at : at + _ENCODED]
-        body.write(
-            dumps_unicode(decoder.decode(piece)).encode()[1:-1]
-            if is_text
-            else base64.b64encode(piece)
-        )
+    body.write(dumps_unicode(about)[:-1].encode() + b',"content":"')
+    for piece in pieces:
+        body.write(piece)
+        if body.tell() + 2 > most:
+            body.close()  # as above
+            raise BridgeError("FILE_TOO_LARGE")
     body.write(b'"}')
     return body.getvalue()
 
 
 def _is_text(data: bytearray) -> bool:
-    """Tell whether it is UTF-8 without a NUL; decoded in pieces, for one emoji makes a text four
-    times as long.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for at in range(0, len(data), _ENCODED):
-            decoder.decode(data[at : at + _ENCODED])
-        decoder.decode(b"", True)
+        return b"\0" not in data and all(piece is not None for piece in _decoded(data))
     except UnicodeDecodeError:
         return False
-    return b"\0" not in data
 
 
-def _escaped_bytes(text: bytearray) -> int:
-    """How long a text is in JSON: control characters, quotes and backslashes are escaped."""
-    long = len(text) - len(text.translate(None, _LONG_ESCAPES))
-    short = len(text) - len(text.translate(None, _SHORT_ESCAPES))
-    return len(text) + short + 5 * long
+def _decoded(data: bytearray) -> Iterator[str]:
+    """Decode in pieces, for one emoji makes a text four times as long."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for at in range(0, len(data), _ENCODED):
+        yield decoder.decode(data[at : at + _ENCODED], at + _ENCODED >= len(data))
+
+
+def _escaped(data: bytearray) -> Iterator[bytes]:
+    return (dumps_unicode(piece).encode()[1:-1] for piece in _decoded(data))
+
+
+def _base64(data: bytearray) -> Iterator[bytes]:
+    return (base64.b64encode(data[at : at + _ENCODED]) for at in range(0, len(data), _ENCODED))
 
 
 def read_lines(

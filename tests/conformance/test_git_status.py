@@ -21,8 +21,7 @@ from tests.conformance.repositories import (
     status,
 )
 from tests.conformance.samples import hook, prompt
-from tests.files.repositories import import_files
-from tests.files.test_git_speed import median
+from tests.files.repositories import import_files, median
 
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
 ODD_NAMES = [

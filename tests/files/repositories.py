@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import statistics
 import subprocess
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +114,16 @@ def change(repository: Repository) -> None:
     """Two files, one of them changed since."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     repository.write("a", "2\n")
+
+
+def median(name: str, what: Callable[[], object], times: int = 5) -> float:
+    """Seconds that a call takes, the one in the middle; what the machine does beside moves the
+    slowest. All are printed.
+    """
+    took = []
+    for _ in range(times):
+        started = time.monotonic()
+        what()
+        took.append(time.monotonic() - started)
+    sys.stdout.write(f"\n{name}: {' '.join(f'{seconds:.2f}' for seconds in sorted(took))} s\n")
+    return statistics.median(took)

@@ -59,6 +59,12 @@ def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
         content(house.jail, path, max_bytes=size - 1)
 
 
+def test_a_file_that_is_binary_at_its_end_is_no_long_text(house: House) -> None:
+    """As a text it would be six times as long."""
+    path = put(house, b"\x01" * 50_000 + b"\xff")
+    assert content(house.jail, path, max_bytes=100_000)["encoding"] == "base64"
+
+
 def test_a_huge_file_is_not_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(house, b"")
     os.truncate(path, 2**40)

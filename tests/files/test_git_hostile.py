@@ -18,67 +18,20 @@ from tests.conformance.repositories import Repository
 from tests.files.conftest import SECRET, House, no_leak, refused
 from tests.files.repositories import Seen, digest, hook, leftovers
 
-KEYS = [
-    *(
-        "core.fsmonitor",
-        "core.sshCommand",
-        "core.gitProxy",
-        "core.askPass",
-        "core.editor",
-        "core.pager",
-        "core.alternateRefsCommand",
-        "diff.external",
-    ),
-    *(
-        "diff.evil.command",
-        "diff.evil.textconv",
-        "filter.evil.clean",
-        "filter.evil.smudge",
-        "filter.evil.process",
-        "merge.evil.driver",
-        "merge.tool",
-    ),
-    *(
-        "gpg.program",
-        "gpg.openpgp.program",
-        "gpg.ssh.program",
-        "gpg.ssh.defaultKeyCommand",
-        "credential.helper",
-        "sequence.editor",
-        "interactive.diffFilter",
-    ),
-    *(
-        "pager.status",
-        "pager.diff",
-        "pager.log",
-        "uploadpack.packObjectsHook",
-        "remote.origin.uploadpack",
-        "web.browser",
-        "difftool.evil.cmd",
-        "pager.config",
-    ),
-    *(
-        "hook.evil.command",
-        "trailer.x.command",
-        "trailer.x.cmd",
-        "submodule.sub.update",
-        "ssh.variant",
-        "core.commentString",
-    ),
-]
-HOOKS = [
-    *(
-        "post-index-change",
-        "reference-transaction",
-        "pre-auto-gc",
-        "post-checkout",
-        "post-merge",
-        "post-rewrite",
-        "fsmonitor-watchman",
-        "pre-merge-commit",
-    ),
-    *("applypatch-msg", "pre-rebase", "push-to-checkout", "pre-push", "sendemail-validate"),
-]
+KEYS = """
+core.fsmonitor core.sshCommand core.gitProxy core.askPass core.editor core.pager
+core.alternateRefsCommand diff.external diff.evil.command diff.evil.textconv filter.evil.clean
+filter.evil.smudge filter.evil.process merge.evil.driver merge.tool gpg.program
+gpg.openpgp.program gpg.ssh.program gpg.ssh.defaultKeyCommand credential.helper sequence.editor
+interactive.diffFilter pager.status pager.diff pager.log uploadpack.packObjectsHook
+remote.origin.uploadpack web.browser difftool.evil.cmd pager.config hook.evil.command
+trailer.x.command trailer.x.cmd submodule.sub.update ssh.variant core.commentString
+"""
+HOOKS = """
+post-index-change reference-transaction pre-auto-gc post-checkout post-merge post-rewrite
+fsmonitor-watchman pre-merge-commit applypatch-msg pre-rebase push-to-checkout pre-push
+sendemail-validate
+"""
 # What makes git use them, where a key alone does not.
 SWITCHES = {
     "commit.gpgSign": "true",
@@ -121,7 +74,7 @@ def plant(house: House, repository: Repository, canary: Path) -> None:
     repository.write("sub/x", "2\n")
     config = "".join(
         f'[{key.rpartition(".")[0].replace(".", chr(32) + chr(34), 1)}{chr(34) if key.count(".") > 1 else ""}]\n{key.rpartition(".")[2]} = "{canary}"\n'
-        for key in KEYS
+        for key in KEYS.split()
     )
     for directory in (".git", ".git/modules/sub"):
         with (repository.path / directory / "config").open("a") as file:
@@ -134,7 +87,7 @@ def plant(house: House, repository: Repository, canary: Path) -> None:
                 f'[include]\npath = {house.outside}/included\n[includeIf "gitdir:**"]\npath = {house.outside}/included\n'
             )
         repository.write(f"{directory}/info/attributes", "* filter=evil diff=evil\n")
-        for name in HOOKS:
+        for name in HOOKS.split():
             shutil.copy(canary, repository.write(f"{directory}/hooks/{name}", ""))
     (house.outside / "included").write_text(
         f"[core]\nfsmonitor = {canary}\nattributesFile = {house.outside}/attributes\n"

@@ -115,6 +115,19 @@ def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
     assert config.read_file("config", config.text(written), "/") == written
 
 
+HARMFUL = """
+core.fsmonitor core.hookspath core.worktree core.sshcommand core.gitproxy core.askpass
+core.editor core.pager core.attributesfile core.excludesfile core.alternaterefscommand
+core.splitindex core.untrackedcache include.path includeif.gitdir:/.path filter.x.clean
+filter.x.smudge filter.x.process filter.x.required diff.external diff.x.textconv diff.x.command
+merge.x.driver gpg.program gpg.ssh.program commit.gpgsign alias.status pager.status
+credential.helper remote.o.url remote.o.promisor remote.o.uploadpack submodule.x.update
+submodule.recurse trace2.eventtarget sequence.editor extensions.partialclone hook.x.command
+protocol.allow safe.directory uploadpack.packobjectshook extensions.worktreeconfig
+i18n.commitencoding commit.template
+"""
+
+
 def test_only_harmless_keys_are_kept() -> None:
     """D10: whatever names a program, a place or more configuration is none of them, in whichever
     version of git.
@@ -125,66 +138,9 @@ def test_only_harmless_keys_are_kept() -> None:
         ("branch.a.b.merge", "refs/heads/x"),
         ("user.email", "a@b"),
     ]
-    harmful = [
-        *(
-            "core.fsmonitor",
-            "core.hookspath",
-            "core.worktree",
-            "core.sshcommand",
-            "core.gitproxy",
-            "core.askpass",
-            "core.editor",
-            "core.pager",
-            "core.attributesfile",
-        ),
-        *(
-            "core.excludesfile",
-            "core.alternaterefscommand",
-            "core.splitindex",
-            "core.untrackedcache",
-            "include.path",
-            "includeif.gitdir:/.path",
-        ),
-        *(
-            "filter.x.clean",
-            "filter.x.smudge",
-            "filter.x.process",
-            "filter.x.required",
-            "diff.external",
-            "diff.x.textconv",
-            "diff.x.command",
-            "merge.x.driver",
-        ),
-        *(
-            "gpg.program",
-            "gpg.ssh.program",
-            "commit.gpgsign",
-            "alias.status",
-            "pager.status",
-            "credential.helper",
-            "remote.o.url",
-            "remote.o.promisor",
-        ),
-        *(
-            "remote.o.uploadpack",
-            "submodule.x.update",
-            "submodule.recurse",
-            "trace2.eventtarget",
-            "sequence.editor",
-            "extensions.partialclone",
-            "hook.x.command",
-        ),
-        *(
-            "protocol.allow",
-            "safe.directory",
-            "uploadpack.packobjectshook",
-            "extensions.worktreeconfig",
-            "i18n.commitencoding",
-            "commit.template",
-        ),
-    ]
-    assert config.of_repository([*harmless, *((key, "x") for key in harmful)]) == harmless
-    assert config.of_user([(key, "x") for key in harmful], filters=False) == []
+    harmful = [(key, "x") for key in HARMFUL.split()]
+    assert config.of_repository([*harmless, *harmful]) == harmless
+    assert config.of_user(harmful, filters=False) == []
 
 
 @pytest.mark.parametrize(

@@ -42,32 +42,27 @@ def make(root: Path, *paths: str) -> None:
             (root / path).write_bytes(b"12345")
 
 
-@pytest.mark.parametrize(
-    "depth",
-    [
-        0,
-        -1,
-        21,
-        3.0,
-        3.5,
-        True,
-        None,
-        "",
-        "0",
-        "-1",
-        "21",
-        "3.5",
-        "3.0",
-        "+3",
-        " 3",
-        "3\n",
-        "٣",
-        "three",
-        "1e1",
-        "9" * 5000,
-        [3],
-    ],
-)
+BAD_DEPTHS = [
+    0,
+    -1,
+    21,
+    3.0,
+    True,
+    None,
+    [3],
+    "9" * 5000,
+    "",
+    "0",
+    "-1",
+    "21",
+    "3.0",
+    " 3",
+    "٣",
+    "3\n",
+]
+
+
+@pytest.mark.parametrize("depth", BAD_DEPTHS)
 def test_a_bad_depth(house: House, depth: object) -> None:
     with refused("FILE_INVALID_PATH"):
         tree(house.jail, ".", depth)
