@@ -156,33 +156,48 @@ def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: boo
 
     ``cut``: the end of the patch is missing.
     """
-    sections = (change for change in lists.changes for _ in range(change.sections))
     for change in lists.changes:
         change.cut = change.has_lines
-    current: Change | None = None
-    hunk: DiffHunk | None = None
-    lines = lists.patch.split(b"\n")
-    lines.pop()  # empty, or half a line
-    for line in lines:
-        if line.startswith(b"diff --git "):
-            if current is not None:
-                current.cut = False
-            current, hunk = next(sections), None
-            current.cut = current.has_lines
-        elif current is None or current.name not in wanted:
-            continue
-        elif line.startswith(b"@@ "):
-            if (hunk := _hunk(line, budget)) is None:
-                return
-            current.hunks.append(hunk)
-        elif hunk is not None and line.startswith(b"\\"):
-            hunk.lines[-1].no_newline = True
-        elif hunk is None or line[:1] not in _KINDS:
-            continue
-        elif not _add(hunk, _KINDS[line[:1]], line[1:], budget):
+    sections = _sections(lists)
+    for number, (change, lines) in enumerate(sections, 1):
+        change.cut = change.has_lines
+        if change.name in wanted and not _read_section(change, lines, budget):
             return
-    if current is not None and not cut:
-        current.cut = False
+        if not cut or number < len(sections):
+            change.cut = False
+
+
+def _sections(lists: Lists) -> list[tuple[Change, list[bytes]]]:
+    """Split the patch into its files; as far as they are those of the lists."""
+    owners = (change for change in lists.changes for _ in range(change.sections))
+    found: list[tuple[Change, list[bytes]]] = []
+    for line in lists.patch.split(b"\n")[:-1]:  # the last one is empty, or half a line
+        if not line.startswith(b"diff --git "):
+            if found:
+                found[-1][1].append(line)
+            continue
+        change = next(owners, None)
+        if change is None or not line.endswith((b" b/" + os.fsencode(change.name), b'"')):
+            break  # better no lines than another file's
+        found.append((change, []))
+    return found
+
+
+def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
+    """Add a file's hunks to its change; False when the budget is spent."""
+    hunk: DiffHunk | None = None
+    for line in lines:
+        if line.startswith(b"@@ "):
+            if (hunk := _hunk(line, budget)) is None:
+                return False
+            change.hunks.append(hunk)
+        elif hunk is None:  # what stands before the first one
+            continue
+        elif line.startswith(b"\\"):
+            hunk.lines[-1].no_newline = True
+        elif line[:1] in _KINDS and not _add(hunk, _KINDS[line[:1]], line[1:], budget):
+            return False
+    return True
 
 
 def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:

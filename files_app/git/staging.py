@@ -46,7 +46,7 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
     gone = {entry.name for entry in meant if entry.status == "deleted"}
     # a status names them as one change
     gone |= {entry.old for entry in meant if entry.old is not None}
-    gone -= {name for name, entry in known.items() if entry.status == "untracked"}
+    gone -= {entry.name for entry in meant if entry.status == "untracked"}
     there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
     git(*(("read-tree", "--reset", state.commit) if state.commit else ("read-tree", "--empty")))
     _update(git, gone, "--force-remove")

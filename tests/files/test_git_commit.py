@@ -57,6 +57,10 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, seen: Seen) 
     assert set(seen.changes()) == {"new", "another"}
     assert seen.commit("Rename", "new").files_changed == 1
     assert committed(repository) == ["new", "old"] and set(seen.changes()) == {"another"}
+    repository.write("other", "made again\n")
+    seen.commit("Rename the other", "another")
+    assert committed(repository) == ["another", "other"]
+    assert seen.changes() == {"other": ("untracked", 1, 0)}
 
 
 def test_what_became_another_kind_of_thing(repository: Repository, seen: Seen) -> None:

@@ -39,6 +39,10 @@ def test_a_split_index(repository: Repository, seen: Seen) -> None:
     before = digest(repository.path)
     assert seen.changes() == {"a": ("modified", 1, 1), "c": ("added", 1, 0)}
     assert digest(repository.path) == before
+    seen.commit("Changed", "a")
+    assert repository.staged() == ["c"]
+    seen.commit("The rest")
+    assert repository.porcelain() == ""
 
 
 def test_settings_of_a_linked_work_tree(house: House, repository: Repository) -> None:
