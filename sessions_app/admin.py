@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from devices_app.admin import ReadOnlyAdmin
-from sessions_app.agents import listing
+from sessions_app.agents import registry
 from sessions_app.models import Connection, LogRow, Session, ToolCall
 
 AGENTS = "admin/sessions_app/agents.html"
@@ -53,7 +53,7 @@ class SessionAdmin(ReadOnlyAdmin):
             **self.admin_site.each_context(request),
             "title": "Agents",
             "opts": self.opts,
-            "agents": listing.listed(),
+            "agents": zip(registry.KINDS.values(), registry.listed(), strict=True),
         }
         return TemplateResponse(request, AGENTS, context)
 

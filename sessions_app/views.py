@@ -117,7 +117,7 @@ class SessionEventsView(BridgeAPIView):
 
 def _say(session: Session, content: str, device: Device | None) -> None:
     try:
-        messages.say(session.pk, content, device=device)
+        messages.send_prompt(session.pk, content, device=device)
     except BridgeError as error:
         if error.code == "RATE_LIMITED":
             seconds = messages.RETRY_SECONDS

@@ -15,7 +15,7 @@ from files_app import threads
 from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
 from sessions_app import polling
-from sessions_app.agents import listing
+from sessions_app.agents import registry
 from sessions_app.agents.supervisor import supervisor
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ WORKS: tuple[Work, ...] = (
     Work("chores", chores.start, chores.stop),
     Work("agents", supervisor.start, supervisor.stop),
     Work(
-        "agent versions", listing.start, listing.stop
+        "agent versions", registry.start, registry.stop
     ),  # of the agents that the supervisor has loaded
     Work("git", threads.start, threads.stop),
     Work("forwarder", server_forwarder.start, server_forwarder.stop),

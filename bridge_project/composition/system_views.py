@@ -26,7 +26,7 @@ from bridge_project.network.transport import websocket_url
 from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.types import HookEventName
 from devices_app.authentication import AdminOnly, AnyToken
-from sessions_app.agents import listing
+from sessions_app.agents import registry
 
 # What /info lists; `file_sync` is the specification's word for seeing files.
 FEATURES = ["agent_sdk", "file_sync", "hook_events", "websocket_sessions"]
@@ -56,24 +56,14 @@ class InfoView(BridgeAPIView):
 
     @extend_schema(operation_id="info", responses=http.Info)
     def get(self, request: Request) -> Response:
-        known = listing.listed()
+        known = registry.listed()
         body = http.Info(
             name="bridge",
             version=__version__,
             protocol_version=PROTOCOL_VERSION,
             features=FEATURES,
             supported_agents=[one.name for one in known if one.can_start],
-            agents=[
-                http.AgentInfo(
-                    name=one.name,
-                    can_start=one.can_start,
-                    can_modify=one.can_modify,
-                    asks=one.asks,
-                    version=one.version,
-                    reason=one.reason,
-                )
-                for one in known
-            ],
+            agents=known,
             supported_hooks=SUPPORTED_HOOKS,
             limits=http.InfoLimits(
                 max_sessions=conf.bridge_max_sessions,

@@ -1,11 +1,10 @@
-"""The circuit breaker of real agents: one that keeps failing is left alone for a while (SPEC
-Limits; D48).
-"""
+"""Leave a real agent alone for a while that keeps failing: a circuit breaker (SPEC Limits; D48)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -16,97 +15,74 @@ log = structlog.get_logger("bridge.agent")
 
 
 class Breaker:
-    """Of one kind of agent, in one process. Opens after 5 failures in a row to start or of the
-    process; a turn that fails is none of them.
+    """Counts the failures of one kind of agent in this process.
 
-    After 60 seconds one start is let through as a probe: it closes the breaker, or keeps it open
-    for another 60.
+    It opens after 5 failures in a row to start or of the process; a turn that fails is none. After
+    60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
+    another 60. A scripted agent is not ``counted``.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, name: str, clock: Callable[[], float] = time.monotonic, *, counted: bool = True
+    ) -> None:
+        self.failures = 0
         self._name = name
         self._clock = clock
-        self._failures = 0
+        self._counted = counted
         self._opened: float | None = None
         self._probing = False
 
     @property
     def open(self) -> bool:
         """Whether starts are refused now; when a probe is due it is half open."""
-        return self._opened is not None and (self._probing or self._left() > 0)
+        return self._opened is not None and (self._probing or self._left(self._opened) > 0)
 
-    def _left(self) -> float:
-        assert self._opened is not None
-        return self._opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - self._clock()
+    def _left(self, opened: float) -> float:
+        return opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - self._clock()
 
-    def enter(self) -> None:
-        """A start is about to be tried; ``succeeded``, ``failed`` or ``gave_up`` must follow.
-        Raises BridgeError CIRCUIT_OPEN.
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Try a start, and report ``succeeded`` or ``failed``. Raises BridgeError CIRCUIT_OPEN.
+
+        A start that was cancelled says nothing of the agent.
         """
-        if self.open:
-            wait = max(1, round(self._left()))
-            raise BridgeError(
-                "CIRCUIT_OPEN",
-                f"The agent {self._name} failed {self._failures} times; try again in {wait} s.",
-                details={"retry_after": wait},
-            )
+        if self.open and self._opened is not None:
+            wait = max(1, round(self._left(self._opened)))
+            words = f"The agent {self._name} failed {self.failures} times; try again in {wait} s."
+            raise BridgeError("CIRCUIT_OPEN", words, details={"retry_after": wait})
         self._probing = self._opened is not None
+        try:
+            yield
+        finally:
+            self._probing = False
 
     def succeeded(self) -> None:
+        """Close: the agent has started."""
         if self._opened is not None:
             log.info("breaker_closed", agent=self._name)
-        self._failures, self._opened, self._probing = 0, None, False
+        self.failures, self._opened, self._probing = 0, None, False
 
     def failed(self) -> None:
-        self._failures += 1
+        """Count a failure, and open when there are too many."""
+        if not self._counted:
+            return
+        self.failures += 1
         self._probing = False
-        if self._failures >= limits.CIRCUIT_BREAKER_FAILURES:
+        if self.failures >= limits.CIRCUIT_BREAKER_FAILURES:
             if self._opened is None:
-                log.critical("breaker_opened", agent=self._name, failures=self._failures)
+                log.critical("breaker_opened", agent=self._name, failures=self.failures)
             self._opened = self._clock()
-
-    def gave_up(self) -> None:
-        """The start was cancelled: it says nothing of the agent."""
-        self._probing = False
 
 
 _breakers: dict[str, Breaker] = {}
 
 
-def of(name: str) -> Breaker:
-    return _breakers.setdefault(name, Breaker(name))
-
-
-class Attempt:
-    """A start of an agent, as its breaker counts it, if it does. Raises BridgeError CIRCUIT_OPEN on
-    entering.
-    """
-
-    def __init__(self, name: str, *, counted: bool) -> None:
-        self._breaker = of(name) if counted else None
-        self._settled = False
-
-    def __enter__(self) -> Attempt:
-        if self._breaker is not None:
-            self._breaker.enter()
-        return self
-
-    def succeeded(self) -> None:
-        self._settled = True
-        if self._breaker is not None:
-            self._breaker.succeeded()
-
-    def failed(self) -> None:
-        self._settled = True
-        if self._breaker is not None:
-            self._breaker.failed()
-
-    def __exit__(self, *_: object) -> None:
-        if not self._settled and self._breaker is not None:
-            self._breaker.gave_up()
+def of(name: str, *, counted: bool = True) -> Breaker:
+    """Return the breaker of a kind of agent."""
+    return _breakers.setdefault(name, Breaker(name, counted=counted))
 
 
 def check() -> str | None:
-    """For /health: which breakers are open."""
+    """Name the open breakers for /health."""
     found = [name for name, breaker in _breakers.items() if breaker.open]
     return f"breaker open: {', '.join(found)}" if found else None

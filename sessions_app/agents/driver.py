@@ -1,32 +1,57 @@
-"""What every agent looks like to the bridge: one driver for each kind, and a stream of neutral
-events (D35, D40, D41).
+"""Define what an agent is to the bridge: its kind, its driver, and the events that it reports.
 
-A driver runs one session of one agent. It knows nothing of devices, of the log or of the database:
-the runtime tells it what to do and writes down what it says. A new agent is one file with one
-driver in it.
+A driver runs one session of one agent. It knows nothing of devices, the log or the database: the
+supervisor tells it what to do and writes down what it reports (D35, D40, D41).
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.kernel import limits
+from bridge_project.protocol.resources import ToolErrorDetails
+from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision, FinishReason, ToolErrorCode
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_call import Call, describe
 
-# -- what an agent says ----------------------------------------------------------------------------
+REJECTED = "The call was rejected."
+INTERRUPTED = "The call was interrupted."
+TOOL_FAILED = "The tool failed."
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKind:
+    """One kind of agent, as ``registry.py`` lists it.
+
+    ``make`` returns a driver for one session. ``why_not`` says for a person why none can start
+    here now, None when one can; it is asked for each connection and names no path of this machine.
+    ``version`` may take seconds, and is empty when unknown. ``mend`` is the shell command that
+    removes what ``why_not`` names, if there is one. ``asks`` is what is known before a session
+    starts (D59). A kind that is not ``real`` is scripted: never preferred, without a breaker.
+    """
+
+    name: str
+    make: Callable[[], Driver]
+    why_not: Callable[[], str | None] = lambda: None
+    version: Callable[[], str] = str
+    real: bool = True
+    mend: Callable[[], str] = str
+    can_modify: bool = True
+    asks: Callable[[], bool | None] = lambda: True
+
+
+# -- events ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the answer; ``is_tool_use``: it is a tool's input being written, not text for a
-    person.
-    """
+    """A piece of the answer; with ``is_tool_use`` a piece of a tool's input."""
 
     content: str
     is_tool_use: bool = False
@@ -34,14 +59,14 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool is being used about which nobody is asked."""
+    """A tool runs about which nobody is asked."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """A tool call waits for ``decide``, under the id of ``call``."""
+    """A call waits for ``Driver.decide``, under the id of ``call``."""
 
     call: Call
 
@@ -55,15 +80,27 @@ class ApprovalWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded:
-    """A tool gave a result."""
+    """A tool has given its result."""
 
     call: Call
-    outcome: ToolOutcome
+    content: str = ""
+    diff: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStopped:
+    """A call is over without a result: rejected, interrupted, or forgotten by the agent."""
+
+    call: Call
+    reason: str
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed:
-    """A tool failed; ``retries`` is how often the spec's retry policy lets it be tried again."""
+    """A tool has failed; ``retries`` is how often the spec's table lets it be tried again."""
 
     call: Call
     message: str
@@ -74,9 +111,7 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """A turn is over. ``error``: why it failed, in words for a person; the session goes on all the
-    same.
-    """
+    """A turn is over; ``error`` says for a person why it failed. The session goes on."""
 
     finish_reason: FinishReason
     usage: Mapping[str, Any] | None = None
@@ -85,23 +120,21 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionIdentified:
-    """The agent's own id of the session has become, or has changed to, this: what a resume
-    needs.
-    """
+    """The agent's own id of the session, with which it can be resumed, is this from now on."""
 
     resume_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedAsking:
-    """The agent no longer asks and could not be made to: the driver has told it to stop (D59)."""
+    """The agent does not ask any more; the driver has told it to stop (D59)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDied:
-    """The agent is gone, unasked; nothing follows."""
+    """The agent has ended by itself; nothing follows."""
 
     reason: str
 
@@ -112,6 +145,7 @@ Event = (
     | ApprovalAsked
     | ApprovalWithdrawn
     | ToolSucceeded
+    | ToolStopped
     | ToolFailed
     | TurnEnded
     | SessionIdentified
@@ -120,14 +154,65 @@ Event = (
 )
 
 
-# -- what it is told -------------------------------------------------------------------------------
+class EventQueue:
+    """What a driver has reported and the log does not have yet."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._chars = 0  # of text in them
+        self._closed = False
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Add an event; a closed queue ignores it."""
+        if not self._closed:
+            self._events.append(event)
+            self._chars += len(event.content) if isinstance(event, Chunk) else 0
+            self._changed.set()
+
+    def close(self) -> None:
+        """Take no more events; those in it can still be read."""
+        self._closed = True
+        self._changed.set()
+        self._taken.set()
+
+    async def wait_for_room(self) -> None:
+        """Wait while it is full: a driver does not read an agent meanwhile."""
+        while not self._closed and (
+            len(self._events) >= limits.AGENT_EVENTS_WAITING
+            or self._chars >= limits.AGENT_CHARS_WAITING
+        ):
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def wait(self) -> bool:
+        """Wait for an event; False when none will come any more."""
+        while not self._events and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        return bool(self._events)
+
+    def take(self) -> list[Event]:
+        """Return all events and empty the queue."""
+        taken = list(self._events)
+        self._events.clear()
+        self._chars = 0
+        self._taken.set()
+        return taken
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while await self.wait():
+            for event in self.take():
+                yield event
+
+
+# -- commands --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A person's decision; ``modifications`` are the parameters to run the tool with, of a modified
-    one.
-    """
+    """A person's decision; with ``modified`` come the parameters to run the tool with."""
 
     decision: Decision
     modifications: Mapping[str, Any] | None = None
@@ -136,7 +221,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where and as what a session begins; ``resume_id``: the agent's own id of one to continue."""
+    """How a session begins; ``resume_id`` is the agent's own id of one to continue."""
 
     session_id: str
     directory: Path
@@ -155,46 +240,77 @@ class CannotResume(CannotStart):
     """The agent does not know its session any more."""
 
 
+class PendingApprovals:
+    """The calls of one session that wait for a person's decision."""
+
+    def __init__(self, events: EventQueue) -> None:
+        self._events = events
+        self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
+
+    async def ask(self, call: Call) -> Verdict | None:
+        """Report ApprovalAsked and wait for the decision; None when the call was withdrawn."""
+        assert call.id is not None
+        waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
+        self._waiting[call.id] = waiting
+        self._events.put(ApprovalAsked(call))
+        try:
+            return await waiting
+        except asyncio.CancelledError:  # the agent, or its turn, is gone
+            self._events.put(ApprovalWithdrawn(call.id))
+            raise
+        finally:
+            if self._waiting.get(call.id) is waiting:
+                del self._waiting[call.id]
+
+    def decide(self, call_id: str, verdict: Verdict | None) -> bool:
+        """Hand on a decision; False when nothing waits for it."""
+        waiting = self._waiting.get(call_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(verdict)
+        return True
+
+    def withdraw(self, *call_ids: str) -> None:
+        """Stop waiting for these calls, or for all."""
+        for call_id in call_ids or tuple(self._waiting):
+            if self.decide(call_id, None):
+                self._events.put(ApprovalWithdrawn(call_id))
+
+
 class Driver(ABC):
-    """One session of an agent. Its methods are called by one task, one at a time; ``events`` is
-    read by another.
+    """One session of an agent. One task calls its methods, one at a time; another reads ``events``.
 
-    ``can_modify``: the agent runs a call with the parameters that a person gives it in a
-    ``modified`` decision. Where it does not, the driver has the call refused and the agent asked to
-    make it anew with them, so that the person decides once more; the call that was modified never
-    runs. The driver's ``Kind`` says the same, for those who have no driver. ``can_resume``: a
-    session can go on where it was, by the id that the driver gave in ``Identified``.
-
-    ``asks``, once it has been started: whether the agent asks before it changes or runs something;
-    None when nobody knows (D59).
+    ``can_modify``: the agent runs a ``modified`` call with the given parameters. A driver that
+    cannot do this has the call refused and the agent told to ask anew with them. ``can_resume``: a
+    session can be continued by the id of SessionIdentified. ``asks``, once started: whether the
+    agent asks before it changes or runs something; None when nobody knows (D59).
     """
 
     can_modify: ClassVar[bool] = True
     can_resume: ClassVar[bool] = True
     asks: bool | None = True
 
-    @abstractmethod
-    async def start(self, start: Start) -> None:
-        """Return when prompts can be taken. Raises CannotStart, CannotResume."""
+    def __init__(self) -> None:
+        self.events = EventQueue()
+        self.approvals = PendingApprovals(self.events)
 
     @abstractmethod
-    def events(self) -> AsyncIterator[Event]:
-        """Everything the agent says from now on; ends after Died, or when the driver is closed."""
+    async def start(self, start: Start) -> None:
+        """Return when prompts can be taken. Raises CannotStart, CannotResume, WillNotAsk."""
 
     @abstractmethod
     async def prompt(self, content: str) -> None:
-        """Begin a turn, which an Ended ends. Never called while one runs."""
+        """Begin a turn, which TurnEnded ends. Never called while one runs."""
 
-    @abstractmethod
     async def decide(self, call_id: str, verdict: Verdict) -> bool:
-        """Answer an Asked; False when the agent no longer waits for it."""
+        """Answer an ApprovalAsked; False when the agent no longer waits for it."""
+        return self.approvals.decide(call_id, verdict)
 
     @abstractmethod
     async def interrupt(self) -> None:
-        """Ask the running turn to stop: an Ended follows soon, or the runtime closes the driver."""
+        """Stop the running turn: TurnEnded follows soon, or the supervisor closes the driver."""
 
-    @abstractmethod
-    async def end_background(self) -> None:
+    async def end_background(self) -> None:  # noqa: B027 - an agent may run no commands
         """End what commands have left running, after an interrupt; the agent itself goes on."""
 
     @abstractmethod
@@ -202,26 +318,15 @@ class Driver(ABC):
         """End the agent and everything it started; may be called at any time, also twice."""
 
 
-class Events:
-    """The queue behind a driver's ``events``; bounded, so that an agent that nobody reads waits."""
-
-    def __init__(self, size: int = 1000) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(size)
-        self._closed = False
-
-    async def put(self, event: Event) -> None:
-        if not self._closed:
-            await self._queue.put(event)
-
-    def close(self) -> None:
-        """No more comes; what has been put is still read."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put_nowait(None) if not self._queue.full() else None
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while not (self._closed and self._queue.empty()):
-            event = await self._queue.get()
-            if event is None:
-                return
-            yield event
+def make_call(
+    call_id: str,
+    tool: str,
+    params: Mapping[str, Any],
+    *,
+    reasoning: str | None = None,
+    description: str = "",
+    risk_tool: str = "",
+) -> Call:
+    """Describe a call for a person; ``risk_tool`` is the name by which the risk rules know it."""
+    risk = risk_of(risk_tool or tool, params)
+    return Call(call_id, tool, params, describe(tool, params, description), risk, reasoning)

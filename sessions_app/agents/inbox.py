@@ -1,5 +1,6 @@
-"""What sockets tell a running session, on whichever process it runs: a durable inbox, written with
-what caused it and taken once (D35, D46).
+"""Queue what people tell the agent of a session, for whichever process runs it.
+
+A command is written with what caused it, and taken once (D35, D46).
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from sessions_app.models import Command, Session
 
 Kind = Command.Kind
 
-woken: list[Callable[[int], None]] = []
-"""Told of each session for which this process has committed a command, from any thread. What other processes commit is found by looking."""
+# Session → what wakes its runner, for sessions of this process; callable from any thread. What
+# other processes commit is found by looking.
+runners: dict[int, Callable[[], object]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +43,37 @@ def add(session: Session, kind: Kind, **payload: Any) -> None:
 
 
 def wake(session: Session) -> None:
-    """Have whoever runs the session here look at it, once the caller's transaction commits."""
+    """Have the session's runner look at it, once the caller's transaction commits."""
     transaction.on_commit(lambda: _wake(session.pk))
 
 
-def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
-    """The next command, marked as taken ``at`` that moment, in the order in which they came; while
-    a turn runs (``busy``), prompts wait.
+def _wake(session_pk: int) -> None:
+    if (runner := runners.get(session_pk)) is not None:
+        runner()
 
-    In the caller's transaction.
+
+def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
+    """Take the next command, in the caller's transaction; while a turn runs prompts wait.
+
+    It is marked as taken ``at`` that moment.
     """
     command = _waiting(session_pk, busy=busy)
-    if command is None:
-        return None
-    Command.objects.filter(pk=command.pk).update(taken_at=at or timezone.now())
+    if command is not None:
+        Command.objects.filter(pk=command.pk).update(taken_at=at or timezone.now())
     return _taken(command)
 
 
 def taken_at(session_pk: int, moment: datetime) -> Taken | None:
-    """What was taken at that very moment: by a transaction that committed, though whoever took it
-    was not told so.
-    """
-    command = Command.objects.filter(session_id=session_pk, taken_at=moment).first()
-    return _taken(command) if command is not None else None
+    """Return what was taken at that very moment, by a try that was not told that it committed."""
+    return _taken(Command.objects.filter(session_id=session_pk, taken_at=moment).first())
 
 
-def _taken(command: Command) -> Taken:
-    return Taken(Kind(command.kind), json.loads(command.payload))
+def _taken(command: Command | None) -> Taken | None:
+    return Taken(Kind(command.kind), json.loads(command.payload)) if command else None
 
 
-def said_since(session_pk: int, content: str, moment: datetime) -> bool:
-    """Whether this prompt has been queued since, taken or not."""
+def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
+    """Say whether this prompt has been queued since, taken or not."""
     return Command.objects.filter(
         session_id=session_pk,
         kind=Kind.PROMPT,
@@ -81,13 +83,14 @@ def said_since(session_pk: int, content: str, moment: datetime) -> bool:
 
 
 def prompts_waiting(session_pk: int) -> tuple[int, int]:
-    """How many, and their characters."""
+    """Return how many prompts wait, and their characters."""
     waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
 
 
 def is_waiting(session_pk: int, *, busy: bool) -> bool:
+    """Say whether there is a command to take."""
     return _waiting(session_pk, busy=busy) is not None
 
 
@@ -97,17 +100,15 @@ def _waiting(session_pk: int, *, busy: bool) -> Command | None:
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:
-    """Those of the sessions for which a command waits."""
-    return set(
-        Command.objects.filter(session_id__in=list(session_pks), taken_at=None).values_list(
-            "session_id", flat=True
-        )
-    )
+    """Return those of the sessions for which a command waits."""
+    found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
+    return set(found.values_list("session_id", flat=True))
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """What nobody has taken is void: the agent is gone. Prompts wait for the agent that resumes,
-    unless the session is over.
+    """Delete what nobody has taken: the agent is gone.
+
+    Prompts wait for the agent that resumes, unless the session is over.
     """
     void = Command.objects.filter(session=session, taken_at=None)
     (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
@@ -121,8 +122,3 @@ def forget_old() -> int:
     """
     before = timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
     return delete_in_steps(Command.objects.filter(created_at__lt=before).exclude(taken_at=None))
-
-
-def _wake(session_pk: int) -> None:
-    for call in woken:
-        call(session_pk)

@@ -1,10 +1,9 @@
-"""What people tell the agent of a session that the bridge runs, written down for whichever process
-runs it (D31, D39, D40).
-"""
+"""Take what people tell the agent of a session that the bridge runs (D31, D39, D40)."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
@@ -19,24 +18,22 @@ RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
-def say(
+def send_prompt(
     session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None
 ) -> None:
-    """Queue a turn. ``device`` None: it was said over HTTP with the admin token.
+    """Queue a turn. ``device`` None: it came over HTTP with the admin token.
 
     ``begun``: a process died that had begun with this message then; a turn that it had queued is
-    not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait
-    already.
+    not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait.
     """
     # it holds the head of the log: the session cannot be paused or closed meanwhile
     with outbox() as box:
-        if begun is not None and inbox.said_since(session_pk, content, begun):
+        if begun is not None and inbox.was_queued_since(session_pk, content, begun):
             return
         session = _active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
-        if count >= limits.AGENT_PROMPTS_WAITING or (
-            count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
-        ):
+        too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
+        if count >= limits.AGENT_PROMPTS_WAITING or too_long:
             words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
             raise BridgeError(
                 "RATE_LIMITED",
@@ -48,29 +45,20 @@ def say(
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
         inbox.add(session, inbox.Kind.PROMPT, content=content)
-        audit.record(
-            "message",
-            actor=_actor(device),
-            device=device,
-            session_id=session.session_id,
-            characters=len(content),
-        )
+        _record("message", session, device, characters=len(content))
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
-    """Have the running turn stopped; ``device`` as for ``say``. Raises SESS_CLOSED,
-    SESS_NOT_ACTIVE.
-    """
+    """Have the running turn stopped. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
     with outbox():
         session = _active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)
-        audit.record(
-            "interrupt", actor=_actor(device), device=device, session_id=session.session_id
-        )
+        _record("interrupt", session, device)
 
 
-def _actor(device: Device | None) -> str:
-    return AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
+def _record(action: str, session: Session, device: Device | None, **details: Any) -> None:
+    actor = AuditEntry.Actor.DEVICE if device else AuditEntry.Actor.ADMIN
+    audit.record(action, actor=actor, device=device, session_id=session.session_id, **details)
 
 
 def _active(session_pk: int) -> Session:

@@ -1,5 +1,7 @@
-"""Who runs which session: reserved before an agent is started, and taken from a process that is
-gone (D22, D35, D36, D46).
+"""Decide which process runs a session, and write down the states it goes through.
+
+A session is reserved before its agent is started, and taken from a process that is gone (D22, D35,
+D36, D46).
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from django.db.models import Q
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.types import FinishReason, NotificationType
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import leases
-from sessions_app.agents import inbox, transcript
-from sessions_app.agents.transcript import Lost
+from sessions_app.agents import inbox
+from sessions_app.agents.sanitize import storable_reason
+from sessions_app.agents.transcript import Lost, writing
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Feed, LogRow, Process, Session
 from sessions_app.observed import sessions as observed_sessions
@@ -26,65 +30,61 @@ from sessions_app.socket import presence
 log = structlog.get_logger("bridge.agent")
 
 DIED = "The bridge's process ended."
+Owned = tuple[int, uuid.UUID]  # a session and its owner
 
 
 def found(session_pk: int) -> Session:
-    """The session as it is now. Raises BridgeError SESSION_NOT_FOUND."""
+    """Return the session as it is now. Raises BridgeError SESSION_NOT_FOUND."""
     session = Session.objects.select_related("feed").filter(pk=session_pk).first()
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return session
 
 
-def was_told(session: Session) -> bool:
-    """Whether the agent was ever given a prompt, whose answer's stream then began; one that was not
-    can begin afresh, with what waits for it.
-    """
+def was_prompted(session: Session) -> bool:
+    """Say whether the agent was ever given a prompt; one that was not can begin afresh."""
     return (
         session.feed.dropped_seq > 0
         or LogRow.objects.filter(feed=session.feed_id, type="stream_start").exists()
     )
 
 
+# -- reserving -------------------------------------------------------------------------------------
+
+
 def reserve(
     owner: uuid.UUID, session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
-    """A new session in state ``created``, and True; or the one that has the id already. Raises
-    SESS_LIMIT_REACHED.
+    """Create a session in state ``created`` and return it with True; with False one that has the id.
+
+    Raises SESS_LIMIT_REACHED.
     """
     with outbox() as box:
         known = observed_sessions.find(session_id) if session_id else None
         if known is not None:
             return known, False
         _check_limit()
-        feed = Feed.objects.create(kind=Feed.Kind.BRIDGE)
         session = Session(
             session_id=session_id or str(uuid.uuid4()),
             kind=Session.Kind.BRIDGE,
-            feed=feed,
+            feed=Feed.objects.create(kind=Feed.Kind.BRIDGE),
             agent_type=agent,
             working_directory=directory,
-        )
-        session.status, session.owner, session.created_at, session.last_activity_at = (
-            Session.Status.CREATED,
-            owner,
-            box.now,
-            box.now,
+            status=Session.Status.CREATED,
+            owner=owner,
+            created_at=box.now,
+            last_activity_at=box.now,
         )
         observed_sessions.entitle(session, "")
         session.save()
-        audit.record(
-            "session_start",
-            device=device,
-            session_id=session.session_id,
-            subject=agent,
-            directory=directory,
-        )
+        details = {"subject": agent, "directory": directory}
+        audit.record("session_start", device=device, session_id=session.session_id, **details)
         return session, True
 
 
 def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
-    """Take a session that is paused or in error; False when it runs, or somebody is at it already.
+    """Take a session that is paused or in error; False when somebody runs it already.
+
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """
     with outbox():
@@ -96,51 +96,113 @@ def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
         _check_limit()
         session.owner = owner
         session.save(update_fields=["owner"])
-        audit.record(
-            "session_resume",
-            device=device,
-            session_id=session.session_id,
-            subject=session.agent_type,
-        )
+        ids = {"session_id": session.session_id, "subject": session.agent_type}
+        audit.record("session_resume", device=device, **ids)
         return True
 
 
 def _check_limit() -> None:
-    """The head of the log is held, so nobody else takes the last place meanwhile."""
-    if (
-        Session.objects.filter(
-            Q(status__in=Session.RUNS) | Q(owner__isnull=False), kind=Session.Kind.BRIDGE
-        ).count()
-        >= conf.bridge_max_sessions
-    ):
-        raise BridgeError(
-            "SESS_LIMIT_REACHED",
-            f"{conf.bridge_max_sessions} sessions run already; end one, then try again.",
-        )
+    """Raise SESS_LIMIT_REACHED. The head of the log is held: nobody takes the last place now."""
+    runs = Q(status__in=Session.RUNS) | Q(owner__isnull=False)
+    if Session.objects.filter(runs, kind=Session.Kind.BRIDGE).count() >= conf.bridge_max_sessions:
+        words = f"{conf.bridge_max_sessions} sessions run already; end one, then try again."
+        raise BridgeError("SESS_LIMIT_REACHED", words)
+
+
+# -- states (D35); each raises Lost ----------------------------------------------------------------
+
+
+def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
+    """The agent takes prompts: announce a new session to all devices.
+
+    They are told once when its agent does not ask, or nobody knows whether it does (D59).
+    """
+    with writing(session_pk, owner) as writer:
+        session, told = writer.session, writer.session.asks
+        if session.status == Session.Status.CREATED:
+            observed_sessions.announce_start(writer.box, session)
+            told = True
+        session.asks = asks
+        if asks is not True and asks is not told:
+            writer.warn_unasked()
+        session.status, session.reason = Session.Status.ACTIVE, ""
+
+
+def pause(
+    session_pk: int,
+    owner: uuid.UUID,
+    reason: str,
+    *,
+    finish: FinishReason = "error",
+    notice: NotificationType | None = None,
+) -> None:
+    """The agent is gone; the session can be resumed. ``notice`` tells all devices."""
+    with writing(session_pk, owner) as writer:
+        if writer.session.status in Session.RUNS:
+            why = "interrupted" if finish == "stop" else "session_paused"
+            writer.stop(Session.Status.PAUSED, reason, why, finish)
+            if notice is not None:
+                writer.notify(notice, "The session was paused", reason)
+        else:  # it was being resumed
+            writer.session.owner = None
+
+
+def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+    """The session could not be resumed and stays what it was."""
+    with writing(session_pk, owner) as writer:
+        writer.session.owner, writer.session.reason = None, storable_reason(reason)
+
+
+def fail(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+    """The agent could not be started, or the bridge failed with it."""
+    with writing(session_pk, owner) as writer:
+        writer.stop(Session.Status.ERROR, reason, "agent_died")
+        writer.report_failure(reason)
+
+
+def expire(session_pk: int, owner: uuid.UUID) -> None:
+    """Close a session that nobody has watched for the grace time."""
+    with writing(session_pk, owner) as writer:
+        writer.end("timeout")
+
+
+# -- sessions whose process is gone ----------------------------------------------------------------
 
 
 def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
-    """Pause what processes held that are gone; returns how many.
+    """Pause what processes held that are gone; return how many.
 
-    ``known`` are the sessions that this process runs: what it holds besides is paused too. None: it
-    cannot tell at this moment.
+    ``known`` are the sessions that this process runs: what else it holds is paused too. None: it
+    cannot tell now.
     """
-    return _pause(_strays(process_id, known))
+    return _pause_all(_orphans(process_id, known))
 
 
-def _strays(process_id: uuid.UUID, known: Collection[int] | None) -> list[tuple[int, uuid.UUID]]:
+def pause_suspects(
+    process_id: uuid.UUID, known: Collection[int] | None, suspected: Collection[Owned]
+) -> frozenset[Owned]:
+    """Pause those orphans that were ``suspected`` at an earlier look; return the new suspects."""
+    orphans = _orphans(process_id, known)
+    _pause_all(orphan for orphan in orphans if orphan in suspected)
+    return frozenset(orphan for orphan in orphans if orphan not in suspected)
+
+
+def _orphans(process_id: uuid.UUID, known: Collection[int] | None) -> list[Owned]:
+    """Return what dead processes hold, and what this one holds without knowing it."""
+    living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id)
+    held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False)
     return [
         (pk, owner)
-        for pk, owner in _orphans(process_id)
-        if owner != process_id or (known is not None and pk not in known)
+        for pk, owner in held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")
+        if owner is not None and (owner != process_id or (known is not None and pk not in known))
     ]
 
 
-def _pause(orphans: Iterable[tuple[int, uuid.UUID]]) -> int:
+def _pause_all(orphans: Iterable[Owned]) -> int:
     paused = 0
     for session_pk, owner in orphans:
         try:
-            transcript.pause(session_pk, owner, DIED)
+            pause(session_pk, owner, DIED)
         except Lost:
             continue  # another process was quicker
         paused += 1
@@ -148,35 +210,9 @@ def _pause(orphans: Iterable[tuple[int, uuid.UUID]]) -> int:
     return paused
 
 
-def pause_suspects(
-    process_id: uuid.UUID,
-    known: Collection[int] | None,
-    suspected: Collection[tuple[int, uuid.UUID]],
-) -> frozenset[tuple[int, uuid.UUID]]:
-    """Pause those of the orphans that were ``suspected`` at an earlier look; returns the others,
-    which are now.
-    """
-    found = _strays(process_id, known)
-    _pause(orphan for orphan in found if orphan in suspected)
-    return frozenset(orphan for orphan in found if orphan not in suspected)
-
-
-def _orphans(process_id: uuid.UUID) -> list[tuple[int, uuid.UUID]]:
-    """What is held by processes that do not live, or by this one."""
-    living = (
-        Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id).values("pk")
-    )
-    held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False).exclude(
-        owner__in=living
-    )
-    return [(pk, owner) for pk, owner in held.values_list("pk", "owner") if owner is not None]
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Of the sessions that a process runs: those for which a command waits, those that somebody has
-    joined, on whichever process, and those still its own.
-    """
+    """Ids of this process's sessions: with queued commands, joined by a device, still its own."""
 
     waiting: set[int]
     watched: set[int]
@@ -184,6 +220,7 @@ class Look:
 
 
 def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
+    """Look at sessions that this process runs."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
     return Look(
         inbox.waiting(session_pks),

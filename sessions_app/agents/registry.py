@@ -1,93 +1,129 @@
-"""Which kinds of agents there are, which of them can start here and now, and which one a name means
-(D41).
+"""List the kinds of agents: which can start here and now, and which one a name means (D41).
 
-Each module of MODULES has ``def kinds() -> Iterable[Kind]``, which is asked once, when the bridge
-starts.
+To add an agent, write one module with its driver and add one line to ``_kinds``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
+import threading
+from collections.abc import Iterator
 
+import structlog
+
+from bridge_project import __version__
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from sessions_app.agents import listing
-from sessions_app.agents.driver import Driver
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.http import AgentInfo
+from sessions_app.agents.acp import agent as acp
+from sessions_app.agents.claude import agent as claude
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentKind
 
-MODULES = (
-    "sessions_app.agents.claude.agent",
-    "sessions_app.agents.acp.agent",
-    "sessions_app.agents.demo.driver",
-)
-DEMO = "demo"
+log = structlog.get_logger("bridge.agent")
+
 ANY = frozenset({"", "primary-agent"})  # names that leave the choice to the bridge
+VERSION_MAX_CHARS = 200  # it is in the agent's own words
+
+KINDS: dict[str, AgentKind] = {}
+_versions: dict[str, str] = {}
+_stopped = threading.Event()
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of agent.
-
-    ``make`` gives a driver for one session; ``why_not`` says in words for a person why none could
-    start here now, None when it could (asked for each connection, so it must be quick; it goes to
-    devices, so it names no path of this machine); ``version`` is the agent's own, empty when
-    unknown (it may take seconds); ``real``: not scripted, so that it is preferred, and watched by
-    the breaker; ``mend`` is the shell command that does away with what ``why_not`` says, empty when
-    there is none; ``can_modify`` is what its drivers say, known without loading one; ``asks``:
-    whether it asks before it acts, as far as is known before a session of it is started (D59).
-    """
-
-    name: str
-    make: Callable[[], Driver]
-    why_not: Callable[[], str | None]
-    version: Callable[[], str]
-    real: bool = True
-    mend: Callable[[], str] = str
-    can_modify: bool = True
-    asks: Callable[[], bool | None] = lambda: True
-
-
-_kinds: dict[str, Kind] = {}
-
-
-def register(kind: Kind) -> None:
-    """Add a kind, and have it listed, among ``supported_agents`` whenever it can start. Raises
-    ValueError for a name that is taken or reserved.
-    """
-    if kind.name in _kinds or kind.name in ANY:
-        raise ValueError(f"two agents are called {kind.name!r}")
-    _kinds[kind.name] = kind
-    listing.register(
-        listing.Agent(kind.name, kind.why_not, kind.version, kind.real, kind.can_modify, kind.asks)
-    )
+def _kinds() -> Iterator[AgentKind]:
+    yield claude.KIND
+    yield from acp.kinds()
+    yield AgentKind("demo", DemoDriver, version=lambda: __version__, real=False)
 
 
 def load() -> None:
-    """Register the kinds of all modules; doing it twice does nothing."""
-    for name in MODULES:
-        for kind in import_module(name).kinds():
-            if kind.name not in _kinds:
-                register(kind)
+    """Fill KINDS, unless that is done already."""
+    if not KINDS:
+        KINDS.update((kind.name, kind) for kind in _kinds())
 
 
-def kinds() -> list[Kind]:
-    return list(_kinds.values())
+def resolve(name: str) -> AgentKind:
+    """Return the kind that a client's name means.
 
-
-def resolve(name: str) -> Kind:
-    """The kind that a client's name means: one of its own, or for an empty one the configured, else
-    the first real one that can start, else demo.
-
-    Raises BridgeError AGENT_UNAVAILABLE for an unknown one, and with the reason for one that cannot
-    start.
+    An empty name means the configured kind, else the first real one that can start, else demo.
+    Raises BridgeError AGENT_UNAVAILABLE for an unknown kind and for one that cannot start.
     """
     if name in ANY:
         name = conf.bridge_default_agent or next(
-            (kind.name for kind in _kinds.values() if kind.real and kind.why_not() is None), DEMO
+            (kind.name for kind in KINDS.values() if kind.real and kind.why_not() is None), "demo"
         )
-    kind = _kinds.get(name)
+    kind = KINDS.get(name)
     if kind is None:
-        raise listing.unavailable(name)
+        raise unavailable(name)
     if (reason := kind.why_not()) is not None:
-        raise listing.unavailable(name, reason)
+        raise unavailable(name, reason)
     return kind
+
+
+def supported() -> list[str]:
+    """Return the names of the kinds that can start here now."""
+    return [kind.name for kind in KINDS.values() if kind.why_not() is None]
+
+
+def listed() -> list[AgentInfo]:
+    """Describe all kinds as /info does; a version is what was found in the background."""
+    return [_described(kind) for kind in KINDS.values()]
+
+
+def _described(kind: AgentKind) -> AgentInfo:
+    reason = kind.why_not()
+    return AgentInfo(
+        name=kind.name,
+        can_start=reason is None,
+        can_modify=kind.can_modify,
+        asks=kind.asks(),
+        version=_versions.get(kind.name) or None,
+        reason=reason,
+    )
+
+
+def unavailable(name: str, reason: str = "") -> BridgeError:
+    """Return the error for an agent that cannot be started here."""
+    able = ", ".join(supported()) or "none"
+    why = f": {reason.rstrip('.')}" if reason else ""
+    return BridgeError(
+        "AGENT_UNAVAILABLE",
+        f"The agent {name[:64] or '(default)'} cannot be started here{why}. What can: {able}.",
+    )
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+
+async def start() -> None:
+    """Ask for the versions now and every AGENT_VERSIONS_SECONDS.
+
+    An agent may be installed, updated or started for the first time while the bridge runs. The
+    end of the process does not wait for the thread.
+    """
+    global _stopped
+    _stopped = threading.Event()
+    threading.Thread(
+        target=_keep_asking, args=(_stopped,), name="agent versions", daemon=True
+    ).start()
+
+
+async def stop() -> None:
+    """Stop asking for the versions."""
+    _stopped.set()
+
+
+def ask_versions() -> None:
+    """Ask every kind for its version; it may take seconds."""
+    for kind in tuple(KINDS.values()):
+        try:
+            _versions[kind.name] = kind.version()[:VERSION_MAX_CHARS]
+        except Exception as error:  # noqa: BLE001 - one broken installation hides no other version
+            _versions.pop(kind.name, None)
+            log.warning("agent_version_unknown", agent=kind.name, error=repr(error))
+
+
+def _keep_asking(stopped: threading.Event) -> None:
+    while not stopped.is_set():
+        ask_versions()
+        stopped.wait(limits.AGENT_VERSIONS_SECONDS)

@@ -1,89 +1,72 @@
-"""What an agent says as the log can hold it and a phone can take it: bounded, whole, and no more
-pieces than needed. Pure.
-"""
+"""Make what an agent says fit to be stored and sent: bounded, valid, in few pieces. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from bridge_project.kernel import limits
-from sessions_app.agents import driver
+from sessions_app.agents.driver import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
 
 
-def coalesce(events: Iterable[driver.Event]) -> list[driver.Event]:
-    """Adjacent chunks of a kind as one; empty ones are dropped."""
-    found: list[driver.Event] = []
-    pieces: list[str] = []
-    for event in events:
-        last = found[-1] if found else None
-        if isinstance(event, driver.Chunk):
-            if not event.content:
-                continue
-            if isinstance(last, driver.Chunk) and last.is_tool_use == event.is_tool_use:
-                pieces.append(event.content)
-                continue
-        _join(found, pieces)
-        found.append(event)
-    _join(found, pieces)
+def coalesce(events: Iterable[Event]) -> list[Event]:
+    """Join adjacent chunks of one kind; drop empty ones."""
+    found: list[Event] = []
+    kept = (event for event in events if not isinstance(event, Chunk) or event.content)
+    for is_tool_use, group in groupby(kept, key=_chunk_kind):
+        if is_tool_use is None:
+            found.extend(group)
+        else:
+            text = "".join(event.content for event in group if isinstance(event, Chunk))
+            found.append(Chunk(text, is_tool_use))
     return found
 
 
-def _join(found: list[driver.Event], pieces: list[str]) -> None:
-    if pieces:
-        last = found[-1]
-        assert isinstance(last, driver.Chunk)
-        found[-1] = driver.Chunk("".join([last.content, *pieces]), last.is_tool_use)
-        pieces.clear()
+def _chunk_kind(event: Event) -> bool | None:
+    return event.is_tool_use if isinstance(event, Chunk) else None
 
 
-def whole(text: str) -> str:
-    """Text that can be sent as UTF-8: what an agent cut in the middle of a character becomes a
-    question mark.
-    """
+def valid(text: str) -> str:
+    """Replace halves of characters by question marks, so that the text can be sent as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def clean(text: str) -> str:
-    """Text that can be sent, and that a database can hold: no half of a character, no NUL."""
-    return whole(text).replace("\x00", "\ufffd")
+    """Make a text valid and free of NULs, which a database cannot hold."""
+    return valid(text).replace("\x00", "\ufffd")
 
 
-def bounded(text: str) -> str:
-    """Of more than the limit, the beginning and a sign."""
-    text = whole(text)
-    data = text.encode()
+def truncate(text: str) -> str:
+    """Truncate to TOOL_OUTPUT_BYTES and append ``[cut: N bytes in all]``."""
+    data = valid(text).encode()
     if len(data) <= limits.TOOL_OUTPUT_BYTES:
-        return text
-    return f"{data[: limits.TOOL_OUTPUT_BYTES].decode('utf-8', 'ignore')}\n[cut: {len(data)} bytes in all]"
+        return data.decode()
+    kept = data[: limits.TOOL_OUTPUT_BYTES].decode("utf-8", "ignore")
+    return f"{kept}\n[cut: {len(data)} bytes in all]"
 
 
-def reason_of(text: str) -> str:
-    """Why something failed, as a database can hold it."""
-    return whole(text).replace("\x00", "")[: limits.AGENT_REASON_MAX_CHARS]
+def storable_reason(text: str) -> str:
+    """Make the reason of a failure fit for the database."""
+    return valid(text).replace("\x00", "")[: limits.AGENT_REASON_MAX_CHARS]
 
 
-def storable(call: Call) -> Call:
-    """The call as it can be kept and sent, whatever its agent put into it."""
-    reasoning = call.reasoning and whole(call.reasoning)
+def storable_call(call: Call) -> Call:
+    """Make a call fit to be stored and sent, whatever its agent put into it."""
     return replace(
         call,
         id=usable_id(call.id),
-        tool=whole(call.tool),
+        tool=valid(call.tool),
         params=plain(call.params),
-        description=whole(call.description),
-        reasoning=reasoning,
+        description=valid(call.description),
+        reasoning=call.reasoning and valid(call.reasoning),
     )
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it and a database can hold it: without NaN, lone surrogates, and what
-    is no JSON at all.
-    """
-    return json.loads(
-        json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace"),
-        parse_constant=lambda _: None,
-    )
+    """Make a value plain JSON: without NaN, halves of characters, and what JSON does not have."""
+    text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    return json.loads(text, parse_constant=lambda _: None)

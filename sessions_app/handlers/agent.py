@@ -22,7 +22,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Message = message.payload
     session = await _driven(connection, message)
     await writers.run(
-        messages.say,
+        messages.send_prompt,
         session.pk,
         payload.content,
         device=connection.device,

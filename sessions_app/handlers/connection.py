@@ -22,7 +22,7 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import HealthChecks, SessionInfo
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
 from devices_app import pairing, tokens
-from sessions_app.agents import listing
+from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
@@ -122,7 +122,7 @@ def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> 
     head = reader.head_seq()
     payload = s.ConnectionAck(
         server_version=__version__,
-        supported_agents=listing.supported(),
+        supported_agents=supported(),
         connection_mode=transport.mode.value,
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),

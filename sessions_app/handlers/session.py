@@ -14,10 +14,9 @@ from bridge_project.protocol.types import SessionEndReason
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import working_directory
-from sessions_app.agents import transcript
+from sessions_app.agents import starting, transcript
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log import reader, replay
-from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
@@ -106,7 +105,7 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
             payload.session_id, payload.agent, payload.working_directory, connection.device
         )
     elif session.status == Session.Status.CREATED:
-        session = await supervisor.settled(session)
+        session = await starting.settled(session)
     elif _must_wait(session, resume=payload.resume):
         session = await supervisor.resume(session, connection.device)
     await _join(connection, message, session)
@@ -162,14 +161,12 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
 
 
 def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> None:
-    with outbox() as box:
-        page = transcript.Page(box, session_pk, {}, None)
-        if page.session.status == Session.Status.CLOSED:
-            raise BridgeError("SESS_CLOSED", session_id=page.session.session_id)
-        transcript.close(page, reason)
-        audit.record(
-            "session_end", device=device, session_id=page.session.session_id, reason=reason
-        )
+    with transcript.writing(session_pk, owner=None) as writer:
+        session_id = writer.session.session_id
+        if writer.session.status == Session.Status.CLOSED:
+            raise BridgeError("SESS_CLOSED", session_id=session_id)
+        writer.end(reason)
+        audit.record("session_end", device=device, session_id=session_id, reason=reason)
 
 
 async def _leave(connection: ClientConnection, session: Session) -> None:

@@ -1,35 +1,174 @@
-"""What tests of agents share: directories of a test are inside the roots, and no process is left
-behind.
+"""What tests of agents share: agents that run, in a directory that is the one allowed root. They
+are kept from test to test of a module, for a start takes a second; no process is left of them.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from bridge_project.kernel.config import conf
+from sessions_app.agents.acp.driver import AcpDriver
+from sessions_app.agents.claude import agent as claude
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentDied, Driver, Verdict
 from sessions_app.agents.process import groups
-from tests.agents.drive import carrying
+from tests.agents.claude_model import Model
+from tests.agents.drive import Drive, carrying, command
+from tests.conformance.agent_tools import PROGRAM
+
+AGENT = "tests.agents.acp_agent"
+Open = Callable[..., Any]
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The one allowed root; what lies beside it is outside."""
-    found = tmp_path.resolve() / "root"
-    found.mkdir()
-    monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(found),))
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """After these tests no process is there that they, or what they started, have started."""
+    before, groups._instance = groups._instance, uuid.uuid4().hex
+    yield
+    left = carrying(groups._instance)
+    groups.reap(groups._instance)
+    groups._instance = before
+    assert left == []
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("agents").resolve()
+    (found / "root").mkdir()
     return found
 
 
 @pytest.fixture
-def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """After the test no process is there that it, or what it started, has started."""
-    name = uuid.uuid4().hex
-    monkeypatch.setattr(groups, "_instance", name)
-    yield
-    left = carrying(name)
-    groups.reap(name)
-    assert left == []
+def root(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one allowed root, empty; what lies beside it is outside."""
+    for path in [*place.iterdir(), *(place / "root").iterdir()]:
+        if path not in (place / "root", place / "home", place / "t"):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(place / "root"),))
+    return place / "root"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kept() -> AsyncIterator[dict[str, Drive]]:
+    """Agents that run, by what they were opened as."""
+    drives: dict[str, Drive] = {}
+    yield drives
+    for drive in drives.values():
+        await drive.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def opened(root: Path, kept: dict[str, Drive]) -> AsyncIterator[Open]:
+    """Starts an agent in the root, or takes one that an earlier test has started.
+
+    By default it is the ACP agent of the tests, in a ``mode``; a ``fresh`` one is closed after the
+    test.
+    """
+    own: list[Drive] = []
+
+    async def open_(
+        *answers: Verdict,
+        mode: str = "",
+        make: Callable[[], Driver] | None = None,
+        resume_id: str | None = None,
+        fresh: bool = False,
+    ) -> Drive:
+        name, fresh = f"{make}{mode}", fresh or resume_id is not None
+        drive = kept.get(name)
+        if fresh or drive is None or drive.closed or drive.of(AgentDied):
+            drive = Drive(make() if make else AcpDriver("strange", command(AGENT, mode)))
+            if fresh:
+                own.append(drive)
+            await drive.start(root, resume_id)
+            if not fresh:
+                kept[name] = drive
+        if not fresh:
+            drive.said.clear()
+        drive.answers = list(answers)
+        return drive
+
+    yield open_
+    for drive in own:
+        await drive.close()
+
+
+def scripted(journal: Path, mode: str = "plain") -> Drive:
+    """The agent of the conformance tests, which starts in no time: it is nothing but the standard
+    library. Its name in processes is its journal's.
+    """
+    command = [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]
+    return Drive(AcpDriver("scripted", command))
+
+
+# -- claude-code -----------------------------------------------------------------------------------
+
+
+def claude_driver(program: Path | None = None) -> Any:
+    """A driver of claude-code; imported here, for there may be no SDK."""
+    from sessions_app.agents.claude.driver import ClaudeDriver
+
+    return ClaudeDriver(program)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    """The scripted model; who asks for it is skipped where claude-code is not installed."""
+    if (why_not := claude.why_not()) is not None:
+        pytest.skip(why_not)
+    model = Model()
+    yield model
+    model.close()
+
+
+def surroundings_in(place: Path, model: Model) -> dict[str, str]:
+    """What the program needs to know of its user, its model and the absence of a network."""
+    home, temporary = place / "home", place / "t"
+    home.mkdir()
+    temporary.mkdir()
+    return {
+        "HOME": str(home),
+        "CLAUDE_CONFIG_DIR": str(home / "claude"),
+        "CLAUDE_CODE_TMPDIR": str(temporary),
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": "not-a-key",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "0",
+    }
+
+
+def surround(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> None:
+    """This process has these surroundings, and no other agent's."""
+    for name in tuple(os.environ):
+        if name.startswith(("ANTHROPIC_", "CLAUDE")):
+            patch.delenv(name)
+    for name, value in surroundings.items():
+        patch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def surroundings(model: Model, place: Path) -> Iterator[dict[str, str]]:
+    """Those of claude-code, for as long as the module's tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        found = surroundings_in(place, model)
+        surround(patch, found)
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(opened: Open, surroundings: dict[str, str]) -> Drive:
+    """The session of claude-code that is kept, between two turns."""
+    found: Drive = await opened(make=claude_driver)
+    return found
+
+
+def demo_driver() -> Driver:
+    return DemoDriver()

@@ -1,4 +1,4 @@
-"""Plays the runtime for one driver: prompts it, answers it, and keeps what it says."""
+"""Plays the supervisor for one driver: prompts it, answers it, and keeps what it reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from sessions_app.agents.driver import (
     Chunk,
     Driver,
     Event,
+    SessionIdentified,
     Start,
     TurnEnded,
     Verdict,
@@ -43,12 +44,14 @@ class Drive:
         self.closed = False
 
     async def start(self, directory: Path, resume_id: str | None = None) -> Drive:
+        self.directory = directory
         self.reader = asyncio.create_task(self._read())
-        await asyncio.wait_for(self.driver.start(Start("session", directory, resume_id)), SECONDS)
+        await within(SECONDS, self.driver.start(Start("session", directory, resume_id)))
         return self
 
-    async def turn(self, content: str) -> list[Event]:
-        """What is said until the turn has ended."""
+    async def turn(self, content: str, *answers: Verdict) -> list[Event]:
+        """What is said until the turn has ended; ``answers`` replace those given before."""
+        self.answers = list(answers) or self.answers
         first = len(self.said)
         await self.driver.prompt(content)
         await self.until(
@@ -58,19 +61,30 @@ class Drive:
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with self.news:
-            await asyncio.wait_for(self.news.wait_for(true), SECONDS)
+            await within(SECONDS, self.news.wait_for(true))
+
+    async def said_one(self, kind: type[E]) -> E:
+        """Wait for the first event of a kind."""
+        await self.until(lambda: bool(self.of(kind)))
+        return self.of(kind)[0]
 
     async def close(self) -> None:
         self.closed = True
-        await asyncio.wait_for(self.driver.close(), SECONDS)
+        await within(SECONDS, self.driver.close())
         if self.reader is not None:
-            await asyncio.wait_for(asyncio.shield(self.reader), SECONDS)
+            await within(SECONDS, asyncio.shield(self.reader))
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.said if isinstance(event, kind)]
 
+    async def __aenter__(self) -> Drive:
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.close()
+
     async def _read(self) -> None:
-        async for event in self.driver.events():
+        async for event in self.driver.events:
             async with self.news:
                 self.said.append(event)
                 self.news.notify_all()
@@ -79,18 +93,23 @@ class Drive:
                 await self.driver.decide(event.call.id or "", verdict)
 
 
-def text(events: list[Event]) -> str:
-    return "".join(event.content for event in events if isinstance(event, Chunk))
+def text(events: Sequence[Event]) -> str:
+    """What was said to a person."""
+    chunks = (event for event in events if isinstance(event, Chunk) and not event.is_tool_use)
+    return "".join(chunk.content for chunk in chunks)
 
 
-def kinds(events: list[Event]) -> list[str]:
-    """The names of the events, chunks that follow each other as one."""
-    names = [type(event).__name__ for event in events]
-    return [
-        name
-        for index, name in enumerate(names)
-        if name != "Chunk" or names[index - 1 : index] != ["Chunk"]
-    ]
+def kinds(events: Sequence[Event]) -> list[str]:
+    """The names of the events, but for chunks and the session's id."""
+    passed = (Chunk, SessionIdentified)
+    return [type(event).__name__ for event in events if not isinstance(event, passed)]
+
+
+def only(kind: type[E], events: Sequence[Event]) -> E:
+    """The one event of a kind."""
+    found = [event for event in events if isinstance(event, kind)]
+    assert len(found) == 1, events
+    return found[0]
 
 
 def command(module: str, *arguments: str) -> list[str]:

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from bridge_project.kernel.config import conf
-from sessions_app.agents.acp import agent as acp_agent
+from sessions_app.agents import registry
 from sessions_app.agents.acp.permissions import CHANGED
-from sessions_app.agents.demo import driver
 from tests.agents.drive import command
 from tests.conformance.agents import ask, begin, end, say, words
 from tests.conformance.approvals import decide
@@ -25,7 +24,7 @@ from tests.faults.quick import QuickBridge, nursery
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    line = shlex.join(command("sessions_app.agents.demo.acp_agent"))
+    line = shlex.join(command("tests.agents.acp_agent"))
     bridge = QuickBridge(
         tmp_path_factory.mktemp("acp bridge"), BRIDGE_ACP_AGENTS=f"demo-acp={line}"
     )
@@ -112,6 +111,10 @@ def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> Non
 def test_what_a_kind_says_its_drivers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what /info says needs no driver."""
     monkeypatch.setitem(conf.__dict__, "acp_agents", {"one": ["true"]})
-    kinds = [*driver.kinds(), *acp_agent.kinds()]
-    assert [(kind.name, kind.can_modify) for kind in kinds] == [("demo", True), ("one", False)]
-    assert all(kind.make().can_modify is kind.can_modify for kind in kinds)
+    monkeypatch.setattr(registry, "KINDS", {})
+    registry.load()
+    found = [(kind.name, kind.real, kind.can_modify) for kind in registry.KINDS.values()]
+    assert found == [("claude-code", True, True), ("one", True, False), ("demo", False, True)]
+    for kind in registry.KINDS.values():
+        if kind.why_not() is None:
+            assert kind.make().can_modify is kind.can_modify

@@ -61,9 +61,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    agents = (
-        f"{script.setting};demo-acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}"
-    )
+    agents = f"{script.setting};demo-acp={shlex.join(command('tests.agents.acp_agent'))}"
     bridge = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
     try:
         bridge.start()

@@ -68,7 +68,7 @@ class Hurried(QuickBridge):
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    acp = shlex.join(command("sessions_app.agents.demo.acp_agent"))
+    acp = shlex.join(command("tests.agents.acp_agent"))
     bridge = Hurried(
         tmp_path_factory.mktemp("limits"),
         BRIDGE_DEMO_SHELL="1",

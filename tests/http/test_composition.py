@@ -19,8 +19,9 @@ from bridge_project.http.request import transport_of
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
+from bridge_project.protocol.http import AgentInfo
 from devices_app import tokens
-from sessions_app.agents import listing
+from sessions_app.agents import registry
 from tests.http.conftest import SIX, Api
 
 ORIGIN = "https://app.example"
@@ -133,11 +134,11 @@ async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -
     """One that waits holds no other up."""
     both = threading.Barrier(2, timeout=10)
 
-    def meet() -> list[listing.Listed]:
+    def meet() -> list[AgentInfo]:
         both.wait()
         return []
 
-    monkeypatch.setattr(listing, "listed", meet)
+    monkeypatch.setattr(registry, "listed", meet)
     answers = await asyncio.gather(ask("/api/v1/info"), ask("/api/v1/info"))
     assert [status for status, _, _ in answers] == [200, 200]
 
@@ -157,7 +158,7 @@ async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) ->
         return note
 
     monkeypatch.setattr("bridge_project.http.middleware.transport_of", noting(transport_of))
-    monkeypatch.setattr(listing, "listed", noting(listing.listed))
+    monkeypatch.setattr(registry, "listed", noting(registry.listed))
     monkeypatch.setattr(SyncToAsync, "__call__", None)
     monkeypatch.setattr(AsyncToSync, "__call__", None)
     assert (await ask("/api/v1/info"))[0] == 200

@@ -16,7 +16,8 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging
 from bridge_project.kernel.config import conf
-from sessions_app.agents import listing
+from bridge_project.protocol.http import AgentInfo
+from sessions_app.agents import registry
 from tests.http.conftest import Api, check_error
 from tests.servers import wait_until
 
@@ -273,10 +274,10 @@ def test_a_refused_request_is_logged_once_with_its_id(
 def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(
     log_dir: Path, hook: Api, monkeypatch: pytest.MonkeyPatch, db: None
 ) -> None:
-    def fault() -> list[listing.Listed]:
+    def fault() -> list[AgentInfo]:
         raise ZeroDivisionError(f"with {DEVICE}")
 
-    monkeypatch.setattr(listing, "listed", fault)
+    monkeypatch.setattr(registry, "listed", fault)
     check_error(hook.get("/api/v1/info", x_request_id="mine"), "INTERNAL_ERROR", 500)
     [line] = lines(log_dir)
     assert (line["request_id"], line["code"], line["level"], line["principal"]) == (

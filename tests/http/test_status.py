@@ -13,7 +13,9 @@ from bridge_project.composition import health
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.http import Health, HealthDegraded, Info
-from sessions_app.agents import listing
+from sessions_app.agents import registry
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentKind
 from sessions_app.socket import presence
 from tests.http.conftest import Api, check_error
 
@@ -176,14 +178,13 @@ def test_info_lists_the_agents_that_can_start_now(
     """D41: supported_agents lists what can start here and now; beside it, why another cannot. A
     version is only told when it is known.
     """
-    monkeypatch.setattr(listing, "_agents", {})
-    monkeypatch.setattr(listing, "_versions", {})
-    listing.register(listing.Agent("demo", lambda: None, lambda: "1.0", real=False))
-    listing.register(
-        listing.Agent(
-            "absent", lambda: "It is not installed.", str, can_modify=False, asks=lambda: None
-        )
-    )
+    why = "It is not installed."
+    kinds = [
+        AgentKind("demo", DemoDriver, version=lambda: "1.0", real=False),
+        AgentKind("absent", DemoDriver, lambda: why, can_modify=False, asks=lambda: None),
+    ]
+    monkeypatch.setattr(registry, "KINDS", {kind.name: kind for kind in kinds})
+    monkeypatch.setattr(registry, "_versions", {})
     demo = {"name": "demo", "can_start": True, "can_modify": True, "asks": True}
     absent = {
         "name": "absent",
@@ -195,7 +196,7 @@ def test_info_lists_the_agents_that_can_start_now(
         body = hook.get("/api/v1/info").json()
         Info.model_validate(body)
         assert (body["supported_agents"], body["agents"]) == (["demo"], [demo | version, absent])
-        listing.ask_versions()
+        registry.ask_versions()
 
 
 def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:

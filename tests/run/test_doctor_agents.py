@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.operations.doctor import agents
 from bridge_project.operations.doctor.findings import Finding, Level
@@ -30,10 +31,9 @@ from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent
-from sessions_app.agents.demo.driver import kinds as demo_kinds
-from sessions_app.agents.driver import AgentDied, CannotStart, Chunk, TurnEnded
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentDied, AgentKind, CannotStart, Chunk, TurnEnded
 from sessions_app.agents.process import groups
-from sessions_app.agents.registry import Kind
 from tests.agents.drive import carrying, command
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
@@ -59,7 +59,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     made for a moment is made in ``tmp_path/brief``.
     """
     monkeypatch.setattr(registry, "load", lambda: None)
-    monkeypatch.setattr(registry, "kinds", list)
+    monkeypatch.setattr(registry, "KINDS", {})
     monkeypatch.setattr(groups, "_instance", groups._instance)
     (tmp_path / "brief").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "brief"))
@@ -69,8 +69,6 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
 @pytest.fixture
 def add(seen: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Add:
     """Add a kind of agent; returns the drivers that are made of it."""
-    added: list[Kind] = []
-    monkeypatch.setattr(registry, "kinds", lambda: added)
 
     def add(
         name: str,
@@ -87,7 +85,7 @@ def add(seen: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Add:
             return made[-1]
 
         mend = "" if name == "named" else f"install {name}"
-        added.append(Kind(name, make, lambda: why_not, version, real, lambda: mend))
+        registry.KINDS[name] = AgentKind(name, make, lambda: why_not, version, real, lambda: mend)
         return made
 
     return add
@@ -196,7 +194,8 @@ def test_the_demo_is_really_started(
     seen: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The demo itself: started, prompted, answered, closed, and nothing is left of it."""
-    monkeypatch.setattr(registry, "kinds", demo_kinds)
+    demo = AgentKind("demo", DemoDriver, version=lambda: __version__, real=False)
+    monkeypatch.setattr(registry, "KINDS", {"demo": demo})
     found = only(agents.agents(seen), Level.OK)
     assert "demo (scripted" in found.text and "answered a prompt" in found.text
     assert list((tmp_path / "brief").iterdir()) == []
@@ -255,8 +254,8 @@ def test_one_that_never_answers_is_ended(seen: Snapshot, monkeypatch: pytest.Mon
     """It has a time of its own, and its process is gone when that is over."""
     mark = f"never-{uuid.uuid4()}"
     monkeypatch.setattr(agents, "REAL_SECONDS", 0.5)
-    mute = Kind("mute", partial(AcpDriver, "mute", _mute(mark)), lambda: None, str)
-    monkeypatch.setattr(registry, "kinds", lambda: [mute])
+    mute = AgentKind("mute", partial(AcpDriver, "mute", _mute(mark)), lambda: None, str)
+    monkeypatch.setattr(registry, "KINDS", {"mute": mute})
     found = agents.trial(seen, "mute")
     assert found.level is Level.BROKEN and "did not start within 0.5 s" in found.text
     assert carrying(mark) == []
@@ -276,7 +275,7 @@ def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
     """
     bridge = Bridge(
         tmp_path,
-        BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('sessions_app.agents.demo.acp_agent'))}; gone=no-such-agent --acp",
+        BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('tests.agents.acp_agent'))}; gone=no-such-agent --acp",
     )
     told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)[
         "checks"

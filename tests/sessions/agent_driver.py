@@ -7,16 +7,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from devices_app.models import Device
 from sessions_app.agents import registry
-from sessions_app.agents.driver import Driver, Event, Events, Start, Verdict
+from sessions_app.agents.driver import AgentKind, Driver, Event, Start, Verdict
 from sessions_app.agents.ownership import found
-from sessions_app.agents.registry import Kind
 from sessions_app.agents.supervisor import Supervisor
 from sessions_app.approvals.tool_call import Call
 from sessions_app.models import Feed, LogRow, Session, ToolCall
@@ -30,8 +29,8 @@ class Scripted(Driver):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.told: list[Any] = []
-        self.queue = Events()
         self.closed = asyncio.Event()
 
     async def on_start(self) -> None: ...
@@ -43,9 +42,6 @@ class Scripted(Driver):
     async def start(self, start: Start) -> None:
         self.told.append(start)
         await self.on_start()
-
-    def events(self) -> AsyncIterator[Event]:
-        return aiter(self.queue)
 
     async def prompt(self, content: str) -> None:
         self.told.append(content)
@@ -64,11 +60,12 @@ class Scripted(Driver):
 
     async def close(self) -> None:
         self.closed.set()
-        self.queue.close()
+        self.events.close()
 
     async def say(self, *events: Event) -> None:
         for event in events:
-            await self.queue.put(event)
+            self.events.put(event)
+            await self.events.wait_for_room()
 
     @property
     def prompts(self) -> list[str]:
@@ -87,7 +84,7 @@ class Agency:
         self.why_not: str | None = None
 
     def register(self) -> None:
-        registry.register(Kind(NAME, self.make, lambda: self.why_not, lambda: "1.0"))
+        registry.KINDS[NAME] = AgentKind(NAME, self.make, lambda: self.why_not, lambda: "1.0")
 
     def make(self) -> Scripted:
         driver = Scripted()

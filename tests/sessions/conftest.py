@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app import leases
-from sessions_app.agents import breaker, listing, registry
+from sessions_app.agents import breaker, registry
 from sessions_app.agents.process import groups
 from sessions_app.agents.supervisor import Supervisor
 from sessions_app.log import reader
@@ -30,9 +30,7 @@ async def agency(
     """
     monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(tmp_path),))
     for module, name, value in (
-        (registry, "MODULES", ()),
-        (registry, "_kinds", {}),
-        (listing, "_agents", {}),
+        (registry, "KINDS", {}),
         (breaker, "_breakers", {}),
         (limits, "POLL_SECONDS", 0.02),
         (groups, "reap", lambda instance: 0),

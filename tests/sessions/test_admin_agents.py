@@ -8,7 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from sessions_app.agents import listing
+from sessions_app.agents import registry
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentKind
 
 pytestmark = pytest.mark.django_db
 
@@ -17,16 +19,15 @@ PAGE = "/admin/sessions_app/session/agents/"
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_agents", {})
-    monkeypatch.setattr(listing, "_versions", {})
-    listing.register(listing.Agent("real", lambda: None, lambda: "4.5.6"))
-    listing.register(
-        listing.Agent(
-            "absent", lambda: "<b>not</b> installed", str, can_modify=False, asks=lambda: None
-        )
-    )
-    listing.register(listing.Agent("scripted", lambda: None, str, real=False, asks=lambda: False))
-    listing.ask_versions()
+    why = "<b>not</b> installed"
+    kinds = [
+        AgentKind("real", DemoDriver, version=lambda: "4.5.6"),
+        AgentKind("absent", DemoDriver, lambda: why, can_modify=False, asks=lambda: None),
+        AgentKind("scripted", DemoDriver, real=False, asks=lambda: False),
+    ]
+    monkeypatch.setattr(registry, "KINDS", {kind.name: kind for kind in kinds})
+    monkeypatch.setattr(registry, "_versions", {})
+    registry.ask_versions()
 
 
 def client(*, is_superuser: bool = False) -> Client:
@@ -65,6 +66,6 @@ def test_not_without_the_right() -> None:
 
 
 def test_none_is_changed_there() -> None:
-    before = listing.listed()
+    before = registry.listed()
     client(is_superuser=True).post(PAGE, {"name": "other"})
-    assert listing.listed() == before
+    assert registry.listed() == before

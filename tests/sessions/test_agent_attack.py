@@ -21,7 +21,6 @@ from django.utils import timezone
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.resources import ToolOutcome
 from sessions_app.agents import breaker, inbox, messages, ownership, registry, transcript
 from sessions_app.agents.driver import (
     AgentDied,
@@ -36,7 +35,7 @@ from sessions_app.agents.driver import (
 from sessions_app.approvals import decisions
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Command, Process, Session
-from tests.sessions.agent_driver import Agency, call, has_said, has_state, said, state, until
+from tests.sessions.agent_driver import NAME, Agency, call, has_said, has_state, said, state, until
 from tests.sessions.test_agent_runtime import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -196,7 +195,7 @@ async def test_the_agent_from_before_is_ended_first(
     monkeypatch.setattr(ownership, "look", blind)  # it has not found out yet
     owner = (await state(session)).owner
     assert owner is not None
-    await sync_to_async(transcript.pause)(session.pk, owner, ownership.DIED)
+    await sync_to_async(ownership.pause)(session.pk, owner, ownership.DIED)
     closed: list[bool] = []
 
     async def note() -> None:
@@ -233,7 +232,7 @@ async def test_a_process_whose_database_was_away_is_not_dead(
     session, _ = await sync_to_async(ownership.reserve)(
         other.pk, "theirs", "scripted", agency.directory, agency.device
     )
-    await sync_to_async(transcript.ready)(session.pk, other.pk, True)
+    await sync_to_async(ownership.activate)(session.pk, other.pk, True)
     await agency.supervisor._look()
     assert (await state(session)).status == "active", "one look is not enough"
     await sync_to_async(Process.objects.filter(pk=other.pk).update)(
@@ -260,8 +259,12 @@ async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agen
     begun = timezone.now()
     await say(session, "run it")
     await until(lambda: driver.prompts, "the agent has the prompt")
-    await sync_to_async(messages.say)(session.pk, "run it", device=agency.device, begun=begun)
-    await sync_to_async(messages.say)(session.pk, "run it again", device=agency.device, begun=begun)
+    await sync_to_async(messages.send_prompt)(
+        session.pk, "run it", device=agency.device, begun=begun
+    )
+    await sync_to_async(messages.send_prompt)(
+        session.pk, "run it again", device=agency.device, begun=begun
+    )
     await driver.say(TurnEnded("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
     assert driver.prompts == ["run it", "run it again"]
@@ -318,11 +321,10 @@ async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> Non
     """
     session, driver = await agency.session()
     await say(session)
-    outcome = ToolOutcome(success=True, content="done")
     await driver.say(ToolStarted(call(command="ls")), ApprovalAsked(call(command="rm")))
     await asked(session, 1)
     await decide(agency, session, "call-1")
-    await driver.say(ToolSucceeded(call(command="rm"), outcome))
+    await driver.say(ToolSucceeded(call(command="rm"), "done"))
     assert [
         message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")
     ] == ["call-1"]
@@ -337,17 +339,19 @@ async def test_text_that_the_log_has_not_taken_is_bounded(
     """
     monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 100)
     session, driver = await agency.session()
-    go, write = threading.Event(), transcript.Transcript.write
+    begun, go, write = threading.Event(), threading.Event(), transcript.Transcript.write
 
     def slow(self: transcript.Transcript, events: Any) -> None:
+        begun.set()
         assert go.wait(10)
         write(self, events)
 
     monkeypatch.setattr(transcript.Transcript, "write", slow)
-    await driver.say(*(Chunk("x" * 50) for _ in range(40)))
-    await asyncio.sleep(0.2)
-    assert driver.queue._queue.qsize() > 30
-    go.set()
+    async with asyncio.TaskGroup() as group:
+        saying = group.create_task(driver.say(*(Chunk("x" * 50) for _ in range(40))))
+        await until(begun.is_set, "the database is waited for")
+        assert not saying.done()
+        go.set()
     await until(lambda: _characters(session, 2000), "all of it is in the log")
 
 
@@ -375,8 +379,7 @@ async def test_the_demo_has_no_breaker(agency: Agency) -> None:
     """D48: the breaker is of real agents; however often a scripted one dies, /health stays as it
     is.
     """
-    kind = registry.kinds()[0]
-    registry._kinds[kind.name] = replace(kind, real=False)
+    registry.KINDS[NAME] = replace(registry.KINDS[NAME], real=False)
     for _ in range(limits.CIRCUIT_BREAKER_FAILURES):
         session, driver = await agency.session()
         await driver.say(AgentDied("It fell over."))

@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.resources import ToolErrorDetails
 from devices_app.models import AuditEntry
 from sessions_app import leases
 from sessions_app.agents import inbox, sanitize, session_runner
@@ -26,6 +26,7 @@ from sessions_app.agents.driver import (
     Event,
     ToolFailed,
     ToolStarted,
+    ToolStopped,
     ToolSucceeded,
     TurnEnded,
 )
@@ -58,7 +59,7 @@ async def talk(agency: Agency, prompt: str = "hello") -> tuple[Session, Scripted
 
 
 async def say(session: Session, content: str) -> None:
-    await sync_to_async(agent_messages.say)(session.pk, content, device=None)
+    await sync_to_async(agent_messages.send_prompt)(session.pk, content, device=None)
 
 
 async def interrupt(session: Session) -> None:
@@ -120,11 +121,10 @@ async def test_a_turn(agency: Agency) -> None:
 async def test_a_tool_call_interrupts_the_text(agency: Agency) -> None:
     """Spec: finish_reason tool_call; what the agent says after the tool is a stream of its own."""
     session, driver = await talk(agency)
-    outcome = ToolOutcome(success=True, content="done", diff="@@ -1 +1 @@")
     await driver.say(
         Chunk("before"),
         ToolStarted(call("a")),
-        ToolSucceeded(call("a"), outcome),
+        ToolSucceeded(call("a"), "done", "@@ -1 +1 @@"),
         Chunk("after"),
         TurnEnded("stop"),
     )
@@ -260,7 +260,8 @@ async def test_a_piece_waits_for_others_for_50_ms(
     monkeypatch.setattr(session_runner, "asyncio", clock)
     session, driver = await talk(agency)
     pieces = [f"{number} " for number in range(100)]
-    writer = agency.supervisor._running[session.pk]
+    runner = agency.supervisor._running[session.pk]
+    put_at = clock.now
 
     async def said_so_far() -> str:
         return "".join(
@@ -269,7 +270,7 @@ async def test_a_piece_waits_for_others_for_50_ms(
 
     async def is_written(text: str) -> bool:
         # and the writer has looked at the clock
-        return writer._chars == 0 and await said_so_far() == text
+        return runner.used_at >= put_at and await said_so_far() == text
 
     async def later(condition: Callable[[], Awaitable[object]], what: str) -> None:
         """Time goes on while it is waited for: whoever sleeps may not have begun yet."""
@@ -281,6 +282,7 @@ async def test_a_piece_waits_for_others_for_50_ms(
         await until(look, what)
 
     for number, piece in enumerate(pieces):
+        put_at = clock.now
         await driver.say(Chunk(piece))
         so_far = "".join(pieces[: number + 1])
 
@@ -296,6 +298,7 @@ async def test_a_piece_waits_for_others_for_50_ms(
     assert 18 <= len(await said(session, "stream_chunk")) <= 22
 
     clock.advance(1)
+    put_at = clock.now
     await driver.say(Chunk("after a pause"))
     await until(
         lambda: is_written("".join(pieces) + "after a pause"),
@@ -311,7 +314,7 @@ async def test_large_output_comes_in_pieces_that_a_phone_can_take(agency: Agency
     """
     session, driver = await talk(agency)
     text = "ü" * 100_000
-    huge = ToolOutcome(success=True, content="x" * (limits.TOOL_OUTPUT_BYTES + 1))
+    huge = "x" * (limits.TOOL_OUTPUT_BYTES + 1)
     await driver.say(
         Chunk(text),
         Chunk("\ud800"),
@@ -390,9 +393,7 @@ async def test_a_refusal_has_a_result_and_raises_no_alarm(agency: Agency) -> Non
     await has_said(session, "approval_required")
     await decide(agency, session, "ask-1", "rejected")
     await driver.say(
-        ToolSucceeded(
-            call("ask-1"), ToolOutcome(success=False, content="", error="The user said no.")
-        ),
+        ToolStopped(call("ask-1"), "The user said no."),
         TurnEnded("stop"),
     )
     await has_said(session, "stream_end", 2)
@@ -437,9 +438,6 @@ async def test_garbage_in_a_call(agency: Agency) -> None:
     odd = call(
         "\x00 not an id", tool="Ba\udc00sh", command="\ud800", number=float("nan"), what=object()
     )
-    outcome = ToolOutcome(
-        success=True, content="\x00\ud800", diff="\udfff", metadata={"a": "\ud800"}
-    )
     await driver.say(ApprovalAsked(odd))
     asked = (await has_said(session, "approval_required"))[0]["payload"]
     assert (
@@ -454,7 +452,8 @@ async def test_garbage_in_a_call(agency: Agency) -> None:
     )
     assert told[0] == odd.id
     await driver.say(
-        ToolSucceeded(odd, outcome), TurnEnded("stop", {"cost": float("nan")}, error="\x00\ud800")
+        ToolSucceeded(odd, "\x00\ud800", "\udfff", {"a": "\ud800"}),
+        TurnEnded("stop", {"cost": float("nan")}, error="\x00\ud800"),
     )
     await has_said(session, "error")
     result = (await said(session, "tool_result"))[0]["payload"]
@@ -476,7 +475,7 @@ async def test_an_id_used_for_two_calls(agency: Agency) -> None:
     session, driver = await talk(agency)
     await driver.say(
         ToolStarted(call("same", command="a")),
-        ToolSucceeded(call("same", command="a"), ToolOutcome(success=True, content="a")),
+        ToolSucceeded(call("same", command="a"), "a"),
     )
     await driver.say(ApprovalAsked(call("same", command="b")))
     second = (await has_said(session, "approval_required"))[0]["payload"]["tool_call_id"]
@@ -487,9 +486,7 @@ async def test_an_id_used_for_two_calls(agency: Agency) -> None:
         "the agent is told",
     )
     assert told[0] == "same", "the agent's own id"
-    await driver.say(
-        ToolSucceeded(call("same", command="b"), ToolOutcome(success=True, content="b"))
-    )
+    await driver.say(ToolSucceeded(call("same", command="b"), "b"))
     assert (await has_said(session, "tool_result", 2))[1]["payload"]["tool_call_id"] == second
 
 

@@ -10,24 +10,27 @@ import pytest
 
 from bridge_project.kernel import config, limits
 from bridge_project.kernel.errors import BridgeError
-from sessions_app.agents import listing, registry
+from sessions_app.agents import registry
 from sessions_app.agents.acp import agent
-from sessions_app.agents.registry import Kind
+from sessions_app.agents.driver import AgentKind
 from tests.servers import wait_until
 from tests.sessions.agent_driver import Scripted
 
 Add = Callable[..., None]
 
 
+def register(kind: AgentKind) -> None:
+    registry.KINDS[kind.name] = kind
+
+
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch) -> Add:
-    monkeypatch.setattr(registry, "_kinds", {})
-    monkeypatch.setattr(listing, "_agents", {})
-    monkeypatch.setattr(listing, "_versions", {})
+    monkeypatch.setattr(registry, "KINDS", {})
+    monkeypatch.setattr(registry, "_versions", {})
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
-        registry.register(Kind(name, Scripted, lambda: why_not, lambda: "1", real))
+        register(AgentKind(name, Scripted, lambda: why_not, lambda: "1", real))
 
     return add
 
@@ -59,12 +62,10 @@ def test_what_can_start_is_listed(add: Add) -> None:
     """
     add("demo", real=False)
     add("absent", "It is not installed.")
-    assert listing.supported() == ["demo"]
+    assert registry.supported() == ["demo"]
     for name in ("absent", "nobody", "Demo"):
         with pytest.raises(BridgeError, match=r"AGENT_UNAVAILABLE.*What can: demo"):
             registry.resolve(name)
-    with pytest.raises(ValueError, match="demo"):
-        add("demo")
 
 
 def test_versions_are_asked_in_the_background(add: Add) -> None:
@@ -81,28 +82,28 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
         return "2.0" * 100
 
     add("demo", real=False)
-    registry.register(Kind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
-    registry.register(Kind("slow", Scripted, lambda: None, slow))
+    register(AgentKind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
+    register(AgentKind("slow", Scripted, lambda: None, slow))
 
     async def serve() -> None:
-        await listing.start()
+        await registry.start()
         try:
             assert await asyncio.to_thread(asked.wait, 30)
-            assert {one.name: one.version for one in listing.listed()} == {
+            assert {one.name: one.version for one in registry.listed()} == {
                 "demo": "1",
                 "faulty": None,
                 "slow": None,
             }
             free.set()
-            while listing.listed()[2].version is None:
+            while registry.listed()[2].version is None:
                 await asyncio.sleep(0.01)
         finally:
             free.set()
-            await listing.stop()
+            await registry.stop()
 
     asyncio.run(asyncio.wait_for(serve(), 30))
-    version = listing.listed()[2].version
-    assert version and len(version) == listing.VERSION_MAX_CHARS
+    version = registry.listed()[2].version
+    assert version and len(version) == registry.VERSION_MAX_CHARS
     assert by and by[0] is not threading.main_thread() and by[0].daemon
 
 
@@ -112,13 +113,13 @@ def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> 
     """
     monkeypatch.setattr(limits, "AGENT_VERSIONS_SECONDS", 0.01)
     now = {"version": ""}
-    registry.register(Kind("one", Scripted, lambda: None, lambda: now["version"]))
-    asyncio.run(listing.start())
+    register(AgentKind("one", Scripted, lambda: None, lambda: now["version"]))
+    asyncio.run(registry.start())
     try:
         now["version"] = "3"
-        wait_until(lambda: listing.listed()[0].version == "3", 30, "the version is known")
+        wait_until(lambda: registry.listed()[0].version == "3", 30, "the version is known")
     finally:
-        asyncio.run(listing.stop())
+        asyncio.run(registry.stop())
 
 
 def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:

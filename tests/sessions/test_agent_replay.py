@@ -251,34 +251,32 @@ def test_the_breakers_clock() -> None:
     now = 0.0
     breaker = Breaker("it", lambda: now)
 
-    def is_open() -> bool:
-        return breaker.open
+    def fail() -> None:
+        with breaker.attempt():
+            breaker.failed()
+
+    def refused() -> None:
+        with pytest.raises(BridgeError, match="CIRCUIT_OPEN"), breaker.attempt():
+            pass
 
     for _ in range(4):
-        breaker.enter()
-        breaker.failed()
-    assert not is_open()
+        fail()
+    assert not breaker.open
     breaker.succeeded()
     for _ in range(5):
-        breaker.enter()
-        breaker.failed()
-    assert is_open()
+        fail()
     now = 59.9
-    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
-        breaker.enter()
+    refused()
     now = 60.0
-    assert not is_open(), "half open: a probe may come"
-    breaker.enter()
-    assert is_open(), "one"
-    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
-        breaker.enter()
-    breaker.failed()
+    with breaker.attempt():
+        refused()  # one probe at a time
+        breaker.failed()
     now = 119.0
-    with pytest.raises(BridgeError, match="CIRCUIT_OPEN"):
-        breaker.enter()
+    refused()
     now = 120.0
-    breaker.enter()
-    breaker.gave_up()
-    breaker.enter()
-    breaker.succeeded()
-    assert not is_open()
+    with breaker.attempt():
+        pass  # it was given up
+    with breaker.attempt():
+        breaker.succeeded()
+    fail()
+    assert not breaker.open

@@ -15,9 +15,16 @@ from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
-from sessions_app.agents.driver import AgentDied, CannotStart, Chunk, Driver, Start, TurnEnded
+from sessions_app.agents.driver import (
+    AgentDied,
+    AgentKind,
+    CannotStart,
+    Chunk,
+    Driver,
+    Start,
+    TurnEnded,
+)
 from sessions_app.agents.process import groups
-from sessions_app.agents.registry import Kind
 
 PROMPT: Final = "doctor"  # the demo repeats it
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
@@ -32,7 +39,7 @@ class WrongAnswer(Exception):
 def agents(seen: Snapshot) -> list[Finding]:
     """Look at every agent, and talk to the demo in a temporary directory."""
     registry.load()
-    kinds, until = registry.kinds(), time.monotonic() + ASK_SECONDS
+    kinds, until = list(registry.KINDS.values()), time.monotonic() + ASK_SECONDS
     pool = ThreadPoolExecutor(len(kinds), thread_name_prefix="doctor")
     versions = {kind.name: pool.submit(kind.version) for kind in kinds}
     found = [_try(seen, kind, DEMO_SECONDS, PROMPT) for kind in kinds if not kind.real]
@@ -54,7 +61,7 @@ def _version(asked: Future[str], until: float) -> str:
         return f"version unknown: {type(error).__name__}: {error}"
 
 
-def _look_at(seen: Snapshot, kind: Kind, version: str) -> list[Finding]:
+def _look_at(seen: Snapshot, kind: AgentKind, version: str) -> list[Finding]:
     """Look at a real agent, which is not started."""
     if (reason := kind.why_not()) is not None:
         return [_missing(seen, kind, f"{kind.name} cannot start here: {reason}")]
@@ -81,7 +88,7 @@ def _look_at(seen: Snapshot, kind: Kind, version: str) -> list[Finding]:
     return found
 
 
-def _missing(seen: Snapshot, kind: Kind, text: str) -> Finding:
+def _missing(seen: Snapshot, kind: AgentKind, text: str) -> Finding:
     """Make it a fault when somebody counts on the agent."""
     if seen.conf.bridge_default_agent == kind.name:
         without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
@@ -90,14 +97,14 @@ def _missing(seen: Snapshot, kind: Kind, text: str) -> Finding:
     return warning(text, *_mend(seen, kind)) if kind.name in seen.conf.acp_agents else ok(text)
 
 
-def _mend(seen: Snapshot, kind: Kind) -> list[str]:
+def _mend(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
     setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.run}   # with the path of its program"
     return [setting] if kind.name in seen.conf.acp_agents else []
 
 
-def _start_command(seen: Snapshot, kind: Kind) -> str:
+def _start_command(seen: Snapshot, kind: AgentKind) -> str:
     return seen.make(f'doctor ARGS="--agent {kind.name}"')
 
 
@@ -110,7 +117,7 @@ def trial(seen: Snapshot, name: str) -> Finding:
     To be called on the main thread, so that Ctrl-C closes the agent.
     """
     registry.load()
-    kinds = {kind.name: kind for kind in registry.kinds()}
+    kinds = registry.KINDS
     if name not in kinds:
         text = f"There is no agent {name}; known are: {', '.join(kinds)}."
         return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.run}")
@@ -124,7 +131,7 @@ def trial(seen: Snapshot, name: str) -> Finding:
         groups.reap(mark)  # whatever a driver that was too slow to close has left
 
 
-def _try(seen: Snapshot, kind: Kind, seconds: float, prompt: str = "") -> Finding:
+def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> Finding:
     if (reason := kind.why_not()) is not None:
         return broken(f"{kind.name} was not started: {reason}", *_mend(seen, kind))
     again, began = _start_command(seen, kind), time.monotonic()
@@ -163,7 +170,7 @@ async def _run(driver: Driver, directory: Path, seconds: float, prompt: str) -> 
 
 async def _check_answer(driver: Driver, prompt: str) -> None:
     said = ""
-    async for event in driver.events():
+    async for event in driver.events:
         match event:
             case Chunk():
                 said += event.content

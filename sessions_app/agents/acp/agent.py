@@ -1,6 +1,4 @@
-"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41).
-The driver is ``acp_driver``.
-"""
+"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41)."""
 
 from __future__ import annotations
 
@@ -11,37 +9,32 @@ from functools import partial
 from bridge_project.kernel.child_process import search_path
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import recipes
-from sessions_app.agents.driver import Driver
-from sessions_app.agents.registry import Kind
+from sessions_app.agents.driver import AgentKind, Driver
+
+versions: dict[str, str] = {}  # what each agent said of itself when it was last started
+asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 
-def kinds() -> list[Kind]:
-    """Those of the settings. Whether one can start is whether its program is there: nothing is
-    started to find out.
-    """
+def kinds() -> list[AgentKind]:
+    """Return the kinds of the settings. One can start if its program is there."""
     if conf.acp_agents:
         from sessions_app.agents.acp import driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
-    commands = {
-        name: [_program(command[0]), *command[1:]] for name, command in conf.acp_agents.items()
-    }
-    return [
-        Kind(
-            name,
-            partial(_make, name, command),
-            partial(_why_not, name, command[0]),
-            partial(_version, name),
-            can_modify=False,
-            asks=partial(_asks, name, command),
-        )
-        for name, command in commands.items()
-    ]
+    return [_kind(name, command) for name, command in conf.acp_agents.items()]
 
 
-def _program(name: str) -> str:
-    """A path is meant from where the bridge was started: in a session's directory a repository
-    could put a program of its own there.
-    """
-    return os.path.abspath(os.path.expanduser(name)) if os.sep in name else name
+def _kind(name: str, command: list[str]) -> AgentKind:
+    program = command[0]
+    if os.sep in program:
+        # from where the bridge was started: a session's directory could hold a program of its own
+        command = [os.path.abspath(os.path.expanduser(program)), *command[1:]]
+    return AgentKind(
+        name,
+        partial(_make, name, command),
+        partial(_why_not, name, command[0]),
+        version=lambda: versions.get(name, ""),
+        can_modify=False,
+        asks=partial(_asks, name, command),
+    )
 
 
 def _why_not(name: str, program: str) -> str | None:
@@ -58,19 +51,10 @@ def _make(name: str, command: list[str]) -> Driver:
     return AcpDriver(name, command)
 
 
-def _version(name: str) -> str:
-    """Known once it has been started."""
-    from sessions_app.agents.acp.driver import versions
-
-    return versions.get(name, "")
-
-
 def _asks(name: str, command: list[str]) -> bool | None:
-    """As it was found when it was last started; before that, as its recipe promises."""
-    from sessions_app.agents.acp.driver import asking
-
-    if name in asking:
-        return asking[name]
+    """As it was found at the last start; before that, as its recipe promises."""
+    if name in asks:
+        return asks[name]
     if recipes.of_line(command) is not None:
         return True
     return False if name in conf.bridge_acp_unasked else None

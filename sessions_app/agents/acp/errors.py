@@ -1,6 +1,4 @@
-"""How the bridge failed at what an ACP agent had it do, by the spec's codes and its retry table
-(SPEC Tool retry policy, D50), and in words.
-"""
+"""Say how an ACP agent failed, or the bridge at what that had it do (SPEC Tool retry policy, D50)."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ from typing import NamedTuple, NoReturn
 
 from acp import RequestError
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import ToolErrorCode
-from sessions_app.agents.acp.terminal import Terminal
 from sessions_app.agents.driver import ToolFailed
 from sessions_app.agents.process import shell
 from sessions_app.approvals.tool_call import Call
@@ -25,35 +23,16 @@ class Fault(NamedTuple):
     retries: int = 0
 
 
-# the bridge did nothing, or did it well: why a call failed is known to the agent alone
-UNKNOWN = Fault()
-
-
-def of_error(error: Exception) -> Fault:
-    """The bridge's own limit is a TimeoutError without a number; what the system calls a time-out
-    has one, and a place in the retry table.
-    """
+def fault_of(error: Exception) -> Fault:
+    """Find an error's code and its place in the retry table."""
     if _took_too_long(error):
         return Fault("TOOL_TIMEOUT")
     return Fault(retries=shell.retries_of_error(error))
 
 
-def of_terminal(terminal: Terminal) -> Fault:
-    """What the table says of a command that has ended; nothing of one that ended well, or when it
-    was told to.
-    """
-    if terminal.timed_out:
-        return Fault("TOOL_TIMEOUT")
-    code = terminal.group.returncode
-    return (
-        Fault(retries=shell.retries_of(code, terminal.output.text))
-        if code and not terminal.unwanted
-        else UNKNOWN
-    )
-
-
-def failed(call: Call, error: Exception) -> ToolFailed:
-    fault = of_error(error)
+def tool_failed(call: Call, error: Exception) -> ToolFailed:
+    """Report that a call of the bridge's own has failed."""
+    fault = fault_of(error)
     return ToolFailed(call, _words(error), fault.code, retries=fault.retries)
 
 
@@ -65,6 +44,7 @@ def refuse(error: Exception, what: str) -> NoReturn:
 
 
 def is_missing(error: Exception) -> bool:
+    """Say whether a file is not there."""
     return isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND"
 
 
@@ -77,4 +57,15 @@ def _words(error: Exception) -> str:
 
 
 def _took_too_long(error: Exception) -> bool:
+    """Whether it is the bridge's own limit; what the system calls a time-out has a number."""
     return isinstance(error, TimeoutError) and error.errno is None
+
+
+def words_of(error: RequestError) -> str:
+    """Return an agent's error in its own words, with the details that some put beside them."""
+    data, text = error.data if isinstance(error.data, dict) else {}, str(error)
+    for name in ("details", "message", "error"):
+        if isinstance(details := data.get(name), str):
+            text = f"{text}: {details}" if details and details not in text else text
+            break
+    return text[: limits.AGENT_REASON_MAX_CHARS]

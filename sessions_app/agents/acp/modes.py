@@ -1,15 +1,28 @@
-"""Find, set and watch the mode in which an ACP agent asks before it acts (D59)."""
+"""Keep an ACP agent in the mode in which it asks before it acts (D59)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from acp import schema
+import structlog
+from acp import RequestError, schema
+from acp.client import ClientSideConnection
+from pydantic import ValidationError
 
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from sessions_app.agents.acp.errors import words_of
 from sessions_app.agents.acp.recipes import ASKING_MODES, Recipe
 from sessions_app.agents.driver import WillNotAsk
+
+log = structlog.get_logger("bridge.agents.acp")
+
+_CANNOT = "{name} cannot be made to ask before it acts"
+_NEEDS_LINE = "{name} asks before it acts only when the bridge starts its program itself: BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
+_STRAYED = "{name} went to its mode {mode}, in which it may act without asking, and could not be set back. It was told to stop."
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +33,23 @@ class Offer:
     current: str = ""
     option: str | None = None
 
-    @classmethod
-    def of(cls, session: Any) -> Offer | None:
-        """Read the answer that began or loaded a session; None when it names no modes."""
-        if session.modes:
-            ids = tuple(mode.id for mode in session.modes.available_modes)
-            return cls(ids, session.modes.current_mode_id)
-        options = session.config_options or []
-        return next(
-            (
-                cls(tuple(_values(each)), str(each.current_value), each.id)
-                for each in options
-                if each.category == "mode"
-            ),
-            None,
-        )
+
+def offer_of(session: Any) -> Offer | None:
+    """Read the answer that began or loaded a session; None when it names no modes."""
+    if session.modes:
+        ids = tuple(mode.id for mode in session.modes.available_modes)
+        return Offer(ids, session.modes.current_mode_id)
+    for option in session.config_options or []:
+        if option.category == "mode":
+            return Offer(tuple(_values(option)), str(option.current_value), option.id)
+    return None
+
+
+def _values(option: Any) -> Iterator[str]:
+    """The values of a select option, in groups or not."""
+    for choice in getattr(option, "options", None) or []:
+        for each in getattr(choice, "options", None) or [choice]:
+            yield each.value
 
 
 def mode_in(update: Any) -> str | None:
@@ -42,23 +57,17 @@ def mode_in(update: Any) -> str | None:
     if isinstance(update, schema.CurrentModeUpdate):
         return update.current_mode_id
     if isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
-        return next(
-            (
-                str(option.current_value)
-                for option in update.config_options
-                if option.category == "mode"
-            ),
-            None,
-        )
+        for option in update.config_options:
+            if option.category == "mode":
+                return str(option.current_value)
     return None
 
 
-@dataclass(slots=True)
-class Asking:
-    """Whether an agent asks, and the mode that it is kept in for that.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Whether an agent asks (None: nobody knows), and the mode that it is kept in for that.
 
-    ``asks`` is None when nobody knows, ``wanted`` when no mode is set; ``fine`` are the modes that
-    need no setting back.
+    ``wanted`` is None when no mode is set; ``fine`` are the modes that need no setting back.
     """
 
     asks: bool | None
@@ -71,32 +80,126 @@ class Asking:
         return self.asks is not False and mode not in ("", self.wanted, *self.fine)
 
 
-def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Asking:
+def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
     """Choose how an agent is made to ask. Raises WillNotAsk, with the modes that it has."""
     if recipe is not None and recipe.configured:
         if offer is None or offer.current in recipe.modes:
-            return Asking(True, fine=recipe.modes)
+            return Plan(True, fine=recipe.modes)
         raise WillNotAsk(
-            f"{name} cannot be made to ask before it acts: it is in its mode {offer.current} in spite of the options that the bridge gave it."
+            f"{_CANNOT.format(name=name)}: it is in its mode {offer.current} in spite of the options that the bridge gave it."
         )
     if offer is None and recipe is None:
-        return Asking(None, fine=ASKING_MODES)
+        return Plan(None, fine=ASKING_MODES)
     there = offer.ids if offer is not None else ()
-    wanted = next(
-        (mode for mode in (recipe.modes if recipe else ASKING_MODES) if mode in there), None
-    )
-    if offer is None or wanted is None:
-        has = (
-            f"of its modes ({', '.join(there)}) none is known to do that"
-            if there
-            else "it offers no modes"
+    for mode in recipe.modes if recipe else ASKING_MODES:
+        if offer is not None and mode in there:
+            return Plan(True, mode, option=offer.option)
+    has = f"of its modes ({', '.join(there)}) none is known to do that"
+    raise WillNotAsk(f"{_CANNOT.format(name=name)}: {has if there else 'it offers no modes'}.")
+
+
+class ModeKeeper:
+    """Sets the asking mode of one session, and sets it again when the agent leaves it.
+
+    Where that fails, ``strayed`` is called with the reason.
+    """
+
+    def __init__(self, name: str, strayed: Callable[[str], Awaitable[None]]) -> None:
+        self._name = name
+        self._strayed = strayed
+        self._plan: Plan | None = None  # until it is settled
+        self._mode = ""  # as far as the agent has reported it
+        self._returning: asyncio.Task[None] | None = None
+        self._returns = 0  # in this turn
+
+    async def settle(
+        self,
+        conn: ClientSideConnection,
+        session_id: str,
+        offer: Offer | None,
+        recipe: Recipe | None,
+        *,
+        by_name: bool,
+        resumed: bool,
+    ) -> bool | None:
+        """Have the agent ask, whatever its own settings say; return whether it does.
+
+        ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
+        WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
+        """
+        self._conn, self._session_id = conn, session_id
+        try:
+            if by_name and recipe is not None and recipe.needs_line:
+                raise WillNotAsk(_NEEDS_LINE.format(name=self._name))
+            if offer is None and resumed and recipe is not None and not recipe.configured:
+                offer = Offer(recipe.modes[:1])  # its modes were told when the session began
+            plan = choose(self._name, recipe, offer)
+            self._mode = plan.wanted or (offer.current if offer is not None else "")
+            self._plan = plan  # from here on, what it reports of its mode counts
+            await self._set(plan)
+        except (WillNotAsk, RequestError) as error:
+            why = str(error)
+            if isinstance(error, RequestError):
+                why = f"{_CANNOT.format(name=self._name)}: {words_of(error)}."
+            if self._name not in conf.bridge_acp_unasked:
+                hint = f"BRIDGE_ACP_UNASKED={self._name} lets it run all the same."
+                raise WillNotAsk(f"{why} {hint}") from error
+            log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
+            self._plan = Plan(False)
+        return self._plan.asks
+
+    async def _set(self, plan: Plan) -> None:
+        """Set the mode. Raises RequestError, and WillNotAsk when the agent takes another."""
+        if plan.wanted is None:
+            return
+        if plan.option is None:
+            await self._conn.set_session_mode(session_id=self._session_id, mode_id=plan.wanted)
+            return
+        answer = await self._conn.set_config_option(
+            config_id=plan.option, session_id=self._session_id, value=plan.wanted
         )
-        raise WillNotAsk(f"{name} cannot be made to ask before it acts: {has}.")
-    return Asking(True, wanted, option=offer.option)
+        if (took := mode_in(answer)) not in (None, plan.wanted):
+            why = f"it takes the mode {took} for {plan.wanted}"
+            raise WillNotAsk(f"{_CANNOT.format(name=self._name)}: {why}.")
 
+    def reported(self, mode: str) -> None:
+        """Set the agent back when it reports a mode in which it may not ask."""
+        self._mode = mode
+        under_way = self._returning is not None and not self._returning.done()
+        if self._plan is not None and self._plan.strays(mode) and not under_way:
+            self._returning = asyncio.create_task(self._return(self._plan))
 
-def _values(option: Any) -> Iterator[str]:
-    """The values of a select option, in groups or not."""
-    for choice in getattr(option, "options", None) or []:
-        for each in getattr(choice, "options", None) or [choice]:
-            yield each.value
+    async def _return(self, plan: Plan) -> None:
+        while plan.strays(left_for := self._mode):
+            log.warning("acp_agent_changed_its_mode", agent=self._name, mode=left_for)
+            self._returns += 1
+            try:
+                if plan.wanted is None or self._returns > limits.ACP_MODE_RETURNS:
+                    raise WillNotAsk(left_for)
+                self._mode = plan.wanted  # unless it reports another again, until it has answered
+                async with asyncio.timeout(limits.ACP_MODE_SECONDS):
+                    await self._set(plan)
+            except ConnectionError:
+                return  # gone: the watch says so
+            except (RequestError, ValidationError, TimeoutError, WillNotAsk):
+                self._mode = left_for
+                await self._strayed(_STRAYED.format(name=self._name, mode=left_for))
+                return
+
+    async def asks_again(self) -> bool:
+        """Try once more, before a turn, with an agent that could not be set back."""
+        await self._wait_returned()
+        self._returns = 0
+        self.reported(self._mode)
+        await self._wait_returned()
+        return self._plan is None or not self._plan.strays(self._mode)
+
+    async def _wait_returned(self) -> None:
+        if self._returning is not None:
+            await asyncio.wait({self._returning})
+
+    def close(self) -> None:
+        """Stop keeping the mode."""
+        self._plan = None
+        if self._returning is not None and self._returning is not asyncio.current_task():
+            self._returning.cancel()

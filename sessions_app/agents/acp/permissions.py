@@ -1,84 +1,119 @@
-"""What waits for a person: an agent's call, and the parameters that one wanted changed: ACP has no
-"modified".
+"""Answer an ACP agent's permission requests as a person decides (D38, D59).
+
+ACP knows no "modified": such a call is rejected, and when the agent has ended its turn it is told
+the changed parameters in a follow-up prompt. It then asks anew, and the person sees what will run.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Mapping
 from typing import Any
 
+from acp import schema
+
 from bridge_project.kernel import limits
-from sessions_app.agents.driver import ApprovalAsked, ApprovalWithdrawn, Event, Verdict
+from sessions_app.agents.acp.tool_calls import ToolCalls
+from sessions_app.agents.driver import (
+    REJECTED,
+    EventQueue,
+    PendingApprovals,
+    ToolFailed,
+    ToolStarted,
+    Verdict,
+)
 from sessions_app.approvals.tool_call import Call
 
-REJECTED = "The call was rejected."
 CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
 TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
+_ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejected."
 
 
-class Asking:
-    """The calls of one session that wait for a decision."""
+class Permissions:
+    """What the agent of one session asks a person."""
 
-    def __init__(self, say: Callable[[Event], None]) -> None:
-        self._say = say
-        self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
-        self._changed: deque[str] = deque()
-        # the turn was interrupted: nothing is asked any more until the next one
-        self.stopping = False
+    def __init__(self, approvals: PendingApprovals, calls: ToolCalls, events: EventQueue) -> None:
+        self._approvals = approvals
+        self._calls = calls
+        self._events = events
+        self._changes: deque[str] = deque()  # the follow-up prompts of this turn
+        self._interrupted = False  # nothing is asked any more until the next turn
+
+    async def answer(self, update: Any, options: list[Any]) -> schema.RequestPermissionResponse:
+        """Answer ``session/request_permission``.
+
+        An option is chosen by its kind, never by its name; only this one call is ever allowed.
+        """
+        record = self._calls.ask(update)
+        times = Counter(option.option_id for option in options)
+        # an id of two kinds stands for neither
+        of_kind = {
+            option.kind: option.option_id
+            for option in reversed(options)
+            if times[option.option_id] == 1
+        }
+        if "allow_once" not in of_kind:
+            record.over = True
+            self._events.put(ToolStarted(record.call))
+            self._events.put(ToolFailed(record.call, _ONLY_ALWAYS))
+            return _choose(of_kind, "reject_once", "reject_always")
+        verdict = await self.ask(record.call)
+        if verdict is None:
+            return _choose({})
+        if verdict.decision == "approved":
+            record.granted = True
+            return _choose(of_kind, "allow_once")
+        self._events.put(self._calls.stop(record, reason_of(verdict)))
+        return _choose(of_kind, "reject_once", "reject_always")
 
     async def ask(self, call: Call) -> Verdict | None:
-        """A person's decision; None when it is not waited for any more."""
-        assert call.id is not None
-        if self.stopping:
+        """Ask a person about a call; None when the turn was interrupted meanwhile."""
+        if self._interrupted:
             return None
-        waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
-        self._waiting[call.id] = waiting
-        self._say(ApprovalAsked(call))
-        try:
-            verdict = await waiting
-        except asyncio.CancelledError:  # the agent, or the session, is gone
-            self._say(ApprovalWithdrawn(call.id))
-            raise
-        finally:
-            if self._waiting.get(call.id) is waiting:
-                del self._waiting[call.id]
+        verdict = await self._approvals.ask(call)
         if verdict is not None and verdict.decision == "modified":
-            if len(self._changed) >= limits.ACP_FOLLOW_UPS:
+            if len(self._changes) >= limits.ACP_FOLLOW_UPS:
                 return Verdict("rejected", reason=TOO_MANY)
-            self._changed.append(_with_changes(call, verdict.modifications or {}))
+            self._changes.append(_follow_up(call, verdict.modifications or {}))
         return verdict
 
-    def decide(self, call_id: str, verdict: Verdict) -> bool:
-        waiting = self._waiting.get(call_id)
-        if waiting is None or waiting.done():
-            return False
-        waiting.set_result(verdict)
-        return True
+    def begin_turn(self) -> None:
+        """Ask again: a new turn begins."""
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """Stop asking until the next turn."""
+        self._interrupted = True
+        self.withdraw()
 
     def withdraw(self) -> None:
-        """Nothing is waited for any more: the turn is being stopped."""
-        self._changed.clear()
-        for call_id, waiting in self._waiting.items():
-            if not waiting.done():
-                waiting.set_result(None)
-                self._say(ApprovalWithdrawn(call_id))
+        """Stop waiting for decisions, and forget what was changed."""
+        self._changes.clear()
+        self._approvals.withdraw()
 
-    def follow_up(self) -> str | None:
-        """The next prompt that says what a person changed."""
-        return self._changed.popleft() if self._changed else None
+    def next_follow_up(self) -> str | None:
+        """Return the next prompt that tells the agent what a person changed."""
+        return self._changes.popleft() if self._changes else None
 
 
-def why_not(verdict: Verdict) -> str:
-    """Why a call is not run, of a verdict that does not approve it."""
+def reason_of(verdict: Verdict) -> str:
+    """Say why a call is not run that a person did not approve."""
     return CHANGED if verdict.decision == "modified" else verdict.reason or REJECTED
 
 
-def _with_changes(call: Call, params: Mapping[str, Any]) -> str:
+def _follow_up(call: Call, params: Mapping[str, Any]) -> str:
     wanted = json.dumps(dict(params), ensure_ascii=False, indent=2)
     return (
         f"I did not approve the call of {call.tool} as you asked for it ({call.description}), but I do want it with other parameters. "
         f"Please make the same call once more, with exactly these parameters:\n\n{wanted}"
     )
+
+
+def _choose(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionResponse:
+    """Choose the first of the kinds that is offered; else the answer is that nobody decided."""
+    for kind in kinds:
+        if kind in of_kind:
+            selected = schema.AllowedOutcome(outcome="selected", option_id=of_kind[kind])
+            return schema.RequestPermissionResponse(outcome=selected)
+    return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))

@@ -1,6 +1,4 @@
-"""Commands that an ACP agent has the bridge run, with the spec's time limit and bounded output
-(SPEC Limits).
-"""
+"""Run commands for an ACP agent, with the spec's time limit and bounded output (SPEC Limits)."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from acp import schema
@@ -18,57 +15,95 @@ from acp import schema
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
-from sessions_app.agents.process import groups
-from sessions_app.agents.process.shell import finished
+from bridge_project.protocol.resources import ToolErrorDetails
+from sessions_app.agents.acp.errors import Fault
+from sessions_app.agents.driver import Event, ToolFailed, ToolSucceeded
+from sessions_app.agents.process import groups, shell
+from sessions_app.approvals.tool_call import Call
 
 _SHELL = "/bin/sh"
 
 
 class NoTerminal(LookupError):
-    """The agent names a terminal that there is not, or wants one too many; the text is for the
-    agent.
-    """
+    """There is no such terminal, or there are too many; the text is for the agent."""
 
 
-@dataclass(slots=True)
 class Terminal:
-    """A command that runs or has run."""
+    """A command that runs or has run; it is ended with all it started when it takes too long."""
 
-    group: groups.Group
-    output: Output
-    seconds: float
-    work: asyncio.Task[None] | None = None
-    timed_out: bool = False
-    unwanted: bool = False  # ended because the agent, or nobody any more, wanted it
-    began: float = field(default_factory=time.monotonic)
-    took_ms: int | None = None
+    def __init__(self, group: groups.Group, output: Output, seconds: float) -> None:
+        self.group = group
+        self.output = output
+        self._seconds = seconds
+        self._timed_out = False
+        self._unwanted = False  # ended because the agent, or nobody any more, wanted it
+        self._took_ms: int | None = None
+        self._work = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        group, read = self.group, self.output.read
+        self._timed_out = not await shell.finished(
+            group, self._seconds, read(group.stdout), read(group.stderr)
+        )
+        self._took_ms = round((time.monotonic() - began) * 1000)
 
     @property
     def text(self) -> str:
-        note = f"\n[ended: it took longer than {self.seconds:g} seconds]" if self.timed_out else ""
-        return self.output.text + note
+        """What it has printed."""
+        late = f"\n[ended: it took longer than {self._seconds:g} seconds]"
+        return self.output.text + (late if self._timed_out else "")
 
     @property
     def status(self) -> schema.TerminalExitStatus | None:
+        """How it has ended; None while it runs."""
         code = self.group.returncode
-        if code is None:
-            return None
-        if code < 0:
-            return schema.TerminalExitStatus(
-                signal=signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
-            )
-        return schema.TerminalExitStatus(exit_code=code)
+        if code is None or code >= 0:
+            return None if code is None else schema.TerminalExitStatus(exit_code=code)
+        known = -code in list(signal.Signals)
+        return schema.TerminalExitStatus(signal=signal.Signals(-code).name if known else str(-code))
 
-    async def run(self) -> None:
-        """Until the command has ended, or is ended with all it started for it took too long."""
-        in_time = await finished(
-            self.group,
-            self.seconds,
-            self.output.read(self.group.stdout),
-            self.output.read(self.group.stderr),
+    @property
+    def fault(self) -> Fault:
+        """What the retry table says of how it ended."""
+        if self._timed_out:
+            return Fault("TOOL_TIMEOUT")
+        code = self.group.returncode
+        if not code or self._unwanted:
+            return Fault()
+        return Fault(retries=shell.retries_of(code, self.output.text))
+
+    def outcome(self, call: Call) -> Event:
+        """Report how it has ended, as the result of its call."""
+        code = self.group.returncode
+        if code == 0 and not self._timed_out:
+            return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
+        how = shell.ending(code)
+        if self._timed_out:
+            how = f"took longer than {self._seconds:g} seconds and was ended"
+        details = ToolErrorDetails(
+            exit_code=None if self._timed_out or code is None or code < 0 else code,
+            stdout=self.text,
+            execution_time_ms=self._took_ms,
         )
-        self.timed_out = not in_time
-        self.took_ms = round((time.monotonic() - self.began) * 1000)
+        return ToolFailed(call, f"The command {how}.", self.fault.code, details, self.fault.retries)
+
+    def call_when_over(self, callback: Callable[[], None]) -> None:
+        """Call back once it has ended and all that it printed is read."""
+        self._work.add_done_callback(lambda _: callback())
+
+    async def wait(self) -> None:
+        """Wait until it has ended and all that it printed is read."""
+        await asyncio.wait({self._work})
+
+    def give_up(self) -> None:
+        """Note that nobody wants it any more, if it runs."""
+        self._unwanted = self._unwanted or self.group.returncode is None
+
+    async def kill(self) -> None:
+        """End it with all it started."""
+        self.give_up()
+        await groups.end_group(self.group)
 
 
 class Terminals:
@@ -90,99 +125,60 @@ class Terminals:
         cwd: str | None,
         more: Mapping[str, str],
         limit: int | None,
-    ) -> str:
-        """Start a command and return its terminal's id. One without arguments may be a line for the
-        shell.
+    ) -> tuple[str, Terminal]:
+        """Start a command; one without arguments may be a line for the shell.
 
         Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be
         started, NoTerminal when there are too many.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise NoTerminal(f"{limits.ACP_TERMINALS} terminals are open; release one first")
-        with default_jail().open_dir(
-            cwd or str(self._directory), base=str(self._directory)
-        ) as opened:
+        here = str(self._directory)
+        with default_jail().open_dir(cwd or here, base=here) as opened:
             directory = Path(opened.path)
-        line = (
-            [command, *arguments]
-            if arguments or (os.sep in command and os.access(command, os.X_OK))
-            else [_SHELL, "-c", command]
-        )
-        group = await groups.start(
-            line,
-            directory,
-            more={
-                name: value
-                for name, value in more.items()
-                if name and "=" not in name and "\0" not in name + value
-            },
-        )
-        output = Output(
-            min(limit if limit is not None else limits.TOOL_OUTPUT_BYTES, limits.TOOL_OUTPUT_BYTES),
-            tail=True,
-        )
-        terminal = Terminal(group, output, self._seconds)
+        is_program = os.sep in command and os.access(command, os.X_OK)
+        line = [command, *arguments] if arguments or is_program else [_SHELL, "-c", command]
+        sane = {
+            name: value
+            for name, value in more.items()
+            if name and "=" not in name and "\0" not in name + value
+        }
+        group = await groups.start(line, directory, more=sane)
         self._groups.add(group)
-        terminal.work = asyncio.create_task(terminal.run())
-        terminal_id = f"terminal-{uuid.uuid4()}"
+        most = limits.TOOL_OUTPUT_BYTES
+        output = Output(most if limit is None else min(limit, most), tail=True)
+        terminal_id, terminal = f"terminal-{uuid.uuid4()}", Terminal(group, output, self._seconds)
         self._terminals[terminal_id] = terminal
-        return terminal_id
+        return terminal_id, terminal
 
     def get(self, terminal_id: str) -> Terminal:
+        """Return a terminal. Raises NoTerminal."""
         if (found := self._terminals.get(terminal_id)) is None:
             raise NoTerminal(f"there is no terminal {terminal_id[:100]}")
         return found
 
-    def when_over(self, terminal_id: str, tell: Callable[[Terminal], None]) -> None:
-        """Call ``tell`` once the command has ended and all that it printed is read."""
-        terminal = self.get(terminal_id)
-        assert terminal.work is not None
-        terminal.work.add_done_callback(lambda _: tell(terminal))
-
     def text(self, terminal_id: str) -> str:
-        """What it has printed, empty for one that there is not (any more)."""
+        """Return what a terminal has printed, empty for one that there is not (any more)."""
         found = self._terminals.get(terminal_id)
         return found.text if found else ""
 
-    async def wait(self, terminal_id: str) -> Terminal:
-        terminal = self.get(terminal_id)
-        if terminal.work is not None:
-            await asyncio.wait({terminal.work})
-        return terminal
-
-    async def kill(self, terminal_id: str) -> None:
-        terminal = self.get(terminal_id)
-        terminal.unwanted = terminal.group.returncode is None
-        await groups.end_group(terminal.group)
-
-    async def release(self, terminal_id: str) -> None:
-        """Forget a terminal; a command that still runs is ended, what one has left running goes
-        on.
-        """
-        terminal = self.get(terminal_id)
+    async def release(self, terminal_id: str, terminal: Terminal) -> None:
+        """Forget a terminal; a command that runs is ended, what one has left running goes on."""
         if not terminal.group.exited.is_set():
-            await self._end(terminal)
-        elif terminal.work is not None:
-            await asyncio.wait({terminal.work})
+            await terminal.kill()
+        await terminal.wait()
         self._terminals.pop(terminal_id, None)
 
     async def end_background(self) -> None:
-        """End every command, and what commands have left running; their terminals can still be
-        asked.
-        """
+        """End every command, and what commands have left running; the terminals stay."""
         for terminal in self._terminals.values():
-            terminal.unwanted = terminal.unwanted or terminal.group.returncode is None
+            terminal.give_up()
         await self._groups.end()
 
     async def close(self) -> None:
-        """End all of them at once: what will not end when told takes as long as one."""
+        """End all of them at once: what ignores that it is told takes as long as one."""
         terminals = list(self._terminals.values())
         self._terminals.clear()
-        await asyncio.gather(*map(self._end, terminals))
+        await asyncio.gather(*(terminal.kill() for terminal in terminals))
+        await asyncio.gather(*(terminal.wait() for terminal in terminals))
         await self._groups.end()
-
-    async def _end(self, terminal: Terminal) -> None:
-        terminal.unwanted = terminal.unwanted or terminal.group.returncode is None
-        await groups.end_group(terminal.group)
-        if terminal.work is not None:
-            await asyncio.wait({terminal.work})

@@ -1,4 +1,4 @@
-"""The agent ``claude-code``: whether it can start here, as which version, and a driver of it (D41).
+"""The agent ``claude-code``: whether it can start here, and as which version (D41).
 
 It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a
 session of it starts.
@@ -11,13 +11,11 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from bridge_project.kernel import child_environment
-from sessions_app.agents.driver import Driver
-from sessions_app.agents.registry import Kind
+from sessions_app.agents.driver import AgentKind, Driver
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
@@ -26,14 +24,8 @@ REQUIREMENTS = "requirements-claude.txt"
 _VERSION_SECONDS = 10.0
 
 
-def kinds() -> Iterable[Kind]:
-    return [Kind(NAME, make, why_not, version, mend=mend)]
-
-
 def why_not() -> str | None:
-    """Why no session could start, in words for a person, with the command that mends it; None when
-    one could.
-    """
+    """Say why no session can start, with the command that mends it; None when one can."""
     if _package() is None:
         return f"{PACKAGE} is not installed. Install it with: {mend()}"
     if program() is None:
@@ -42,12 +34,13 @@ def why_not() -> str | None:
 
 
 def mend() -> str:
-    """The command that installs what is missing."""
-    return f".venv/bin/python -m pip install {'' if _package() is None else '--force-reinstall '}-r {REQUIREMENTS}"
+    """Return the command that installs what is missing."""
+    again = "" if _package() is None else "--force-reinstall "
+    return f".venv/bin/python -m pip install {again}-r {REQUIREMENTS}"
 
 
 def program() -> Path | None:
-    """The agent's own program: the one that came with the SDK, else the user's."""
+    """Return the agent's own program: the one that came with the SDK, else the user's."""
     where = _package()
     if where is None:
         return None
@@ -59,21 +52,22 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """The SDK's version and the program's, empty when one of them is not there. Runs the program,
-    which takes a moment.
-    """
+    """Run the program and return its version and the SDK's, empty when one is not there."""
     found = program()
     if found is None:
         return ""
-    said = _said_version(found, found.stat().st_mtime_ns)
+    said = _program_version(found, found.stat().st_mtime_ns)
     return f"{PACKAGE} {importlib.metadata.version(PACKAGE)}, {said or 'of an unknown version'}"
 
 
 def make() -> Driver:
-    """A driver for one session. Raises nothing: what is missing is said when it starts."""
+    """Return a driver for one session; what is missing is said when it starts."""
     from sessions_app.agents.claude.driver import ClaudeDriver
 
     return ClaudeDriver()
+
+
+KIND = AgentKind(NAME, make, why_not, version, mend=mend)
 
 
 def _package() -> Path | None:
@@ -82,10 +76,8 @@ def _package() -> Path | None:
 
 
 @cache
-def _said_version(found: Path, changed: int) -> str:
-    """What ``claude --version`` prints, such as ``2.1.330 (Claude Code)``; asked once for each file
-    that was there.
-    """
+def _program_version(found: Path, changed: int) -> str:
+    """Return what ``claude --version`` prints; asked once for each file that was there."""
     try:
         done = subprocess.run(
             [found, "--version"],

@@ -1,7 +1,6 @@
-"""The program of claude-code as a process of ours: its command line, and its messages as lines of
-JSON, by the SDK's own interface for it.
+"""Run the program of claude-code as a process of ours, below the SDK's interface for it.
 
-The SDK's transport would hand the bridge's whole environment on and leave the program in our
+The SDK's own transport would hand the bridge's whole environment on and leave the program in our
 process group.
 """
 
@@ -12,13 +11,13 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import claude_agent_sdk
 from claude_agent_sdk import CLIConnectionError, CLINotFoundError, ProcessError, Transport
 
 from bridge_project.kernel import limits
 from sessions_app.agents.process import groups
+from sessions_app.agents.process.json_lines import JsonLines, Message
 
 ENVIRONMENT = {
     # this one and the next as the SDK's own transport sets them
@@ -30,14 +29,8 @@ ENVIRONMENT = {
     "CLAUDE_CODE_DISABLE_CRON": "1",
 }
 _ALWAYS = (
-    *(
-        "--output-format",
-        "stream-json",
-        "--verbose",
-        "--input-format",
-        "stream-json",
-        "--include-partial-messages",
-    ),
+    *("--output-format", "stream-json", "--input-format", "stream-json"),
+    *("--verbose", "--include-partial-messages"),
     # whatever asks, asks us
     *("--permission-prompt-tool", "stdio", "--permission-mode", "default"),
     # nothing that a user or a repository has configured is started, allowed or told by hooks
@@ -46,128 +39,78 @@ _ALWAYS = (
 
 
 def command(program: Path, resume_id: str | None) -> list[str]:
-    """``resume_id``: the session to continue, else a new one. One argument with its value, which so
-    can never be an option itself.
-    """
+    """Return the command line; ``resume_id``: the session to continue, else a new one."""
+    # one argument with its value, which so can never be an option itself
     return [str(program), *_ALWAYS, *([f"--resume={resume_id}"] if resume_id else [])]
 
 
-class Cli(Transport):
+class ClaudeProcess(Transport):
     """One run of the program. ``close`` ends it and everything that it started."""
 
     def __init__(self, arguments: Sequence[str], directory: Path) -> None:
         self._arguments, self._directory = arguments, directory
-        self._group: groups.Group | None = None
-        self._errors: asyncio.Task[None] | None = None
-        self._last_words = ""
-        self._writing = asyncio.Lock()
-        self._open = False
+        self._lines: JsonLines | None = None
         self._closing = self._closed = False
 
     @property
-    def pid(self) -> int | None:
-        return self._group.pid if self._group is not None else None
-
-    @property
-    def last_words(self) -> str:
-        """The end of what it wrote to its standard error."""
-        return self._last_words.strip()
+    def group(self) -> groups.Group | None:
+        """The program's processes."""
+        return self._lines.group if self._lines is not None else None
 
     async def connect(self) -> None:
         try:
-            self._group = await groups.start(
-                self._arguments,
-                self._directory,
-                more=ENVIRONMENT,
-                stdin=True,
-                line_bytes=limits.AGENT_MESSAGE_BYTES,
+            group = await groups.start(
+                self._arguments, self._directory, more=ENVIRONMENT, stdin=True
             )
         except FileNotFoundError as error:
             raise CLINotFoundError(str(error)) from error
         except OSError as error:
             raise CLIConnectionError(str(error)) from error
-        self._open = True
-        self._errors = asyncio.create_task(self._listen(self._group.stderr))
-
-    async def _listen(self, stream: asyncio.StreamReader) -> None:
-        while data := await stream.read(limits.AGENT_STDERR_CHARS):
-            self._last_words = (self._last_words + data.decode("utf-8", "replace"))[
-                -limits.AGENT_STDERR_CHARS :
-            ]
+        self._lines = JsonLines(group, "claude-code", _message)
 
     def is_ready(self) -> bool:
-        return self._open
+        return self.group is not None and not self.group.stdin.is_closing()
 
     async def write(self, data: str) -> None:
-        if self._group is None or not self._open:
+        if self._lines is None:
             raise CLIConnectionError("The agent is not running.")
-        async with self._writing:
-            try:
-                self._group.stdin.write(data.encode())
-                await self._group.stdin.drain()
-            except (ConnectionError, RuntimeError) as error:
-                self._open = False
-                raise CLIConnectionError("The agent takes no more input.") from error
-
-    async def end_background(self) -> None:
-        """End what its commands have left running."""
-        if self._group is not None:
-            await groups.end_background(self._group)
+        try:
+            await self._lines.send(data.encode())
+        except (ConnectionError, RuntimeError) as error:
+            raise CLIConnectionError("The agent takes no more input.") from error
 
     async def end_input(self) -> None:
-        """Nothing more is said to it. It then finishes what it does, and ends."""
-        self._open = False
-        if self._group is not None and self._group.process.stdin is not None:
-            self._group.process.stdin.close()
+        """Tell it that nothing more comes: it finishes what it does, and ends."""
+        if self.group is not None:
+            self.group.stdin.close()
 
-    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Every message, until the program ends. Raises ProcessError when it does so unasked, or
-        says what cannot be understood.
-        """
-        assert self._group is not None
-        noise = 0
-        while line := await self._line(self._group.stdout):
-            message = _message(line)
-            if message is not None:
-                noise = 0
-                yield message
-            elif (noise := noise + 1) > limits.AGENT_NOISE_LINES:
-                raise ProcessError("It wrote many lines that are no messages.")
-        await self._group.exited.wait()
-        if self._errors is not None:
-            # longer only if something that it started has it open
-            await asyncio.wait([self._errors], timeout=limits.AGENT_END_SECONDS)
+    async def read_messages(self) -> AsyncIterator[Message]:
+        """Yield every message. Raises ProcessError when the program ends unasked."""
+        assert self._lines is not None
+        while (message := await self._lines.receive()) is not None:
+            yield message
         if not self._closing:
-            raise ProcessError(
-                "It ended by itself.", self._group.returncode, self.last_words or None
-            )
+            raise ProcessError(f"I{(await self._lines.last_words())[1:]}")
 
-    async def _line(self, stream: asyncio.StreamReader) -> bytes:
-        try:
-            return await stream.readline()
-        except ValueError:
-            raise ProcessError(
-                f"It wrote a message of more than {limits.AGENT_MESSAGE_BYTES} bytes."
-            ) from None
+    async def last_words(self) -> str:
+        """Say how it has ended; empty when it was never started."""
+        return await self._lines.last_words() if self._lines is not None else ""
 
     async def close(self) -> None:
-        """Bounded, and may be called twice: it is told by the end of its input, so that it can save
-        its session, then made to end.
+        """End it within a bounded time; may be called twice.
+
+        The end of its input tells it first, so that it can save its session.
         """
         self._closing = True
         await self.end_input()
-        group = self._group
-        if group is None or self._closed:
+        if self._lines is None or self.group is None or self._closed:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(group.exited.wait(), limits.AGENT_END_SECONDS)
-        await groups.end_group(group, patience=0)
+            await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
+        await groups.end_group(self.group, patience=0)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_drain(group.stdout), limits.AGENT_END_SECONDS)
-        if self._errors is not None:
-            await asyncio.wait([self._errors], timeout=limits.AGENT_END_SECONDS)
-            self._errors.cancel()
-            await asyncio.wait([self._errors])
+            await asyncio.wait_for(_drain(self.group.stdout), limits.AGENT_END_SECONDS)
+        self._lines.close()
         self._closed = True
 
 
@@ -179,14 +122,12 @@ async def _drain(stream: asyncio.StreamReader) -> None:
             pass
 
 
-def _message(line: bytes) -> dict[str, Any] | None:
-    """A line as a message; None for what some versions write beside them. Raises ProcessError for
-    what is meant as one and is none.
-    """
+def _message(line: bytes) -> Message | None:
+    """Return a line's message; None for what some versions write beside them."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
         message = json.loads(line)
     except ValueError:
-        raise ProcessError("It wrote a message that is no JSON.") from None
+        raise ValueError("it wrote a message that is no JSON") from None
     return message if isinstance(message, dict) else None

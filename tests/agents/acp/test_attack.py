@@ -5,9 +5,9 @@ nothing of the agent stays (D38, D40, D45).
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,18 @@ from acp import RequestError, schema
 
 from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
-from sessions_app.agents.acp.client import Host
 from sessions_app.agents.acp.driver import AcpDriver
-from sessions_app.agents.acp.tool_calls import diff_of
-from sessions_app.agents.driver import ApprovalAsked, Chunk, Event, Start, TurnEnded, Verdict
-from tests.agents.drive import APPROVED, REJECTED, Drive
+from sessions_app.agents.diffs import Change, diff_of_texts
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    Start,
+    TurnEnded,
+)
+from tests.agents.acp.play import Play
+from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPTIONS = [
-    schema.PermissionOption(kind=kind, name=kind, option_id=kind)
-    for kind in ("allow_once", "reject_once")
-]
 STUB = """
 import json, sys
 def send(**message):
@@ -44,44 +44,7 @@ for line in sys.stdin:
         number = message["id"]
         exec(message["params"]["prompt"][0]["text"])
 """
-
-
-class Play:
-    """A host whose asking is answered as ``verdicts`` say."""
-
-    def __init__(self, directory: Path, *verdicts: Verdict) -> None:
-        self.said: list[Event] = []
-        self.verdicts = list(verdicts)
-        self.host = Host(self._hear, directory, lambda mode: None)
-        self.host.in_turn = True
-
-    def _hear(self, event: Event) -> None:
-        self.said.append(event)
-        if isinstance(event, ApprovalAsked):
-            asyncio.get_running_loop().call_soon(
-                self.host.asking.decide, event.call.id or "", self.verdicts.pop(0)
-            )
-
-    @property
-    def asked(self) -> list[ApprovalAsked]:
-        return [event for event in self.said if isinstance(event, ApprovalAsked)]
-
-    async def update(self, what: str, **parts: Any) -> None:
-        model = schema.ToolCallStart if what == "tool_call" else schema.ToolCallProgress
-        await self.host.session_update("it", model(session_update=what, tool_call_id="1", **parts))  # type: ignore[arg-type]
-
-    async def permit(self, **parts: Any) -> Any:
-        return await self.host.request_permission(
-            "it", schema.ToolCallUpdate(tool_call_id="1", **parts), OPTIONS
-        )
-
-    async def ran(self, command: str, *arguments: str, cwd: str | None = None) -> bool:
-        try:
-            answer = await self.host.create_terminal("it", command, list(arguments), cwd=cwd)
-        except RequestError:
-            return False
-        await self.host.wait_for_terminal_exit("it", answer.terminal_id)
-        return True
+AGENT = [sys.executable, "-IS", "-c", STUB]
 
 
 async def test_a_person_sees_what_is_asked_and_not_what_was_announced(root: Path) -> None:
@@ -115,7 +78,7 @@ async def test_an_approved_command_lets_no_other_run(
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Nothing", kind="execute", raw_input={"command": "true"})
     if not arguments:
-        await play.update("tool_call_update", raw_input={"command": command})
+        await play.update(raw_input={"command": command})
     assert not await play.ran(command, *arguments, cwd=str(root / cwd) if cwd else None)
     assert len(play.asked) == 2 and not (root / "made").exists()
 
@@ -141,10 +104,10 @@ async def test_an_approved_edit_lets_no_other_file_be_written(
     """D38: a file that the agent names after the yes was never shown."""
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Edit a", kind="edit", raw_input={"path": "a"})
-    await play.update("tool_call_update", **later)
-    await play.host.write_text_file("it", "a", "text")
+    await play.update(**later)
+    await play.write("a", "text")
     with pytest.raises(RequestError):
-        await play.host.write_text_file("it", "b", "text")
+        await play.write("b", "text")
     assert [path.name for path in root.iterdir()] == ["a"] and len(play.asked) == 2
 
 
@@ -154,7 +117,7 @@ async def test_leave_to_read_is_none_to_write(root: Path) -> None:
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Read a", kind="read", raw_input={"path": "a"})
     with pytest.raises(RequestError):
-        await play.host.write_text_file("it", "a", "new")
+        await play.write("a", "new")
     assert (root / "a").read_text() == "old"
 
 
@@ -166,41 +129,28 @@ async def test_the_marks_are_ours(root: Path) -> None:
         schema.EnvVariable(name=name, value="theirs")
         for name in ("BRIDGE_AGENT_RUN", "", "A=B", "GOOD")
     ]
-    play = Play(root, APPROVED)
-    answer = await play.host.create_terminal("it", "env", [], env=more)
-    await play.host.wait_for_terminal_exit("it", answer.terminal_id)
-    lines = (await play.host.terminal_output("it", answer.terminal_id)).output.splitlines()
+    lines = (await Play(root, APPROVED).output("env", env=more)).splitlines()
     assert "GOOD=theirs" in lines and "BRIDGE_AGENT_RUN=theirs" not in lines
 
 
 async def test_the_bridge_keeps_its_sockets(root: Path) -> None:
     """D45: of what the bridge has open, a command gets its own three ends."""
-    play = Play(root, APPROVED)
-    answer = await play.host.create_terminal("it", "ls /proc/$$/fd", [])
-    await play.host.wait_for_terminal_exit("it", answer.terminal_id)
-    assert (await play.host.terminal_output("it", answer.terminal_id)).output.split() == [
-        "0",
-        "1",
-        "2",
-    ]
+    assert (await Play(root, APPROVED).output("ls /proc/$$/fd")).split() == ["0", "1", "2"]
 
 
 async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path) -> None:
-    """D35: a session that is over leaves nothing, in the time that the runtime has for it, however
-    many commands ignore that they are told.
+    """D35: a session that is over leaves nothing, in the time that the supervisor has for it,
+    however many commands ignore that they are told.
     """
-    agent = await _opened(root)
-    drive, driver = agent
-    await driver.prompt(
-        "for each in range(4): send(id=100 + each, method='terminal/create', params="
-        "{'sessionId': 'it', 'command': 'sh', 'args': ['-c', \"trap '' TERM; while :; do sleep 0.1; done\"]})"
+    drive, mark = await _opened(root), uuid.uuid4().hex
+    await drive.driver.prompt(
+        "for each in range(4): send(id=100 + each, method='terminal/create', params={'sessionId': 'it', "
+        f"'command': 'sh', 'args': ['-c', \"trap '' TERM; while :; do sleep 0.1; : {mark}; done\"]}})"
     )
-    await drive.until(lambda: len(drive.of(ApprovalAsked)) == 4)
-    await _until(lambda: len(driver._host.terminals._terminals) == 4)
-    groups = [terminal.group for terminal in driver._host.terminals._terminals.values()]
-    await session_runner.close(driver, "it")
-    assert [group.exited.is_set() for group in groups] == [True] * 4
-    assert driver._group is not None and driver._group.exited.is_set()
+    await eventually(lambda: len(carrying(f": {mark}")) >= 4)
+    assert len(drive.of(ApprovalAsked)) == 4
+    await session_runner.close(drive.driver, "it")
+    assert carrying(f": {mark}") == []
 
 
 @pytest.mark.parametrize(
@@ -208,7 +158,7 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
 )
 async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
     """D40: what the library cannot read would leave the turn running for ever."""
-    drive, _ = await _opened(root)
+    drive = await _opened(root)
     said = await drive.turn(
         f"sys.stdout.write(json.dumps({{'id': number, {answer}}}) + chr(10)); sys.stdout.flush()"
     )
@@ -220,46 +170,35 @@ async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
     await drive.close()
 
 
+@pytest.mark.parametrize("limit", ["AGENT_CHARS_WAITING", "AGENT_EVENTS_WAITING"])
 async def test_what_nobody_reads_is_not_read_from_the_agent(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     """Issue, limits: an agent that says more than the log takes waits, whether in many pieces or in
-    few large ones.
+    few large ones; nothing is lost, and all is in order.
     """
-    monkeypatch.setattr(limits, "AGENT_CHARS_WAITING", 1000)
-    driver = AcpDriver("stub", [sys.executable, "-IS", "-c", STUB])
+    monkeypatch.setattr(limits, limit, 10)
+    driver, content = AcpDriver("stub", AGENT), "{'type': 'text', 'text': f'{n} ' + 'x' * 6000}"
     await driver.start(Start("it", root))
-    piece = {
-        "sessionId": "it",
-        "update": {
-            "sessionUpdate": "agent_message_chunk",
-            "content": {"type": "text", "text": "x" * 600},
-        },
-    }
+    update = f"{{'sessionUpdate': 'agent_message_chunk', 'content': {content}}}"
     await driver.prompt(
-        f"[send(method='session/update', params={json.dumps(piece)}) for _ in range(100)]; send(id=number, result={{'stopReason': 'end_turn'}})"
+        f"for n in range(2000): send(method='session/update', params={{'sessionId': 'it', 'update': {update}}})\n"
+        "open('said', 'w')\nsend(id=number, result={'stopReason': 'end_turn'})"
     )
-    await _until(lambda: driver._chars >= 1000)
-    await asyncio.sleep(0.3)
-    assert driver._said.qsize() < 10
-    chars = 0
-    async for event in driver.events():
-        chars += len(event.content) if isinstance(event, Chunk) else 0
+    await driver.events.wait()
+    await asyncio.sleep(0.3)  # time in which an agent that is read on would get to its end
+    assert not (root / "said").exists()
+    said = []
+    async for event in driver.events:
+        said.append(event)
         if isinstance(event, TurnEnded):
             break
-    assert chars == 60_000
+    assert text(said).replace("x", "").split() == [str(number) for number in range(2000)]
     await driver.close()
 
 
-async def _opened(root: Path) -> tuple[Drive, AcpDriver]:
-    driver = AcpDriver("stub", [sys.executable, "-IS", "-c", STUB])
-    return await Drive(driver, APPROVED).start(root), driver
-
-
-async def _until(true: Any) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.01)
+async def _opened(root: Path) -> Drive:
+    return await Drive(AcpDriver("stub", AGENT), APPROVED).start(root)
 
 
 @pytest.mark.parametrize("turned", [True, False])
@@ -271,8 +210,6 @@ async def test_comparing_two_texts_holds_nobody_up(turned: bool) -> None:
     other = lines[::-1] if turned else [*lines[:50], "new\n", *lines[50:120]]
     old, new = "".join(lines if turned else lines[:120]), "".join(other)
     began = time.perf_counter()
-    found = diff_of(
-        [schema.FileEditToolCallContent(type="diff", path="table", old_text=old, new_text=new)]
-    )
+    found = diff_of_texts([Change("table", old, new)])
     assert (found is None) is turned
     assert time.perf_counter() - began < 3

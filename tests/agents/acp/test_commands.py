@@ -10,31 +10,27 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents.acp import terminal as acp_terminal
 from sessions_app.agents.driver import ApprovalAsked, ToolFailed
-from tests.agents.acp.conftest import DEMO, Open
-from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, text, within
+from tests.agents.conftest import Open
+from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, only, text, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
-    drive = await opened(APPROVED, module=DEMO)
+    drive = await opened(APPROVED)
     said = await drive.turn("/run pwd; echo oops >&2; exit 3")
-    assert (
-        "It ended with 3 and said:" in text(said)
-        and str(root) in text(said)
-        and "oops" in text(said)
-    )
-    assert (drive.of(ApprovalAsked)[0].call.tool, drive.of(ApprovalAsked)[0].call.params) == (
-        "Bash",
-        {"command": "pwd; echo oops >&2; exit 3"},
-    )
-    assert drive.of(ToolFailed)[0].details.exit_code == 3
+    assert "It ended with 3 and said:" in text(said)
+    assert str(root) in text(said) and "oops" in text(said)
+    call = only(ApprovalAsked, said).call
+    assert (call.tool, call.params) == ("Bash", {"command": "pwd; echo oops >&2; exit 3"})
+    assert only(ToolFailed, said).details.exit_code == 3
 
 
 async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:
-    drive = await opened(REJECTED, module=DEMO)
+    drive = await opened(REJECTED)
     assert "does not do it" in text(await drive.turn("/run touch made"))
     assert list(root.iterdir()) == []
 
@@ -49,62 +45,50 @@ async def test_an_approved_command_is_run_once_without_asking_again(
     assert len(drive.of(ApprovalAsked)) == 2
 
 
-async def test_a_command_has_the_specs_time(
-    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_has_the_specs_time(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC Limits: bash 300000 ms; after it the command and its children are ended, which is a
     TOOL_TIMEOUT.
     """
-    assert acp_terminal.Terminals(root)._seconds == 300
+    assert limits.TOOL_TIMEOUT_BASH_SECONDS == 300
     monkeypatch.setattr(acp_terminal.Terminals.__init__, "__kwdefaults__", {"seconds": 0.5})
     mark = uuid.uuid4().hex
-    drive = await opened(APPROVED, module=DEMO, fresh=True)
+    drive = await opened(APPROVED, fresh=True)
     said = await within(
         20, drive.turn(f"/run echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}")
     )
     assert "begun" in text(said) and "longer than 0.5 seconds" in text(said)
-    [failed] = drive.of(ToolFailed)
+    failed = only(ToolFailed, said)
     assert (failed.code, failed.details.exit_code, failed.retries) == ("TOOL_TIMEOUT", None, 0)
     assert failed.details.execution_time_ms and failed.details.execution_time_ms >= 500
-    await eventually(
-        lambda: not [pid for pid in carrying(f": {mark}") if "sleep" in command_of(pid)]
-    )
+    await eventually(lambda: not [pid for pid in carrying(f": {mark}") if is_sleep(pid)])
 
 
-def command_of(pid: int) -> str:
+def is_sleep(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+        return "sleep" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
     except OSError:
-        return ""
+        return False
 
 
 async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
     terminals = acp_terminal.Terminals(root)
-    first = await terminals.create("seq 1000", [], None, {}, 20)
-    terminal = await within(10, terminals.wait(first))
-    assert (terminal.text.splitlines()[-1], len(terminal.text), terminal.output.cut) == (
-        "1000",
-        20,
-        True,
-    )
+    first, terminal = await terminals.create("seq 1000", [], None, {}, 20)
+    await within(10, terminal.wait())
+    assert terminal.text.splitlines()[-1] == "1000"
+    assert len(terminal.text) == 20 and terminal.output.cut
     for _ in range(limits.ACP_TERMINALS - 1):
         await terminals.create("sleep", ["1000"], None, {}, None)
     with pytest.raises(acp_terminal.NoTerminal):
         await terminals.create("true", [], None, {}, None)
     await within(20, terminals.close())
     assert terminals.text(first) == ""
-    await within(
-        10,
-        terminals.wait(
-            await terminals.create("sh", ["-c", "kill -9 $$"], str(root), {"A": "b"}, None)
-        ),
-    )
+    _, killed = await terminals.create("sh", ["-c", "kill -9 $$"], str(root), {"A": "b"}, None)
+    await within(10, killed.wait())
+    assert killed.status is not None and killed.status.signal == "SIGKILL"
     await terminals.close()
 
 
 async def test_a_terminal_outside_the_roots_is_refused(root: Path) -> None:
-    from bridge_project.kernel.errors import BridgeError
-
     with pytest.raises(BridgeError) as refused:
         await acp_terminal.Terminals(root).create("true", [], "/", {}, None)
     assert refused.value.code == "FILE_ACCESS_DENIED"

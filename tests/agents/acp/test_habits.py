@@ -1,28 +1,29 @@
 """The ACP driver and what agents do with the protocol: pieces of calls, echoes, noise, modes,
-floods (docs/agents.md).
+histories, floods (docs/agents.md).
 """
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from bridge_project.kernel import limits
-from sessions_app.agents.acp import driver as acp_driver
+from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY
 from sessions_app.agents.driver import (
     ApprovalAsked,
+    CannotResume,
     CannotStart,
     Chunk,
-    Start,
     ToolFailed,
     ToolStarted,
+    ToolStopped,
     ToolSucceeded,
     TurnEnded,
+    Verdict,
 )
-from tests.agents.acp.conftest import Open, scripted
-from tests.agents.drive import APPROVED, eventually, kinds, text
+from tests.agents.conftest import Open, scripted
+from tests.agents.drive import APPROVED, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
@@ -43,46 +44,34 @@ async def test_an_agent_that_cannot_be_made_to_ask_is_not_run(opened: Open) -> N
 
 async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
     """docs/agents.md, Turns."""
-    drive = await opened(mode=BANNER)
-    assert [event for event in await drive.turn("/noise") if isinstance(event, Chunk)] == [
-        Chunk("said \ufffd")
-    ]
+    said = await (await opened(mode=BANNER)).turn("/noise")
+    assert [event for event in said if isinstance(event, Chunk)] == [Chunk("said \ufffd")]
 
 
 async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
-    """docs/agents.md: one Used and one Done, with the parameters that came later, the thoughts and
-    the diff.
+    """docs/agents.md: one start and one result, with the parameters that came later, the thoughts
+    and the diff.
     """
-    drive = await opened(mode=BANNER)
-    said = await drive.turn("/announce")
+    said = await (await opened(mode=BANNER)).turn("/announce")
     assert kinds(said) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
-    [used], [done] = drive.of(ToolStarted), drive.of(ToolSucceeded)
-    assert (used.call.id, used.call.tool, used.call.params, used.call.reasoning) == (
-        "c1",
-        "Edit",
-        {"file_path": "a.txt"},
-        "I must edit.",
-    )
-    assert used.call.description == "Editing"
-    assert done.outcome.content == "edited"
-    assert done.outcome.diff == "@@ -1 +1,2 @@\n one\n+two\n"
+    call, done = only(ToolStarted, said).call, only(ToolSucceeded, said)
+    assert (call.id, call.tool, call.params) == ("c1", "Edit", {"file_path": "a.txt"})
+    assert (call.reasoning, call.description) == ("I must edit.", "Editing")
+    assert (done.content, done.diff) == ("edited", "@@ -1 +1,2 @@\n one\n+two\n")
 
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
-    drive = await opened(mode=BANNER)
-    assert kinds(await drive.turn("/forget")) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
-    assert drive.of(ToolSucceeded)[0].outcome.error == "The agent reported no result of this call."
+    said = await (await opened(mode=BANNER)).turn("/forget")
+    assert kinds(said) == ["ToolStarted", "ToolStopped", "TurnEnded"]
+    assert only(ToolStopped, said).reason == "The agent reported no result of this call."
 
 
 async def test_a_failed_call_has_its_details(opened: Open) -> None:
-    drive = await opened(mode=BANNER)
-    assert kinds(await drive.turn("/broken")) == ["ToolStarted", "ToolFailed", "TurnEnded"]
-    [failed] = drive.of(ToolFailed)
-    assert (failed.message, failed.details.exit_code, failed.details.stderr) == (
-        "make: no rule",
-        2,
-        "no rule",
-    )
+    said = await (await opened(mode=BANNER)).turn("/broken")
+    assert kinds(said) == ["ToolStarted", "ToolFailed", "TurnEnded"]
+    failed = only(ToolFailed, said)
+    assert (failed.message, failed.details.exit_code) == ("make: no rule", 2)
+    assert failed.details.stderr == "no rule"
     assert (failed.call.tool, failed.call.params) == ("Bash", {"command": "make"})
 
 
@@ -92,10 +81,21 @@ async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
     """
     drive = await opened(APPROVED, mode=BANNER)
     said = await drive.turn("/always")
-    assert text(said) == "no"
-    assert (
-        drive.of(ApprovalAsked) == [] and "allow this call once" in drive.of(ToolFailed)[0].message
-    )
+    assert text(said) == "no" and drive.of(ApprovalAsked) == []
+    assert "allow this call once" in only(ToolFailed, said).message
+
+
+async def test_more_changes_than_one_turn_may_have(opened: Open) -> None:
+    """Those that fit are said to the agent, in order, each as a prompt of the same turn; of one
+    more nobody is told that the agent knows it.
+    """
+    drive = await opened(Verdict("modified", {"command": "changed"}), mode=BANNER)
+    count = limits.ACP_FOLLOW_UPS + 1
+    said = await drive.turn(f"/ask {count}")
+    reasons = [stopped.reason for stopped in drive.of(ToolStopped)]
+    assert sorted(reasons) == sorted([CHANGED] * limits.ACP_FOLLOW_UPS + [TOO_MANY])
+    assert text(said).count('"command": "changed"') == limits.ACP_FOLLOW_UPS
+    assert only(TurnEnded, said).finish_reason == "stop"
 
 
 async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
@@ -103,28 +103,20 @@ async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
     assert text(await drive.turn("/nonsense")) == "sense"
 
 
-async def test_everything_is_said_in_order_however_slowly_it_is_read(
-    root: Path, tmp_path: Path
-) -> None:
-    """An agent that nobody listens to is not read: what the bridge holds stays bounded, and nothing
-    is lost.
-    """
-    driver, count = scripted(tmp_path / "journal").driver, 3 * limits.AGENT_EVENTS_WAITING
-    assert isinstance(driver, acp_driver.AcpDriver)
-    await driver.start(Start("s", root))
-    await driver.prompt(f"/rate n {count} 1000000")
-    await eventually(lambda: driver._said.qsize() >= limits.AGENT_EVENTS_WAITING)
-    await asyncio.sleep(0.5)  # time in which an agent that is read on would get further
-    assert driver._said.qsize() <= limits.AGENT_EVENTS_WAITING + 100
-    said = []
-    async for event in driver.events():
-        said.append(event)
-        if isinstance(event, TurnEnded):
-            break
-    assert text(said).split() == [f"n-{number}" for number in range(count)]
-    await driver.close()
-
-
 async def test_an_agent_sees_nothing_of_the_bridges(opened: Open) -> None:
     drive = await opened(mode=BANNER)
     assert text(await drive.turn("/env")) == "BRIDGE_AGENT_OF BRIDGE_AGENT_RUN"
+
+
+async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> None:
+    """gemini tells its history when it has already answered."""
+    drive = await opened(mode="late-history", resume_id="demo-1")
+    said = await drive.turn("hello")
+    assert "old" not in text(said) and "hello" in text(said)
+
+
+@pytest.mark.parametrize("mode", ["no-load", "forgets"])
+async def test_a_session_that_cannot_be_continued(root: Path, tmp_path: Path, mode: str) -> None:
+    """D35: SESS_NOT_RESUMABLE, with the reason."""
+    with pytest.raises(CannotResume, match=r"cannot continue|does not know"):
+        await scripted(tmp_path / "journal", mode).start(root, "scripted-1")

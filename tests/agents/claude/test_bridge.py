@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from sessions_app.agents.claude import agent
-from tests.agents.claude.conftest import surround, surroundings_in
-from tests.agents.claude.model import Model, Text, Tool
+from tests.agents.claude_model import Model, Text, Tool
+from tests.agents.conftest import surround, surroundings_in
 from tests.conformance import agents
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Phone

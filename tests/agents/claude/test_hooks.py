@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sessions_app.agents.claude import agent
-from tests.agents.claude.model import Model, Text, Tool
+from tests.agents.claude_model import Model, Text, Tool
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge
 

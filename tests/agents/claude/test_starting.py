@@ -1,27 +1,26 @@
 """How a session of the real claude-code begins, and what of its surroundings it is given (D35,
-D45).
+D41, D45).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import importlib.util
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app.agents.claude import agent
-from sessions_app.agents.driver import (
-    ApprovalAsked,
-    CannotResume,
-    CannotStart,
-    Start,
-    ToolStarted,
-    Verdict,
-)
-from tests.agents.claude.model import Model, Text, Tool
-from tests.agents.claude.session import Session, driver_of, only, pid_of
+from sessions_app.agents.driver import ApprovalAsked, CannotResume, CannotStart, Start, ToolStarted
+from tests.agents.claude_model import Model, Text, Tool
+from tests.agents.conftest import Open, claude_driver
+from tests.agents.drive import REJECTED, only
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REFUSES = r"""#!/bin/sh
 read -r request
@@ -31,18 +30,44 @@ cat
 """
 
 
-@pytest.mark.parametrize(
-    "resume_id", ["0a0a0a0a-0000-4000-8000-000000000000", "no-uuid", "--version"]
-)
-async def test_an_unknown_session_cannot_be_resumed(directory: Path, resume_id: str) -> None:
-    driver = driver_of()
-    with pytest.raises(CannotResume, match="cannot continue"):
-        await driver.start(Start("a-session", directory, resume_id))
-    await driver.close()
+async def test_it_can_start(model: Model) -> None:
+    kind = agent.KIND
+    assert (kind.name, kind.real, kind.why_not()) == ("claude-code", True, None)
+    assert kind.version().startswith("claude-agent-sdk 0.") and "(Claude Code)" in kind.version()
+    assert kind.can_modify and kind.make().can_modify and kind.make().can_resume
+
+
+async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why not, with the command that mends it, and no version."""
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
+    why = agent.why_not()
+    assert why is not None and f"pip install -r {agent.REQUIREMENTS}" in why
+    assert (PROJECT_DIR / agent.REQUIREMENTS).is_file()
+    assert agent.version() == ""
+
+
+async def test_without_its_program_the_users_own_will_do(
+    model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a system for which the SDK's wheel has none."""
+    sdk = SimpleNamespace(origin=str(tmp_path / "sdk" / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: sdk)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "no program" in (agent.why_not() or "") and agent.version() == ""
+    own = _program(tmp_path, "#!/bin/sh\necho 9.9.9\n").rename(tmp_path / "claude")
+    assert (agent.why_not(), agent.program()) == (None, own)
+
+
+async def test_no_option_can_be_an_id(surroundings: dict[str, str], root: Path) -> None:
+    for resume_id in ("no-uuid", "--version"):
+        driver = claude_driver()
+        with pytest.raises(CannotResume, match="cannot continue"):
+            await driver.start(Start("a-session", root, resume_id))
+        await driver.close()
 
 
 async def test_no_secret_of_the_bridge_reaches_it(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Open, surroundings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither by its name nor by its value; what the agent needs does (issue: a scrubbed
     environment).
@@ -55,38 +80,35 @@ async def test_no_secret_of_the_bridge_reaches_it(
     }
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    async with Session(directory) as session:
-        program = psutil.Process(pid_of(session))
-        assert (found := agent.program()) is not None and found.samefile(program.exe())
-        environ = program.environ()
+    session = await opened(make=claude_driver, fresh=True)
+    program, found = psutil.Process(session.driver.pid), agent.program()
+    assert found is not None and found.samefile(program.exe())
+    environ = program.environ()
     assert not secrets.keys() & environ.keys()
     assert not set(secrets.values()) & set(environ.values())
     assert environ["ANTHROPIC_API_KEY"] == "not-a-key"
 
 
-async def test_nothing_that_is_configured_is_run(model: Model, directory: Path) -> None:
+async def test_nothing_that_is_configured_is_run(
+    model: Model, opened: Open, surroundings: dict[str, str], root: Path
+) -> None:
     """Hooks, permissions and servers of the user's and the repository's settings (issue:
     setting_sources=[]).
     """
-    (directory / ".claude").mkdir()
-    own = Path(os.environ["CLAUDE_CONFIG_DIR"])
-    own.mkdir()
+    (root / ".claude").mkdir()
+    own = Path(surroundings["CLAUDE_CONFIG_DIR"])
+    own.mkdir(exist_ok=True)
     planted = '{"permissions": {"allow": ["Bash"]}, "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "touch %s"}]}]}}'
-    (directory / ".claude" / "settings.json").write_text(planted % (directory / "hooked"))
-    (own / "settings.json").write_text(planted % (directory / "hooked by the user"))
-    (own / ".claude.json").write_text(
-        '{"mcpServers": {"own": {"command": "touch", "args": ["%s"]}}}'
-        % (directory / "served to the user")
-    )
-    (directory / ".mcp.json").write_text(
-        '{"mcpServers": {"planted": {"command": "touch", "args": ["%s"]}}}' % (directory / "served")
-    )
+    (root / ".claude" / "settings.json").write_text(planted % (root / "hooked"))
+    (own / "settings.json").write_text(planted % (root / "hooked by the user"))
+    server = '{"mcpServers": {"own": {"command": "touch", "args": ["%s"]}}}'
+    (own / ".claude.json").write_text(server % (root / "served to the user"))
+    (root / ".mcp.json").write_text(server % (root / "served"))
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Not then.")])
-    async with Session(directory) as session:
-        said = await session.turn(prompt, Verdict("rejected"))
+    said = await (await opened(make=claude_driver, fresh=True)).turn(prompt, REJECTED)
     assert only(ApprovalAsked, said).call.tool == "Bash"
     assert not [event for event in said if isinstance(event, ToolStarted)]
-    assert sorted(path.name for path in directory.iterdir()) == [".claude", ".mcp.json"]
+    assert sorted(path.name for path in root.iterdir()) == [".claude", ".mcp.json"]
 
 
 @pytest.mark.parametrize(
@@ -97,39 +119,37 @@ async def test_nothing_that_is_configured_is_run(model: Model, directory: Path) 
         ("#!/bin/sh\necho '{\"half\": '\ncat >/dev/null\n", "no JSON"),
         (REFUSES, "not today"),
         ("#!/nowhere/at/all\n", "did not start"),
+        ("", "did not start"),
     ],
-    ids=["exits", "noise", "garbage", "refuses", "no-interpreter"],
+    ids=["exits", "noise", "garbage", "refuses", "no-interpreter", "not-there"],
 )
 async def test_a_program_that_is_no_agent(
-    directory: Path, tmp_path: Path, script: str, why: str
+    surroundings: dict[str, str], root: Path, tmp_path: Path, script: str, why: str
 ) -> None:
     """It cannot start, and the reason is the program's own where it gave one."""
-    program = tmp_path / "program"
-    program.write_text(script)
-    program.chmod(0o755)
-    driver = driver_of(program)
+    driver = claude_driver(_program(tmp_path, script))
     with pytest.raises(CannotStart, match=why) as failure:
-        await driver.start(Start("a-session", directory))
+        await driver.start(Start("a-session", root))
     assert not isinstance(failure.value, CannotResume)
     await driver.close()
 
 
-async def test_a_program_that_hangs_can_be_closed(directory: Path, tmp_path: Path) -> None:
-    """The runtime's time limit cancels the start, and what was started is gone."""
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\ntrap '' TERM\nexec tail -f /dev/null\n")
-    program.chmod(0o755)
-    driver = driver_of(program)
+async def test_a_program_that_hangs_can_be_closed(
+    surroundings: dict[str, str], root: Path, tmp_path: Path
+) -> None:
+    """The supervisor's time limit cancels the start, and what was started is gone."""
+    driver = claude_driver(_program(tmp_path, "#!/bin/sh\ntrap '' TERM\nexec tail -f /dev/null\n"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await driver.start(Start("a-session", directory))
+            await driver.start(Start("a-session", root))
     pid = driver.pid
     await driver.close()
     assert pid is not None and not psutil.pid_exists(pid)
 
 
-async def test_a_program_that_is_not_there(directory: Path, tmp_path: Path) -> None:
-    driver = driver_of(tmp_path / "nothing")
-    with pytest.raises(CannotStart):
-        await driver.start(Start("a-session", directory))
-    await driver.close()
+def _program(directory: Path, script: str) -> Path:
+    program = directory / "program"
+    if script:
+        program.write_text(script)
+        program.chmod(0o755)
+    return program

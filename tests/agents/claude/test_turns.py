@@ -1,116 +1,104 @@
-"""Whole turns of the real program of claude-code against a scripted model (issue: claude-agent-sdk;
-D35, D38, D41).
+"""What is special to turns of claude-code: its real program against a scripted model (issue:
+claude-agent-sdk; D35, D38, D40, D41). What holds for every agent: tests/agents/test_contract.py.
 """
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import os
+import signal
 import threading
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
+import psutil
 import pytest
 
 from sessions_app.agents.driver import (
+    AgentDied,
     ApprovalAsked,
     ApprovalWithdrawn,
     Chunk,
     SessionIdentified,
     ToolFailed,
     ToolStarted,
+    ToolStopped,
     ToolSucceeded,
     TurnEnded,
     Verdict,
 )
-from tests.agents.claude.model import Model, Refused, Text, Tool
-from tests.agents.claude.session import Kept, Session, only, text
+from tests.agents.claude_model import Model, Text, Tool
+from tests.agents.conftest import Open, claude_driver
+from tests.agents.drive import (
+    APPROVED,
+    REJECTED,
+    SECONDS,
+    Drive,
+    carrying,
+    eventually,
+    kinds,
+    only,
+    text,
+    within,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-APPROVED = Verdict("approved")
+HELLO = "Hello from the scripted model."
 TASK = Tool(
     "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
 )
 
 
-def claude_process() -> ModuleType:
-    return importlib.import_module("sessions_app.agents.claude.process")
+@pytest.fixture
+def hold() -> Iterator[threading.Event]:
+    """Where a model waits; let go at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
-async def test_an_answer_is_streamed(model: Model, directory: Path) -> None:
-    """Piece by piece, with the agent's own id before it and usage and cost after it."""
-    async with Session(directory) as session:
-        said = await session.turn("play:hello")
-    assert only(SessionIdentified, said).resume_id and said[0] == only(SessionIdentified, said)
-    assert text(said) == "Hello from the scripted model."
-    assert len([event for event in said if isinstance(event, Chunk)]) == 5
-    ended = only(TurnEnded, said)
-    assert (ended.finish_reason, ended.error) == ("stop", "")
-    assert (
-        ended.usage is not None
-        and {"input_tokens": 100, "output_tokens": 20, "num_turns": 1}.items()
-        <= ended.usage.items()
-    )
-    assert ended.usage["total_cost_usd"] > 0
+@pytest.fixture
+def background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the agent work in the background, which the bridge forbids."""
+    from sessions_app.agents.claude import process  # there may be no SDK
+
+    monkeypatch.setitem(process.ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
 
 
-async def test_an_approved_command_runs(model: Model, session: Session) -> None:
-    """It asks although it only reads; the description shows the command itself, whatever the agent
-    calls it.
-    """
-    prompt = model.play(
-        "echo",
-        [Text("I will look. "), Tool("Bash", {"command": "echo seen", "description": "Harmless"})],
-        [Text("That was it.")],
-    )
+async def test_an_answer_has_its_usage_and_cost(opened: Open, surroundings: dict[str, str]) -> None:
+    """With the agent's own id before it."""
+    said = await (await opened(make=claude_driver, fresh=True)).turn("play:hello")
+    assert said[0] == only(SessionIdentified, said)
+    assert text(said) == HELLO and len([one for one in said if isinstance(one, Chunk)]) == 5
+    usage = only(TurnEnded, said).usage or {}
+    assert {"input_tokens": 100, "output_tokens": 20, "num_turns": 1}.items() <= usage.items()
+    assert usage["total_cost_usd"] > 0
+
+
+async def test_a_command_that_only_reads_asks_too(model: Model, session: Drive) -> None:
+    """The description shows the command itself, whatever the agent calls it."""
+    harmless = Tool("Bash", {"command": "echo seen", "description": "Harmless"})
+    prompt = model.play("echo", [Text("I will look. "), harmless], [Text("That was it.")])
     said = await session.turn(prompt, APPROVED)
-    call = only(ApprovalAsked, said).call
-    assert (call.tool, call.params["command"], call.description, call.reasoning) == (
-        "Bash",
-        "echo seen",
-        "Bash: echo seen",
-        "Harmless",
-    )
-    done = only(ToolSucceeded, said)
-    assert (done.call.id, done.outcome.success, done.outcome.content, done.outcome.diff) == (
-        call.id,
-        True,
-        "seen",
-        None,
-    )
-    assert done.outcome.duration_ms is not None
-    assert text(said) == "I will look. That was it."
-    assert (
-        "".join(
-            event.content for event in said if isinstance(event, Chunk) and event.is_tool_use
-        ).count("echo seen")
-        == 1
-    )
+    call, done = only(ApprovalAsked, said).call, only(ToolSucceeded, said)
+    assert (call.description, call.reasoning) == ("Bash: echo seen", "Harmless")
+    assert (done.content, done.diff) == ("seen", None) and done.duration_ms is not None
     before, after = said[: said.index(only(ApprovalAsked, said))], said[said.index(done) :]
     assert text(before) == "I will look. " and text(after) == "That was it."
-    assert not await session.driver.decide(call.id or "", APPROVED)
+    inputs = [one.content for one in said if isinstance(one, Chunk) and one.is_tool_use]
+    assert "".join(inputs).count("echo seen") == 1
 
 
-async def test_a_rejected_command_does_not_run(model: Model, session: Session) -> None:
-    """A denial is a result without success, no failure of the tool; the model reads the reason."""
+async def test_the_model_reads_why_a_call_was_rejected(model: Model, session: Drive) -> None:
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Then not.")])
-    said = await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
-    outcome = only(ToolSucceeded, said).outcome
-    assert (outcome.success, outcome.error) == (False, "Not on a Friday.")
-    assert not [event for event in said if isinstance(event, ToolFailed)]
-    assert only(TurnEnded, said).finish_reason == "stop"
-    assert not (session.directory / "made").exists()
+    await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
     assert "Not on a Friday." in str(model.requests[-1].body["messages"])
 
 
-async def test_a_modified_command_runs_as_modified(model: Model, session: Session) -> None:
-    prompt = model.play("modify", [Tool("Bash", {"command": "touch theirs"})], [Text("Done.")])
-    said = await session.turn(prompt, Verdict("modified", {"command": "touch ours"}))
-    assert only(ToolSucceeded, said).outcome.success
-    assert [path.name for path in session.directory.iterdir()] == ["ours"]
-
-
-async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
+async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
     """Reading inside the directory asks nobody; writing and editing ask, and say what they
     changed.
     """
@@ -122,13 +110,10 @@ async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
         [Tool("Edit", {"file_path": str(file), "old_string": "two", "new_string": "zwei"})],
         [Text("Edited.")],
     )
-    said = await session.turn(prompt, APPROVED, APPROVED)
-    assert [event.call.tool for event in said if isinstance(event, ApprovalAsked)] == [
-        "Write",
-        "Edit",
-    ]
-    assert only(ToolStarted, said).call.tool == "Read"
-    write, read, edit = (event.outcome for event in said if isinstance(event, ToolSucceeded))
+    said = await session.turn(prompt, APPROVED)
+    asked = [event.call.tool for event in said if isinstance(event, ApprovalAsked)]
+    assert asked == ["Write", "Edit"] and only(ToolStarted, said).call.tool == "Read"
+    write, read, edit = (event for event in said if isinstance(event, ToolSucceeded))
     assert write.diff == f"--- /dev/null\n+++ {file}\n@@ -0,0 +1,2 @@\n+one\n+two\n"
     assert read.diff is None and "two" in read.content
     assert edit.diff == f"--- {file}\n+++ {file}\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n"
@@ -136,164 +121,210 @@ async def test_an_edit_has_a_diff(model: Model, session: Session) -> None:
 
 
 async def test_reading_outside_the_directory_asks(
-    model: Model, session: Session, tmp_path: Path
+    model: Model, session: Drive, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere.txt").write_text("private")
-    prompt = model.play(
-        "outside", [Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})], [Text("No.")]
-    )
-    said = await session.turn(prompt, Verdict("rejected"))
+    outside = Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})
+    said = await session.turn(model.play("outside", [outside], [Text("No.")]), REJECTED)
     assert only(ToolStarted, said).call.id == only(ApprovalAsked, said).call.id
-    assert not only(ToolSucceeded, said).outcome.success
-    assert "private" not in str(said)
+    assert len(session.of(ToolStopped)) == 1 and "private" not in str(said)
 
 
-async def test_a_failing_command(model: Model, session: Session) -> None:
-    prompt = model.play(
-        "fails", [Tool("Bash", {"command": "echo oops >&2; exit 3"})], [Text("It failed.")]
-    )
-    said = await session.turn(prompt, APPROVED)
+async def test_a_failing_command(model: Model, session: Drive) -> None:
+    failing = Tool("Bash", {"command": "echo oops >&2; exit 3"})
+    said = await session.turn(model.play("fails", [failing], [Text("It failed.")]), APPROVED)
     failed = only(ToolFailed, said)
-    assert (failed.call.id, failed.code, failed.retries) == (
-        only(ApprovalAsked, said).call.id,
-        "TOOL_EXECUTION_FAILED",
-        0,
-    )
+    assert failed.call.id == only(ApprovalAsked, said).call.id
+    assert (failed.code, failed.retries) == ("TOOL_EXECUTION_FAILED", 0)
     assert (failed.details.exit_code, failed.details.stderr) == (3, "oops")
     assert only(TurnEnded, said).finish_reason == "stop"
 
 
-async def test_a_command_that_takes_too_long(model: Model, session: Session) -> None:
+async def test_a_command_that_takes_too_long(model: Model, session: Drive) -> None:
     """The agent keeps the time of its own tools (docs/agents.md)."""
-    prompt = model.play(
-        "late",
-        [Tool("Bash", {"command": "sleep 4; echo late", "timeout": 500})],
-        [Text("Too long.")],
-    )
-    said = await session.turn(prompt, APPROVED)
+    late = Tool("Bash", {"command": "sleep 4; echo late", "timeout": 500})
+    said = await session.turn(model.play("late", [late], [Text("Too long.")]), APPROVED)
     assert only(ToolFailed, said).code == "TOOL_TIMEOUT"
 
 
-async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Session) -> None:
+async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Drive) -> None:
     """Nobody is asked about what cannot run, and it is said all the same."""
-    prompt = model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")])
-    said = await session.turn(prompt)
+    said = await session.turn(model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")]))
     failed = only(ToolFailed, said)
     assert only(ToolStarted, said).call.id == failed.call.id
     assert "nonsense" in failed.message and "<tool_use_error>" not in failed.message
 
 
-async def test_a_model_that_refuses(model: Model, session: Session) -> None:
-    """A failing turn says why and leaves the session as it was (D35)."""
-    prompt = model.play("down", Refused(400, "scripted refusal"))
-    ended = only(TurnEnded, await session.turn(prompt))
-    assert (ended.finish_reason, "scripted refusal" in ended.error) == ("error", True)
-    assert text(await session.turn("play:hello")) == "Hello from the scripted model."
-
-
-async def test_an_answer_that_is_too_long(model: Model, session: Session) -> None:
+async def test_an_answer_that_is_too_long(model: Model, session: Drive) -> None:
     """The agent has the model go on a few times, then gives up: finish_reason length."""
-    model.play("long", [Text("and on")], stop="max_tokens")
-    said = await session.turn("play:long")
+    said = await session.turn(model.play("long", [Text("and on")], stop="max_tokens"))
     assert only(TurnEnded, said).finish_reason == "length"
-    assert text(said).startswith("and on")
-    assert "API Error" not in text(said)
+    assert text(said).startswith("and on") and "API Error" not in text(said)
 
 
-async def test_clearing_changes_the_id(kept: Kept, session: Session) -> None:
-    assert only(SessionIdentified, await session.turn("/clear")).resume_id != kept.resume_id
+async def test_clearing_changes_the_id(session: Drive) -> None:
+    assert only(SessionIdentified, await session.turn("/clear")).resume_id
     again = await session.turn("play:hello")
     assert not [event for event in again if isinstance(event, SessionIdentified)]
 
 
-async def test_what_no_model_says_is_said(model: Model, session: Session) -> None:
+async def test_what_no_model_says_is_said(session: Drive) -> None:
     """The answer to a /command comes in one piece, and once."""
     said = await session.turn("/context")
     assert text(said).count("Context Usage") == 1
     assert only(TurnEnded, said).finish_reason == "stop"
 
 
-async def test_a_question_to_the_user(model: Model, session: Session) -> None:
+async def test_a_question_to_the_user(model: Model, session: Drive) -> None:
     """It is answered by a modification that carries the answers."""
     options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
-    questions = [
-        {"question": "Which colour?", "header": "Colour", "multiSelect": False, "options": options}
-    ]
-    prompt = model.play(
-        "question", [Tool("AskUserQuestion", {"questions": questions})], [Text("Thanks.")]
-    )
-    said = await session.turn(
-        prompt, Verdict("modified", {"questions": questions, "answers": {"Which colour?": "Blue"}})
-    )
-    assert "Blue" in only(ToolSucceeded, said).outcome.content
+    question = {"question": "Which colour?", "header": "Colour", "multiSelect": False}
+    asked = {"questions": [question | {"options": options}]}
+    answer = Verdict("modified", {**asked, "answers": {"Which colour?": "Blue"}})
+    prompt = model.play("question", [Tool("AskUserQuestion", asked)], [Text("Thanks.")])
+    assert "Blue" in only(ToolSucceeded, await session.turn(prompt, answer)).content
 
 
-async def test_a_subagent_asks_too(model: Model, session: Session) -> None:
+# -- subagents and the background ------------------------------------------------------------------
+
+
+async def test_a_subagent_asks_too(model: Model, session: Drive) -> None:
     """Its calls are the session's; its talk is not. The turn lasts until it is done."""
-    model.play(
-        "job",
-        [Text("secretly "), Tool("Bash", {"command": "echo from below"})],
-        [Text("the report")],
-    )
+    below = Tool("Bash", {"command": "echo from below"})
+    model.play("job", [Text("secretly "), below], [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("It is done.")])
     said = await session.turn(prompt, APPROVED)
     assert text(said) == "I delegate. It is done."
-    assert [type(event) for event in said if not isinstance(event, Chunk)] == [
-        ToolStarted,
-        ApprovalAsked,
-        ToolSucceeded,
-        ToolSucceeded,
-        TurnEnded,
-    ]
-    assert (
-        only(ToolStarted, said).call.tool,
-        only(ApprovalAsked, said).call.params["command"],
-    ) == (
-        "Agent",
-        "echo from below",
-    )
-    below, above = (event.outcome for event in said if isinstance(event, ToolSucceeded))
-    assert below.content == "from below" and "the report" in above.content
+    passed = ["ToolStarted", "ApprovalAsked", "ToolSucceeded", "ToolSucceeded", "TurnEnded"]
+    assert kinds(said) == passed
+    assert only(ToolStarted, said).call.tool == "Agent"
+    assert only(ApprovalAsked, said).call.params["command"] == "echo from below"
+    first, second = (event.content for event in said if isinstance(event, ToolSucceeded))
+    assert first == "from below" and "the report" in second
+
+
+async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Drive) -> None:
+    model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("never")])
+    session.answers = []
+    await session.driver.prompt(model.play("delegate", [TASK], [Text("never")]))
+    asked = await session.said_one(ApprovalAsked)
+    await session.driver.interrupt()
+    assert (await session.said_one(TurnEnded)).finish_reason == "stop"
+    assert only(ApprovalWithdrawn, session.said).call_id == asked.call.id
+    assert len(session.of(ToolStopped)) == 2 and not session.of(ToolSucceeded)
+    assert text(await session.turn("play:hello")) == HELLO
+    assert len(session.of(TurnEnded)) == 2 and not list(session.directory.iterdir())
 
 
 async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
-    model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, opened: Open, surroundings: dict[str, str], background: None
 ) -> None:
     """Should the agent work there all the same: its second, unasked result ends that turn, and not
     the next one.
     """
-    monkeypatch.setitem(claude_process().ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
     model.play("job", [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("Off it goes.")])
-    async with Session(directory) as session:
-        said = await session.turn(prompt)
-        assert text(said) == "I delegate. Off it goes."
-        assert "internal" not in only(ToolSucceeded, said).outcome.content
-        ended = await session.until(TurnEnded, after=len(said))
-        assert (text(session.said[len(said) :]), ended.finish_reason) == (
-            "The background job is done.",
-            "stop",
-        )
-        assert text(await session.turn("play:hello")) == "Hello from the scripted model."
+    session = await opened(make=claude_driver, fresh=True)
+    said = await session.turn(prompt)
+    assert text(said) == "I delegate. Off it goes."
+    assert "internal" not in only(ToolSucceeded, said).content
+    await session.until(lambda: len(session.of(TurnEnded)) == 2)
+    assert text(session.said[len(said) :]) == "The background job is done."
+    assert session.of(TurnEnded)[1].finish_reason == "stop"
+    assert text(await session.turn("play:hello")) == HELLO
 
 
 async def test_no_approval_outlives_its_turn(
-    model: Model, directory: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model,
+    opened: Open,
+    surroundings: dict[str, str],
+    background: None,
+    hold: threading.Event,
 ) -> None:
     """What a job in the background still asks about when the turn ends is withdrawn, and the job is
     told no.
     """
-    monkeypatch.setitem(claude_process().ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
-    hold = threading.Event()
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("the report")])
-    prompt = model.play("delegate", [TASK], [Text("Off it goes.", hold)])
-    async with Session(directory) as session:
-        await session.driver.prompt(prompt)
-        asked = await session.until(ApprovalAsked)
-        hold.set()
-        assert (await session.until(ApprovalWithdrawn)).call_id == asked.call.id
-        await session.until(TurnEnded)
-        refused = await session.until(ToolSucceeded, lambda event: event.call.id == asked.call.id)
-        assert not refused.outcome.success
-        assert not await session.driver.decide(asked.call.id or "", APPROVED)
-    assert not list(directory.iterdir())
+    session = await opened(make=claude_driver, fresh=True)
+    await session.driver.prompt(model.play("delegate", [TASK], [Text("Off it goes.", hold)]))
+    asked = await session.said_one(ApprovalAsked)
+    hold.set()
+    assert (await session.said_one(ApprovalWithdrawn)).call_id == asked.call.id
+    await session.said_one(TurnEnded)
+    assert (await session.said_one(ToolStopped)).call.id == asked.call.id
+    assert not await session.driver.decide(asked.call.id or "", APPROVED)
+    assert not list(session.directory.iterdir())
+
+
+# -- what stops it ---------------------------------------------------------------------------------
+
+
+async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> None:
+    """The command is ended, and its end is no failure of it."""
+    endless = Tool("Bash", {"command": "touch begun; tail -f /dev/null"})
+    session.answers = [APPROVED]
+    await session.driver.prompt(model.play("busy", [endless], [Text("never")]))
+    await eventually((session.directory / "begun").exists)
+    await session.driver.interrupt()
+    assert (await session.said_one(TurnEnded)).finish_reason == "stop"
+    assert len(session.of(ToolStopped)) == 1 and not session.of(ToolFailed)
+
+
+async def test_a_late_decision_counts(model: Model, session: Drive) -> None:
+    """Nothing decides in the person's place (D38); how late was tried is in docs/agents.md."""
+    session.answers = []
+    late = [Tool("Bash", {"command": "touch made"})]
+    await session.driver.prompt(model.play("patient", late, [Text("Thanks.")]))
+    asked = await session.said_one(ApprovalAsked)
+    # the passing of time is what is tested
+    await asyncio.sleep(float(os.environ.get("LATE_SECONDS", "1")))
+    assert await session.driver.decide(asked.call.id or "", APPROVED)
+    await session.said_one(TurnEnded)
+    assert len(session.of(ToolSucceeded)) == 1 and (session.directory / "made").exists()
+
+
+async def test_nothing_is_left_after_the_end(
+    model: Model, opened: Open, surroundings: dict[str, str]
+) -> None:
+    """Not even a command that the agent runs in a session of its own."""
+    session, mark = await opened(APPROVED, make=claude_driver, fresh=True), uuid.uuid4().hex
+    pid = session.driver.pid
+    assert os.getpgid(pid) == pid != os.getpgid(0)
+    endless = Tool("Bash", {"command": f"setsid sh -c 'while :; do sleep 1; : {mark}; done'"})
+    await session.driver.prompt(model.play("busy", [endless], [Text("never")]))
+    await eventually(lambda: len(carrying(f": {mark}")) > 1)
+    began = time.monotonic()
+    await session.close()
+    assert time.monotonic() - began < SECONDS / 2
+    assert carrying(f": {mark}") == [] and not psutil.pid_exists(pid)
+
+
+async def test_a_killed_program_is_said_and_its_turn_continued(
+    model: Model, opened: Open, surroundings: dict[str, str], hold: threading.Event
+) -> None:
+    """With a reason that a person understands; nothing follows, and nothing is left. The prompt
+    that it died over is in the conversation of a fresh driver, once, and is not answered by itself.
+    """
+    session = await opened(make=claude_driver, fresh=True)
+    await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
+    await session.said_one(Chunk)
+    resume_id = only(SessionIdentified, session.said).resume_id
+    kept = Path(surroundings["CLAUDE_CONFIG_DIR"])
+    await eventually(lambda: _has_saved(kept, resume_id, "play:dying"))
+    pid = session.driver.pid
+    os.kill(pid, signal.SIGKILL)
+    assert "signal 9" in (await session.said_one(AgentDied)).reason
+    await eventually(lambda: not psutil.pid_exists(pid))
+    await within(SECONDS, session.driver.prompt("play:hello"))
+    await within(SECONDS, session.driver.interrupt())
+    assert isinstance(session.said[-1], AgentDied)
+    calls = len(model.requests)
+    session = await opened(make=claude_driver, resume_id=resume_id)
+    assert text(await session.turn("play:hello")) == HELLO
+    assert [request.play for request in model.requests[calls:]] == ["hello"]
+    assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
+
+
+def _has_saved(kept: Path, resume_id: str, prompt: str) -> bool:
+    """The program writes its conversation down a moment after it has it."""
+    return any(prompt in path.read_text() for path in kept.glob(f"projects/*/{resume_id}.jsonl"))

@@ -15,11 +15,8 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.claude import agent as acp_agent
-from tests.agents.conftest import nothing_left
 from tests.agents.install import AGENTS, REQUIRED, missing_agents, missing_vibe, program_of
 from tests.agents.real.models import Model
-
-__all__ = ["nothing_left"]
 
 
 @dataclass(frozen=True, slots=True)

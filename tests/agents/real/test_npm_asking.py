@@ -15,7 +15,7 @@ from tests.agents.drive import APPROVED, REJECTED, Drive
 from tests.agents.real.conftest import Real
 from tests.agents.real.test_npm_agents import make_older
 
-pytestmark = [pytest.mark.agents, pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_left")]
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 
 # codex tries a command in its read-only sandbox first, and does not always see in time that it
 # failed for that

@@ -1,0 +1,70 @@
+"""Carry JSON-RPC messages between the ACP library and an agent's process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import get_args
+
+from acp import schema
+from acp.meta import CLIENT_METHODS
+
+from sessions_app.agents.process.groups import Group
+from sessions_app.agents.process.json_lines import JsonLines, Message
+
+_UPDATES = frozenset(
+    kind
+    for model in get_args(schema.SessionNotification.model_fields["update"].annotation)
+    for kind in get_args(model.model_fields["session_update"].annotation)
+)
+INTERNAL_ERROR = -32603  # JSON-RPC's own
+
+
+class AcpTransport:
+    """The transport of one agent, as ``acp.connection.Connection`` wants it.
+
+    Nothing is read before ``wait_for_room`` has returned.
+    """
+
+    def __init__(self, group: Group, wait_for_room: Callable[[], Awaitable[None]]) -> None:
+        self.lines = JsonLines(group, "the Agent Client Protocol", _message)
+        self._wait_for_room = wait_for_room
+
+    async def receive(self) -> Message | None:
+        """Return the next message; None when there is none any more."""
+        await self._wait_for_room()
+        return await self.lines.receive()
+
+    async def send(self, message: Message) -> None:
+        """Send a message. Raises ConnectionError when the process takes nothing any more."""
+        await self.lines.send(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def close(self) -> None:
+        """Tell the process that nothing more comes."""
+        self.lines.group.stdin.close()
+
+
+def _message(line: bytes) -> Message | None:
+    """Return a line's message if the library can read its frame, else it would listen no more."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not ("method" in found or "id" in found):
+        return None
+    id_, method = found.get("id"), found.get("method", "")
+    if not isinstance(id_, str | int | None) or not isinstance(method, str):
+        return None
+    if found.get("error") is not None and not isinstance(found["error"], dict):
+        # no error of the protocol's: say it in its words
+        found["error"] = {"code": INTERNAL_ERROR, "message": str(found["error"])}
+    return {} if _is_too_new(found) else found
+
+
+def _is_too_new(message: Message) -> bool:
+    """Whether it is an update of a kind that the library does not know, and would log a fault for."""
+    if message.get("method") != CLIENT_METHODS["session_update"]:
+        return False
+    params = message.get("params")
+    update = params.get("update") if isinstance(params, dict) else None
+    return not isinstance(update, dict) or update.get("sessionUpdate") not in _UPDATES

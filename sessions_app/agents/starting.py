@@ -1,0 +1,131 @@
+"""Start the agent of one session, and report why it did not start (D35, D48, D59)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+import structlog
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers
+from sessions_app import leases, working_directory
+from sessions_app.agents import ownership, registry
+from sessions_app.agents.breaker import Breaker
+from sessions_app.agents.driver import (
+    AgentKind,
+    CannotResume,
+    CannotStart,
+    Driver,
+    Start,
+    WillNotAsk,
+)
+from sessions_app.agents.session_runner import close, stored
+from sessions_app.agents.transcript import Lost
+from sessions_app.models import Session
+
+log = structlog.get_logger("bridge.agent")
+
+STOPPED = "The bridge was stopped."
+SETTLE_POLL_SECONDS = 0.1
+
+
+async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
+    """Return what is to run a session again. Raises SESS_NOT_RESUMABLE."""
+    why = ""
+    try:
+        kind = registry.resolve(session.agent_type)
+        await readers.run(working_directory.inside, session.working_directory)
+        driver = kind.make()
+        resumable = driver.can_resume and session.resume_id
+        if not resumable and await readers.run(ownership.was_prompted, session):
+            why = f"the agent {kind.name} cannot resume."
+            if driver.can_resume:
+                why = "its agent has said nothing by which it could go on."
+    except BridgeError as error:
+        why = error.message
+    if why:
+        words = f"The session cannot be resumed: {why}"
+        raise BridgeError("SESS_NOT_RESUMABLE", words, session_id=session.session_id) from None
+    return kind, driver
+
+
+async def start_agent(
+    session: Session,
+    driver: Driver,
+    resume_id: str | None,
+    breaker: Breaker,
+    former: Awaitable[None],
+) -> None:
+    """Start the agent once its ``former`` one has ended, and activate the session.
+
+    Raises BridgeError when that fails; the driver is closed and the state written down then.
+    """
+    owner, directory = leases.current(), Path(session.working_directory)
+    try:
+        async with asyncio.timeout(limits.AGENT_START_SECONDS):
+            await former
+            await driver.start(Start(session.session_id, directory, resume_id))
+        await stored(ownership.activate, session.pk, owner, driver.asks)
+    except asyncio.CancelledError:
+        await close(driver, session.session_id)
+        await stored(ownership.pause, session.pk, owner, STOPPED)
+        raise
+    except Lost:
+        breaker.succeeded()
+        await close(driver, session.session_id)
+        raise BridgeError("SESS_CLOSED", session_id=session.session_id) from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
+        await close(driver, session.session_id)
+        raise await _not_started(session, breaker, error) from None
+    breaker.succeeded()
+    about = {"session": session.session_id, "agent": session.agent_type}
+    log.info("agent_started", **about, resumed=resume_id is not None)
+
+
+async def _not_started(session: Session, breaker: Breaker, error: Exception) -> BridgeError:
+    """Write down why an agent did not start, and return the answer for whoever asked."""
+    agent, reason, code = session.agent_type, str(error), "AGENT_ERROR"
+    if isinstance(error, TimeoutError):
+        seconds = limits.AGENT_START_SECONDS
+        reason = f"The agent {agent} was not ready within {seconds:g} seconds."
+    elif isinstance(error, CannotResume):
+        code = "SESS_NOT_RESUMABLE"
+    elif isinstance(error, WillNotAsk):  # settled by its modes: no failure that passes
+        code = "AGENT_UNAVAILABLE"
+    elif not isinstance(error, CannotStart):
+        log.error("driver_failed", session=session.session_id, exc_info=error)
+        reason = f"The agent {agent} could not be started: {error}"
+    log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
+    if code == "AGENT_ERROR":
+        breaker.failed()
+    write = ownership.release if code == "SESS_NOT_RESUMABLE" else ownership.fail
+    try:
+        await stored(write, session.pk, leases.current(), reason)
+    except Lost:
+        return BridgeError("SESS_CLOSED", session_id=session.session_id)
+    return BridgeError(code, reason, session_id=session.session_id)
+
+
+async def settled(session: Session) -> Session:
+    """Wait until whoever starts the session's agent has done so, and return the session.
+
+    Raises AGENT_ERROR or SESS_NOT_RESUMABLE, as they were told.
+    """
+    deadline = time.monotonic() + limits.AGENT_START_SECONDS + limits.AGENT_CLOSE_SECONDS
+    while (  # noqa: ASYNC110 - another process sets no event here
+        (found := await readers.run(ownership.found, session.pk)).owner is not None
+        and found.status != Session.Status.ACTIVE
+        and time.monotonic() < deadline
+    ):
+        await asyncio.sleep(SETTLE_POLL_SECONDS)
+    codes = {
+        Session.Status.ERROR.value: "AGENT_ERROR",
+        Session.Status.PAUSED.value: "SESS_NOT_RESUMABLE",
+    }
+    if found.kind == Session.Kind.BRIDGE and (code := codes.get(found.status)):
+        raise BridgeError(code, found.reason, session_id=found.session_id)
+    return found

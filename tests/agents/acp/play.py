@@ -1,0 +1,108 @@
+"""Plays an ACP agent against the bridge's client, without a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import RequestError, schema
+
+from sessions_app.agents.acp.client import AcpClient
+from sessions_app.agents.driver import (
+    ApprovalAsked,
+    Event,
+    EventQueue,
+    PendingApprovals,
+    ToolFailed,
+    Verdict,
+)
+from tests.agents.acp_agent import OPTIONS
+from tests.agents.drive import APPROVED, only, within
+
+CALL = "c1"  # the agent's own call
+
+
+class Play:
+    """What the client asks is answered as ``verdicts`` say, without any with a yes."""
+
+    def __init__(self, root: Path, *verdicts: Verdict) -> None:
+        self.root = root
+        self.verdicts = list(verdicts)
+        self.events = EventQueue()
+        self.approvals = PendingApprovals(self.events)
+        self.client = AcpClient(self.events, self.approvals, root, lambda mode: None)
+        self.client.in_turn = True
+        self.said: list[Event] = []
+
+    def hear(self) -> list[Event]:
+        """What was reported so far."""
+        for event in self.events.take():
+            self.said.append(event)
+            if isinstance(event, ApprovalAsked):
+                verdict = self.verdicts.pop(0) if self.verdicts else APPROVED
+                self.approvals.decide(event.call.id or "", verdict)
+        return self.said
+
+    @property
+    def asked(self) -> list[ApprovalAsked]:
+        return [event for event in self.hear() if isinstance(event, ApprovalAsked)]
+
+    @property
+    def failed(self) -> ToolFailed:
+        return only(ToolFailed, self.hear())
+
+    def kinds(self) -> list[str]:
+        return [type(event).__name__ for event in self.hear()]
+
+    async def _done(self, work: Coroutine[Any, Any, Any]) -> Any:
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            self.hear()
+        return await task
+
+    async def update(self, what: str = "tool_call_update", **parts: Any) -> None:
+        model: Any = schema.ToolCallStart if what == "tool_call" else schema.ToolCallProgress
+        update = model(session_update=what, tool_call_id=CALL, **parts)
+        await self.client.session_update("it", update)
+
+    async def permit(self, **parts: Any) -> None:
+        call = schema.ToolCallUpdate(tool_call_id=CALL, **parts)
+        await self._done(self.client.request_permission("it", call, OPTIONS))
+
+    async def write(self, path: str, content: str) -> None:
+        await self._done(self.client.write_text_file("it", path, content))
+
+    async def is_refused(self, way: str, path: str = "a.txt") -> None:
+        """Read or write a file, which the agent is told cannot be done."""
+        path = str(self.root / path)
+        with pytest.raises(RequestError):
+            if way == "read":
+                await self._done(self.client.read_text_file("it", path))
+            else:
+                await self.write(path, "text")
+
+    async def start(self, command: str, *arguments: str, **more: Any) -> str:
+        """Start a command; the terminal's id."""
+        made = self.client.create_terminal("it", command, list(arguments), **more)
+        return str((await self._done(made)).terminal_id)
+
+    async def run(self, command: str, *arguments: str, **more: Any) -> str:
+        """Run a command to its end; the terminal's id."""
+        terminal = await self.start(command, *arguments, **more)
+        await within(20, self.client.wait_for_terminal_exit("it", terminal))
+        return terminal
+
+    async def ran(self, command: str, *arguments: str, cwd: str | None = None) -> bool:
+        try:
+            await self.run(command, *arguments, cwd=cwd)
+        except RequestError:
+            return False
+        return True
+
+    async def output(self, command: str, **more: Any) -> str:
+        terminal = await self.run(command, **more)
+        return (await self.client.terminal_output("it", terminal)).output
