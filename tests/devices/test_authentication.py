@@ -82,7 +82,8 @@ def test_scopes(
     kind: str,
     mint: Callable[..., Minted],
 ) -> None:
-    token = mint()[2] if kind == "device" else conf.secret(f"{kind}_token")
+    tokens = {"hook": conf.secret("hook_token"), "admin": conf.secret("admin_token")}
+    token = mint()[2] if kind == "device" else tokens[kind]
     expected = (200, kind) if kind in kinds else refusal
     assert outcome(ask(permission, f"Bearer {token}")) == expected
 
