@@ -1,10 +1,8 @@
-"""From a path that a client sent to an open descriptor inside an allowed root, or a BridgeError
-(D12, D45).
+"""Open what a client's path names inside an allowed root, or raise a BridgeError (D12, D45).
 
-The data directory and the other places that hold the bridge's secrets are never inside, whatever
-the roots and whatever they are called: they and everything in them are known by their path and by
-what they are on the disk (device and inode), so that a bind mount or a hard link of a part of them
-is refused too. How a path is walked is in ``walk``.
+The data directory and the other places that hold the bridge's secrets are never inside: they and
+everything in them are known by their path and by what they are on the disk (device and inode), so
+that a bind mount or a hard link of a part of them is refused too.
 """
 
 from __future__ import annotations
@@ -16,6 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+import psutil
+
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
@@ -24,6 +24,7 @@ from bridge_project.kernel.path_walk import (
     Identity,
     Names,
     Opened,
+    Rules,
     Walk,
     Want,
     answering,
@@ -47,18 +48,13 @@ __all__ = [
 # a directory that changed since may change again without a newer time
 _STEADY_NS: Final = 2 * 10**9
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Jail:
-    """What may be seen: the directories of ``roots`` without what lies under ``forbidden``
-    (directories or files).
+    """What may be seen: the directories of `roots` without what lies under `forbidden`.
 
-    ``hidden`` is refused by its path only.
-
-    A relative path begins in the first root unless a ``base`` is given: an absolute path, held to
-    the same rules. A link may lead from one root to another. None of the places has to exist when
-    the jail is made.
+    `hidden` is refused by its path only. A relative path begins in the first root, or in a `base`:
+    an absolute path, held to the same rules. A link may lead from one root to another.
 
     Errors of everything that takes a path (D12): FILE_INVALID_PATH for what cannot be a path, or is
     a file where a directory is needed or the reverse; FILE_ACCESS_DENIED outside the roots, whether
@@ -74,103 +70,93 @@ class Jail:
         real = [_names(os.path.realpath(root)) for root in roots]
         self.first: Names = real[0]
         self.roots = frozenset(real)
-        self.above = frozenset(root[:depth] for root in self.roots for depth in range(len(root)))
         self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
-        self._hidden = tuple(_names(path) for path in (*self._forbidden, *hidden))
+        self._rules = Rules(
+            self.roots,
+            frozenset(root[:depth] for root in self.roots for depth in range(len(root))),
+            tuple(_names(path) for path in (*self._forbidden, *hidden)),
+        )
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
-        """A directory, open for listing."""
+        """Open a directory for listing."""
         return self._open("directory", path, base)
 
     def open_file(self, path: object, *, base: str | None = None) -> Opened:
-        """A regular file, open for reading. Never waits: not for a FIFO, not for a device."""
+        """Open a regular file for reading; never waits for a FIFO or a device."""
         return self._open("file", path, base)
 
     def resolve(self, path: object, *, base: str | None = None) -> str:
-        """The real absolute path of a file or directory, which need not be readable."""
+        """Return the real absolute path of a file or directory, which need not be readable."""
         with self._open("any", path, base) as opened:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """What lies below an open directory, by names as the operating system gave them. With
-        ``any``, a file's ``fd`` is -1.
+        """Open what lies below an open directory, by names as the operating system gave them.
+
+        With `any`, a file's `fd` is -1.
         """
-        return Walk(self, want, names, at=directory).run()
+        return self._walk(want, names, directory)
 
     def at(self, names: Names) -> Opened:
-        """The directory at a real absolute path that the jail itself has found earlier."""
-        return Walk(self, "directory", names).run()
+        """Open the directory at a real absolute path that the jail itself has found earlier."""
+        return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
-        """Whether a real path is a forbidden place or under one."""
-        return any(_inside(names, hidden) for hidden in self._hidden)
+        """Tell whether a real path is a forbidden place or under one."""
+        return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
-        """What the forbidden places, and all files and directories in them, are on the disk now.
+        """Return what the forbidden places, and all that is in them, are on the disk now.
 
         Under other names (another case, a bind mount, a hard link) they are forbidden too.
         """
-        return frozenset().union(
-            *(found for path in self._forbidden for found in _identities(path))
-        )
+        return frozenset().union(*(one for path in self._forbidden for one in _identities(path)))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
-        asked = _asked(path)
+        asked = _check(path)
         if asked.startswith("/"):
-            return Walk(self, want, split(asked)).run()
+            return self._walk(want, split(asked))
         if base is None:
-            return Walk(self, want, (*self.first, *split(asked))).run()
-        if not _asked(base).startswith("/"):
+            return self._walk(want, (*self.first, *split(asked)))
+        if not _check(base).startswith("/"):
             raise BridgeError("FILE_INVALID_PATH")
-        return Walk(self, want, (*split(base), ".", *split(asked))).run()
+        return self._walk(want, (*split(base), ".", *split(asked)))
+
+    def _walk(self, want: Want, names: Iterable[str], at: Opened | None = None) -> Opened:
+        return Walk(self._rules, self.forbidden_identities(), want, names, at).run()
 
 
 def default_jail() -> Jail:
-    """The jail of the settings: ``BRIDGE_ALLOWED_ROOTS`` without what holds the bridge's secrets
-    (D45).
+    """Make the jail of the settings: BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
 
     Those are the data directory, the files of secrets that settings name, and an SQLite database
     that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
     and memory when a root is as wide as /; the walk refuses any other procfs.
     """
-    database = sqlite_file(conf) if conf.database_url else None
-    journals = (
-        []
-        if database is None
-        else [os.path.realpath(database) + suffix for suffix in ("", "-wal", "-shm", "-journal")]
-    )
-    forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files), *journals]
+    forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files)]
+    if conf.database_url and (database := sqlite_file(conf)) is not None:
+        real = os.path.realpath(database)
+        forbidden += [real + suffix for suffix in ("", "-wal", "-shm", "-journal")]
     return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
 
 
 def mount_points() -> list[str]:
-    """The paths at which something is mounted, as this process sees them; none where the system has
-    no such list.
-    """
-    try:
-        with open("/proc/self/mountinfo", "rb") as file:
-            found = [line.split(b" ", 5)[4] for line in file]
-    except OSError:  # not Linux
-        return []
-    return [
-        os.fsdecode(_OCTAL.sub(lambda octal: bytes([int(octal[1], 8)]), path)) for path in found
-    ]
+    """Return the paths at which something is mounted, as this process sees them."""
+    return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
 
 
 def shown(text: str) -> str:
-    """A name or path as JSON can hold it: bytes that are not UTF-8 become U+FFFD, and such a name
-    opens nothing.
-    """
+    """Return a name as JSON can hold it; one whose bytes are not UTF-8 then opens nothing."""
     return _SURROGATE.sub("\ufffd", text)
 
 
-def _asked(path: object) -> str:
-    """A path from a client if it can be one, else FILE_INVALID_PATH."""
+def _check(path: object) -> str:
+    """Return a path from a client if it can be one, else raise FILE_INVALID_PATH."""
     if not isinstance(path, str) or not path or "\0" in path:
         raise BridgeError("FILE_INVALID_PATH")
     try:
-        size = len(path.encode("utf-8"))
         os.fsencode(path)  # fails where the system's names are not UTF-8
+        size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
         raise BridgeError("FILE_INVALID_PATH") from None
     if size > limits.FILE_PATH_MAX_BYTES:
@@ -179,7 +165,7 @@ def _asked(path: object) -> str:
 
 
 class _Listed(NamedTuple):
-    """What a forbidden directory holds, and its ``version`` when it was looked at."""
+    """What a forbidden directory holds, and its `version` when it was looked at."""
 
     version: tuple[int, ...]
     found: frozenset[Identity]  # with the directory itself
@@ -190,10 +176,10 @@ _listed: dict[str, _Listed] = {}  # of directories that have not changed for a w
 
 
 def _identities(path: str) -> Iterator[frozenset[Identity]]:
-    """The identities of a place and of everything in it; nothing where nothing is (yet)."""
+    """Yield the identities of a place and of everything in it."""
     try:
         stat = os.stat(path)
-    except OSError:
+    except OSError:  # nothing is there (yet)
         _listed.pop(path, None)
         return
     if not st.S_ISDIR(stat.st_mode):
@@ -229,7 +215,3 @@ def _list(path: str, version: tuple[int, ...]) -> _Listed:
 
 def _names(path: str) -> Names:
     return tuple(name for name in path.split("/") if name)
-
-
-def _inside(names: Names, other: Names) -> bool:
-    return names[: len(other)] == other

@@ -1,11 +1,10 @@
-"""The walk of the jail: from names to an open descriptor, one name at a time, under the rules of
-D12.
+"""Walk from names to an open descriptor, one name at a time, under the rules of D12.
 
-Every name is opened from the descriptor of the directory before it and no link is ever followed by
-the operating system: the walk reads a link's target itself and steps through it under the same
-rules. A name that is swapped meanwhile is therefore either refused or leads to another place
-inside. Outside the roots nothing is ever looked at, only names are compared, so an answer cannot
-tell whether something exists there.
+Every name is opened from the descriptor of the directory before it, and the operating system never
+follows a link: the walk reads a link's target itself and steps through it under the same rules. A
+name that is swapped meanwhile is therefore either refused or leads to another place inside. Outside
+the roots nothing is ever looked at, only names are compared, so an answer cannot tell whether
+something exists there.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
@@ -42,39 +42,32 @@ _fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" 
 # What a failed open says when the name became something else after it was looked at: look again.
 _SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
 # What is not here (no descriptors left, a broken disk) is the bridge's trouble and no answer about
-# the path.
+# the path. ESRCH: procfs, of a process that has ended.
 _CODES = {
-    errno.ENOENT: "FILE_NOT_FOUND",
-    errno.ESTALE: "FILE_NOT_FOUND",
-    errno.EACCES: "FILE_ACCESS_DENIED",
-    errno.EPERM: "FILE_ACCESS_DENIED",
-    errno.ENODEV: "FILE_ACCESS_DENIED",
-    errno.ESRCH: "FILE_ACCESS_DENIED",  # procfs, of a process that has ended
-    errno.EAGAIN: "FILE_ACCESS_DENIED",
-    errno.ENAMETOOLONG: "FILE_INVALID_PATH",
-    errno.EINVAL: "FILE_INVALID_PATH",
-    errno.EILSEQ: "FILE_INVALID_PATH",
-    errno.EISDIR: "FILE_INVALID_PATH",
+    **dict.fromkeys((errno.ENOENT, errno.ESTALE), "FILE_NOT_FOUND"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.ENODEV, errno.ESRCH, errno.EAGAIN), "FILE_ACCESS_DENIED"
+    ),
+    **dict.fromkeys(
+        (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EISDIR), "FILE_INVALID_PATH"
+    ),
 }
 
 
+@dataclass(slots=True)
 class Opened:
     """An open descriptor inside a root; a context manager that closes it.
 
-    ``fd`` is readable (a file's is non-blocking), ``path`` the real absolute path (names that are
-    not UTF-8 hold surrogates: pass it through ``shown`` before it is sent), ``stat`` what the
-    descriptor said when it was opened.
+    `fd` is readable (a file's is non-blocking), `stat` what it said when it was opened.
     """
 
-    __slots__ = ("fd", "names", "stat")
-
-    def __init__(self, fd: int, names: Names, stat: os.stat_result) -> None:
-        self.fd = fd
-        self.names = names
-        self.stat = stat
+    fd: int
+    names: Names
+    stat: os.stat_result
 
     @property
     def path(self) -> str:
+        """The real absolute path; pass it through `shown` before it is sent."""
         return join(self.names)
 
     def close(self) -> None:
@@ -89,36 +82,44 @@ class Opened:
         self.close()
 
 
-class Rules(Protocol):
-    """What the walk asks the jail."""
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Where a walk may go, by name.
 
-    # of roots inside each other the walk enters the outermost, so that the inner one cannot be
-    # swapped
+    Of roots inside each other the walk enters the outermost, so that the inner one cannot be
+    swapped. `above` are the proper ancestors of the roots: only passed through.
+    """
+
     roots: frozenset[Names]
-    above: frozenset[Names]  # the proper ancestors of the roots: only passed through, by name
+    above: frozenset[Names]
+    hidden: tuple[Names, ...]
 
-    def hides(self, names: Names) -> bool: ...
-    def forbidden_identities(self) -> frozenset[Identity]: ...
+    def hides(self, names: Names) -> bool:
+        return any(names[: len(hidden)] == hidden for hidden in self.hidden)
 
 
 class Walk:
-    """One way from the top, or from an open directory, to a place inside; ``run`` ends it and
-    leaves one descriptor or none.
+    """One way from the top, or from an open directory, to a place inside.
 
-    ``names`` is the real path gone so far and ``fd`` its directory; -1 while the walk is still
-    above every root.
+    `names` is the real path gone so far and `fd` its directory, -1 while above every root. What is
+    in `forbidden` is refused under any name. `run` ends the walk and leaves one descriptor or none.
     """
 
     def __init__(
-        self, rules: Rules, want: Want, pending: Iterable[str], at: Opened | None = None
+        self,
+        rules: Rules,
+        forbidden: frozenset[Identity],
+        want: Want,
+        pending: Iterable[str],
+        at: Opened | None = None,
     ) -> None:
         self.rules = rules
+        self.forbidden = forbidden
         self.want = want
         self.pending = deque(pending)
         self.names: list[str] = list(at.names) if at else []
         self.fd = os.dup(at.fd) if at else -1
         self.device = at.stat.st_dev if at else -1  # that was found to be no procfs
-        self.forbidden = rules.forbidden_identities()
         self.links = 0
         self.end: tuple[int, os.stat_result] | None = None  # the file that the path ends in
 
@@ -155,22 +156,17 @@ class Walk:
         if name == ".":
             return  # only a directory is ever followed by a name, so the walk is in one
         if name == "..":
-            self._up()
+            # from the root again: what `..` leads to can have been moved away
+            parents = self.names[:-1]
+            while self.pending and self.pending[0] == "..":
+                self.pending.popleft()
+                parents = parents[:-1]
+            self._restart(parents)
         elif self.fd < 0:
             self.names.append(name)
             self._arrive()
         else:
             self._down(name)
-
-    def _up(self) -> None:
-        """Go to the parent by walking the real path again from its root: what ``..`` leads to can
-        have been moved away.
-        """
-        parents = self.names[:-1]
-        while self.pending and self.pending[0] == "..":
-            self.pending.popleft()
-            parents = parents[:-1]
-        self._restart(parents)
 
     def _restart(self, names: Iterable[str]) -> None:
         self._leave()
@@ -179,9 +175,7 @@ class Walk:
         self._arrive()
 
     def _arrive(self) -> None:
-        """Open the root if the walk has come to one; refuse a place from which no root can be
-        reached.
-        """
+        """Open the root if the walk is at one; refuse where no root can be reached any more."""
         names = tuple(self.names)
         if self.rules.hides(names):
             raise BridgeError("FILE_ACCESS_DENIED")
@@ -200,8 +194,9 @@ class Walk:
         if self.rules.hides((*self.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
         stat = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        is_link = st.S_ISLNK(stat.st_mode)
         try:
-            if st.S_ISLNK(stat.st_mode):
+            if is_link:
                 self._follow(os.readlink(name, dir_fd=self.fd))
             elif st.S_ISDIR(stat.st_mode):
                 self._enter(os.open(name, _PASS, dir_fd=self.fd))
@@ -211,9 +206,7 @@ class Walk:
             else:
                 self._take(name, stat)
         except OSError as error:
-            if error.errno not in _SWAPPED and not (
-                error.errno == errno.EINVAL and st.S_ISLNK(stat.st_mode)
-            ):
+            if error.errno not in _SWAPPED and not (is_link and error.errno == errno.EINVAL):
                 raise
             self._count_link()
             self.pending.appendleft(name)
@@ -225,23 +218,22 @@ class Walk:
         self.pending.extendleft(reversed(split(target)))
 
     def _take(self, name: str, stat: os.stat_result) -> None:
-        fd = -1
+        """End in a regular file: open for reading, or only looked at where `any` is wanted."""
+        # not even opened: closing the database file would drop SQLite's locks on it
+        if identity(stat) in self.forbidden or not st.S_ISREG(stat.st_mode):
+            raise BridgeError("FILE_ACCESS_DENIED")
+        fd, flags = -1, _READ if self.want == "file" else _LOOK
         try:
-            flags = _READ if self.want == "file" else _LOOK
-            # Not even opened: closing the database file would drop SQLite's locks on it.
-            if identity(stat) in self.forbidden:
-                raise BridgeError("FILE_ACCESS_DENIED")
-            if flags is not None and st.S_ISREG(stat.st_mode):
+            if flags is not None:
                 fd = os.open(name, flags, dir_fd=self.fd)
                 stat = os.fstat(fd)
-            if not st.S_ISREG(stat.st_mode):
-                raise BridgeError("FILE_ACCESS_DENIED")
+                if not st.S_ISREG(stat.st_mode):
+                    raise BridgeError("FILE_ACCESS_DENIED")
             self._admit(fd, stat)
             self.names.append(name)
+            self.end = (-1, stat)
             if self.want == "file":
                 self.end, fd = (fd, stat), -1
-            else:
-                self.end = (-1, stat)
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -252,7 +244,7 @@ class Walk:
         self._admit(fd, os.fstat(fd))
 
     def _admit(self, fd: int, stat: os.stat_result) -> None:
-        """Refuse what is secret, by what it is and whatever it is called, and every procfs."""
+        """Refuse what is secret, whatever it is called, and every procfs."""
         if identity(stat) in self.forbidden:
             raise BridgeError("FILE_ACCESS_DENIED")
         if stat.st_dev != self.device:
@@ -273,9 +265,7 @@ class Walk:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """What the operating system says about a file, as the error of D12; what is no answer about a
-    path goes on as OSError.
-    """
+    """Raise what the operating system says of a path as the error of D12; the rest as OSError."""
     try:
         yield
     except OSError as error:
@@ -286,9 +276,7 @@ def answering() -> Iterator[None]:
 
 
 def _is_procfs(fd: int) -> bool:
-    """Whether a descriptor is in a procfs, wherever that is mounted: it shows the environment and
-    memory of processes.
-    """
+    """Tell whether a descriptor is in a procfs, which shows the environment of processes."""
     if _fstatfs is None:  # not Linux
         return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
@@ -302,7 +290,7 @@ def identity(stat: os.stat_result) -> Identity:
 
 
 def split(path: str) -> Names:
-    """The names of a path; a ``.`` at the end says that what comes before must be a directory."""
+    """Split a path; a `.` at the end says that what comes before must be a directory."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return (*names, ".") if path.endswith(("/", "/.")) else names
 
