@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
@@ -33,6 +33,14 @@ joined. What the bridge keeps for a device is sent again, with the same id, unti
 """
 
 
+class Field(NamedTuple):
+    """A field of a payload; ``type`` is in words."""
+
+    name: str
+    type: str
+    required: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message in one direction; what goes both ways comes twice, once as ``TYPE.server``."""
@@ -43,15 +51,26 @@ class Message:
     @property
     def name(self) -> str:
         both = self.model.from_client and self.model.from_server
-        return f"{self.model.type}.server" if both and not self.from_client else self.model.type
+        return f"{self.type}.server" if both and not self.from_client else self.type
 
-    def schema(self, ref_template: str = "#/$defs/{model}") -> Schema:
-        mode: Any = "validation" if self.from_client else "serialization"
-        return self.model.model_json_schema(mode=mode, ref_template=ref_template)
+    @property
+    def type(self) -> str:
+        return self.model.type
 
-    def example(self) -> Schema:
-        return dict(json.loads((EXAMPLES / f"{self.name}.json").read_text(encoding="utf-8")))
+    @property
+    def summary(self) -> str:
+        return self.model.summary
 
+    @property
+    def direction(self) -> str:
+        return "client to bridge" if self.from_client else "bridge to client"
+
+    @property
+    def reply(self) -> tuple[str, ...]:
+        """The types of what answers a client's message."""
+        return self.model.reply if self.from_client else ()
+
+    @property
     def rule(self) -> str:
         """When a client may send it and what becomes of it; empty for what the bridge sends."""
         if not self.from_client:
@@ -62,6 +81,39 @@ class Message:
         if self.model.idempotent:
             words.append("a repetition with the same id is answered again and not done again")
         return "; ".join(words) + "."
+
+    @property
+    def example(self) -> str:
+        """An example as it goes on the wire, indented."""
+        sent = json.loads((EXAMPLES / f"{self.name}.json").read_text(encoding="utf-8"))
+        return json.dumps(sent, indent=2, ensure_ascii=False)
+
+    @property
+    def fields(self) -> list[Field]:
+        schema = self.schema()
+        required, defs = schema.get("required", ()), schema.get("$defs", {})
+        properties = {} if self.type in HEARTBEATS else schema.get("properties", {})
+        return [Field(name, _type(one, defs), name in required) for name, one in properties.items()]
+
+    def schema(self, ref_template: str = "#/$defs/{model}") -> Schema:
+        mode: Any = "validation" if self.from_client else "serialization"
+        return self.model.model_json_schema(mode=mode, ref_template=ref_template)
+
+
+def _type(field: Schema, defs: Schema) -> str:
+    """Say a JSON schema in a few words."""
+    if "$ref" in field:
+        inner = defs[field["$ref"].rpartition("/")[2]]
+        return "object {" + ", ".join(inner.get("properties", {})) + "}"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(_type(one, defs) for one in field["anyOf"]))
+    if "enum" in field or "const" in field:
+        return ", ".join(str(value) for value in field.get("enum", [field.get("const")]))
+    if field.get("type") == "array":
+        return f"array of {_type(field.get('items', {}), defs)}"
+    if field.get("format") == "date-time":
+        return "timestamp"
+    return str(field.get("type", "any"))
 
 
 def messages() -> list[Message]:
@@ -140,9 +192,9 @@ def _message(message: Message, schemas: dict[str, Schema]) -> Schema:
         "name": model.type,
         "title": model.type,
         "summary": model.summary,
-        "description": " ".join(filter(None, (model.summary, message.rule(), _kept(message)))),
+        "description": " ".join(filter(None, (model.summary, message.rule, _kept(message)))),
         "payload": {"type": "object", "properties": properties, "required": required},
-        "examples": [{"name": message.name, "payload": message.example()}],
+        "examples": [{"name": message.name, "payload": json.loads(message.example)}],
     }
 
 
@@ -161,7 +213,7 @@ def _operation(message: Message) -> tuple[str, Schema]:
         "summary": message.model.summary,
         "messages": [{"$ref": f"{_CHANNEL}/messages/{message.name}"}],
     }
-    if message.from_client and message.model.reply:
-        answers = [{"$ref": f"{_CHANNEL}/messages/{n}"} for n in (*message.model.reply, "error")]
+    if message.reply:
+        answers = [{"$ref": f"{_CHANNEL}/messages/{n}"} for n in (*message.reply, "error")]
         operation["reply"] = {"channel": channel, "messages": answers}
     return f"{operation['action']}_{message.model.type}", operation

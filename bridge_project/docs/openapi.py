@@ -1,10 +1,7 @@
-"""The OpenAPI document: what the views say of themselves, and from this table what each endpoint
-can answer besides success (D9).
-"""
+"""Add to the OpenAPI document what each endpoint can answer besides success (D9)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from drf_spectacular.openapi import AutoSchema
@@ -25,11 +22,8 @@ FILE_CODES: Final = ("FILE_INVALID_PATH", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND"
 # Operation → the codes of its own; what all endpoints with a token, and all with a body, have in
 # common is added below.
 OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
-    "health": (),
-    "info": (),
     "hook_event": HOOK_RULES,
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
-    "sessions": (),
     "session": ("SESSION_NOT_FOUND", "NOT_FOUND"),  # the second: an id with a line break
     "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE", "NOT_FOUND"),
     "websocket": (
@@ -41,9 +35,6 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "file_tree": FILE_CODES,
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),
-    "schema": (),
-    "asyncapi": (),
-    "metrics": (),
 }
 # ends the operation of a hook endpoint at its second address (D2)
 WITHOUT_PREFIX: Final = "_without_prefix"
@@ -57,7 +48,6 @@ _EVERYWHERE: Final = (
     "RATE_LIMIT_EXCEEDED",
     "INTERNAL_ERROR",
 )
-_WITH_BODY: Final = ("UNSUPPORTED_MEDIA_TYPE",)
 # of an upgrade while the bridge stops
 _MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}
 
@@ -67,6 +57,8 @@ _KINDS: Final = {
     "admin": ("adminToken", "BRIDGE_ADMIN_TOKEN."),
 }
 _BODIES: Final[tuple[type[BaseModel], ...]] = (ErrorBody, ValidationFailure, HealthDegraded)
+
+_JSON: Final = "application/json"
 
 Schema = dict[str, Any]
 
@@ -79,9 +71,7 @@ _REQUEST_ID: Final[Schema] = {
 
 
 class EndpointSchema(AutoSchema):
-    """Takes the security of an operation from its view's permission class, and keeps operation ids
-    apart where one view has two addresses.
-    """
+    """Takes an operation's security from its view, and keeps the ids of two addresses apart."""
 
     def get_operation(self, path: str, *args: Any, **kwargs: Any) -> Schema | None:
         operation: Schema | None = super().get_operation(path, *args, **kwargs)
@@ -99,9 +89,7 @@ class EndpointSchema(AutoSchema):
 
 
 def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """Postprocessing hook of drf-spectacular: security schemes, error bodies, what every request
-    may send, and every operation's error answers.
-    """
+    """Add security schemes, error bodies and every operation's error answers (drf-spectacular)."""
     components = result.setdefault("components", {})
     components["securitySchemes"] = {
         name: {"type": "http", "scheme": "bearer", "description": text}
@@ -122,16 +110,16 @@ def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Sc
 
 
 def codes_of(operation: Schema) -> list[str]:
-    """Every error code that an operation can answer."""
+    """List every error code that an operation can answer."""
     name = operation["operationId"].removesuffix(WITHOUT_PREFIX)
-    codes = [*OWN_ERRORS[name], *_EVERYWHERE]
+    codes = [*OWN_ERRORS.get(name, ()), *_EVERYWHERE]
     kinds = {next(iter(one)) for one in operation.get("security", ())}
-    if kinds == {"hookToken"}:
-        codes += ["HOOK_AUTH_FAILED", "STORAGE_UNAVAILABLE"]
-    elif kinds:
-        codes += ["AUTH_INVALID_TOKEN", "STORAGE_UNAVAILABLE"]
-        codes += ["AUTH_INSUFFICIENT_SCOPE"] if len(kinds) < len(_KINDS) else []
-    return codes + (list(_WITH_BODY) if "requestBody" in operation else [])
+    if kinds:
+        wrong = "HOOK_AUTH_FAILED" if kinds == {"hookToken"} else "AUTH_INVALID_TOKEN"
+        codes += [wrong, "STORAGE_UNAVAILABLE"]
+        if kinds != {"hookToken"} and len(kinds) < len(_KINDS):
+            codes.append("AUTH_INSUFFICIENT_SCOPE")
+    return codes + (["UNSUPPORTED_MEDIA_TYPE"] if "requestBody" in operation else [])
 
 
 def _add_to(operation: Schema) -> None:
@@ -141,63 +129,42 @@ def _add_to(operation: Schema) -> None:
         if more := _MORE_STATUSES.get((operation["operationId"], code)):
             by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
-    for status, codes in sorted(by_status.items()):
-        own = (
-            responses.get(str(status), {})
-            .get("content", {})
-            .get("application/json", {})
-            .get("schema")
-        )
-        hooks = operation["operationId"].startswith("hook_")
-        bodies = ([own] if own else []) + list(_body_schemas(codes, validation=hooks))
-        responses[str(status)] = {
-            "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
-            "content": {
-                "application/json": {"schema": bodies[0] if len(bodies) == 1 else {"anyOf": bodies}}
-            },
-            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
-        }
     for status, answer in responses.items():
         if status.startswith("2"):
             answer["headers"] = _headers(int(status))
+    hooks = operation["operationId"].startswith("hook_")
+    for status, codes in by_status.items():
+        # a view's own body of this status: degraded health
+        own = responses.get(str(status), {}).get("content", {}).get(_JSON, {}).get("schema")
+        refused = [code for code in codes if hooks and code in HOOK_RULES]
+        plain = [code for code in codes if code not in refused]
+        bodies = [own] if own else []
+        bodies += [_body("ValidationFailure", refused)] if refused else []
+        bodies += [_body("ErrorBody", plain)] if plain else []
+        schema = bodies[0] if len(bodies) == 1 else {"anyOf": bodies}
+        responses[str(status)] = {
+            "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
+            "content": {_JSON: {"schema": schema}},
+            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
+        }
     operation["responses"] = dict(sorted(responses.items()))
 
 
-def _body_schemas(codes: Iterable[str], *, validation: bool) -> Iterable[Schema]:
-    refused = [code for code in codes if validation and code in HOOK_RULES]
-    plain = [code for code in codes if code not in refused]
-    for name, some in (("ValidationFailure", refused), ("ErrorBody", plain)):
-        if some:
-            yield {
-                "allOf": [
-                    {"$ref": f"#/components/schemas/{name}"},
-                    {"type": "object", "properties": {"code": {"enum": some}}},
-                ]
-            }
+def _body(name: str, codes: list[str]) -> Schema:
+    code = {"type": "object", "properties": {"code": {"enum": codes}}}
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}, code]}
 
 
 def _headers(status: int, *, sure: bool = True) -> Schema:
-    """``sure``: every answer of this status has them all; a degraded health, for one, names no time
-    to wait.
-    """
-    headers: Schema = {
-        "X-Request-ID": {
-            "description": "The request's id, for the bridge's log.",
-            "schema": {"type": "string"},
-            "required": True,
-        }
-    }
+    """``sure``: every answer has them all; a degraded health, for one, names no time to wait."""
+    found = {"X-Request-ID": _header("The request's id, for the bridge's log.", type="string")}
     if status == 401:
-        headers["WWW-Authenticate"] = {
-            "description": "The kind of token.",
-            "schema": {"const": "Bearer"},
-            "required": True,
-        }
+        found["WWW-Authenticate"] = _header("The kind of token.", const="Bearer")
     if status in (429, 503):
-        wait = {"type": "integer", "minimum": 1}
-        headers["Retry-After"] = {
-            "description": "Whole seconds to wait.",
-            "schema": wait,
-            "required": sure,
-        }
-    return headers
+        wait = _header("Whole seconds to wait.", type="integer", minimum=1)
+        found["Retry-After"] = wait | {"required": sure}
+    return found
+
+
+def _header(description: str, **schema: Any) -> Schema:
+    return {"description": description, "schema": schema, "required": True}

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from bridge_project.docs import reference
+from bridge_project.docs import asyncapi, reference
 from bridge_project.kernel.errors import ERRORS, BridgeError
 
 _CODE: Final = re.compile(r"`([^`]+)`")
@@ -81,7 +81,7 @@ def settings() -> str:
 @page
 @cache
 def messages() -> str:
-    return _render("messages", rows=reference.messages())
+    return _render("messages", rows=asyncapi.messages())
 
 
 def inline(text: str) -> SafeString:

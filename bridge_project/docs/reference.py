@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from bridge_project.docs import asyncapi
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.errors import ERRORS, ErrorCode
-from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
+from bridge_project.protocol.catalogue import CATALOGUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,67 +52,6 @@ def sent_as(row: ErrorCode) -> str:
 
 def retry(row: ErrorCode) -> str:
     return {None: "", True: "yes", False: "no"}[row.recoverable]
-
-
-class Field(NamedTuple):
-    """A field of a payload; ``type`` is in words."""
-
-    name: str
-    type: str
-    required: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message in one direction."""
-
-    name: str
-    type: str
-    direction: str
-    summary: str
-    rule: str
-    reply: tuple[str, ...]
-    fields: tuple[Field, ...]
-    example: str
-
-
-def messages() -> list[Message]:
-    """Every message, in the order of the AsyncAPI document."""
-    return [
-        Message(
-            name=one.name,
-            type=one.model.type,
-            direction="client to bridge" if one.from_client else "bridge to client",
-            summary=one.model.summary,
-            rule=one.rule(),
-            reply=one.model.reply if one.from_client else (),
-            fields=() if one.model.type in HEARTBEATS else tuple(_fields(one.schema())),
-            example=json.dumps(one.example(), indent=2, ensure_ascii=False),
-        )
-        for one in asyncapi.messages()
-    ]
-
-
-def _fields(schema: dict[str, Any]) -> Iterable[Field]:
-    required = schema.get("required", ())
-    for name, field in schema.get("properties", {}).items():
-        yield Field(name, _type(field, schema.get("$defs", {})), name in required)
-
-
-def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
-    """Say a JSON schema in a few words."""
-    if "$ref" in field:
-        inner = defs[field["$ref"].rpartition("/")[2]]
-        return "object {" + ", ".join(inner.get("properties", {})) + "}"
-    if "anyOf" in field:
-        return " or ".join(dict.fromkeys(_type(one, defs) for one in field["anyOf"]))
-    if "enum" in field or "const" in field:
-        return ", ".join(str(value) for value in field.get("enum", [field.get("const")]))
-    if field.get("type") == "array":
-        return f"array of {_type(field.get('items', {}), defs)}"
-    if field.get("format") == "date-time":
-        return "timestamp"
-    return str(field.get("type", "any"))
 
 
 _HEAD: Final = """\
@@ -175,7 +113,7 @@ def messages_markdown() -> str:
         _HEAD.format(title="Messages", source="bridge_project/protocol/"),
         _MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS),
     ]
-    for message in messages():
+    for message in asyncapi.messages():
         parts.append(f"## {message.type} ({message.direction})\n\n{message.summary}\n\n")
         if message.rule:
             parts.append(f"{message.rule}\n\n")

@@ -112,7 +112,7 @@ def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
 
 def test_the_page_shows_every_message_with_its_example(stranger: Api) -> None:
     html = stranger.get("/docs/messages").content.decode()
-    for message in reference.messages():
+    for message in asyncapi.messages():
         assert f'id="{message.name}"' in html
         assert all(f"<code>{field.name}</code>" in html for field in message.fields)
     assert html.count("<pre>") == len(NAMES)
@@ -120,5 +120,5 @@ def test_the_page_shows_every_message_with_its_example(stranger: Api) -> None:
 
 def test_the_file_shows_every_message_with_its_example() -> None:
     text = reference.messages_markdown()
-    for message in reference.messages():
+    for message in asyncapi.messages():
         assert f"## {message.type} ({message.direction})" in text and message.example in text

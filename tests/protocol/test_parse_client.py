@@ -26,7 +26,7 @@ MESSAGE = {"session_id": "s-1", "content": "hello", "role": "user"}
 APPROVAL = {"session_id": "s-1", "tool_call_id": "t-1", "decision": "modified"}
 READ = {"session_id": "s-1", "path": "a.py"}
 EXAMPLES = {
-    one.model.type: one.example().get("payload", {})
+    one.type: json.loads(one.example).get("payload", {})
     for one in asyncapi.messages()
     if one.from_client
 }

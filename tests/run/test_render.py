@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from datetime import UTC
 from typing import Any
@@ -81,7 +82,7 @@ def test_a_hook_event_is_told_in_a_line(name: str, payload: dict[str, Any], word
 
 @pytest.mark.parametrize("message", asyncapi.messages(), ids=lambda message: message.name)
 def test_every_message_is_one_line_or_none(message: asyncapi.Message) -> None:
-    assert "\n" not in line(message.example())
+    assert "\n" not in line(json.loads(message.example))
 
 
 def test_an_answer_is_one_message_without_the_input_of_tools() -> None:
