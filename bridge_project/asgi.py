@@ -85,7 +85,7 @@ class Gate:
             raise BridgeError("NOT_FOUND")
         if not transport.host_allowed(names, headers.get("host", "")):
             raise BridgeError("HOST_NOT_ALLOWED")
-        await readers.run(ratelimit.upgrade_allowed, client)
+        await readers.run(ratelimit.check, "ws", None, client)
         if not transport.origin_allowed(conf, names, headers.get("origin")):
             raise BridgeError("ORIGIN_NOT_ALLOWED")
         if "authorization" in headers:

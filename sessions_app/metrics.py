@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from bridge_project.kernel import metrics
 from devices_app.models import Device
@@ -22,73 +22,40 @@ from sessions_app.socket.registry import registry
 
 
 def collect() -> Iterator[Metric]:
-    """Registered with ``metrics``; runs in a thread that may use the database."""
-    yield metrics.gauge(
-        "sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets)
-    )
-    yield metrics.gauge(
-        "websockets_active",
-        "Authenticated WebSockets of all processes.",
-        presence.active_websockets(),
-    )
-    yield metrics.gauge(
-        "sessions_active", "Sessions that are not closed.", presence.active_sessions()
-    )
-    yield metrics.gauge(
-        "log_head",
-        "The number of the log's newest row: how many were ever appended.",
-        reader.head_seq(),
-    )
-    yield agents()
-    rows, size = queue()
-    yield metrics.gauge("queue_rows", "Rows that the log holds.", rows)
-    yield metrics.gauge("queue_bytes", "Bytes of their frames.", size)
-    yield metrics.gauge(
-        "queue_oldest_age_seconds", "Age of the oldest of them; 0 when there is none.", oldest_age()
-    )
-    lag = GaugeMetricFamily(
-        metrics.PREFIX + "device_lag_rows",
-        "Rows that the log holds for a device and the device has not acknowledged.",
-        labels=["device", "name"],
-    )
-    for device in Device.objects.filter(paired_at__isnull=False, revoked_at=None):
-        lag.add_metric([str(device.pk), device.name], behind(device))
-    yield lag
-
-
-def agents() -> Metric:
-    """Sessions that the bridge runs, on all processes, by agent and state; closed ones are left
-    out.
-    """
-    family = GaugeMetricFamily(
-        metrics.PREFIX + "agent_sessions",
-        "Sessions that the bridge runs and that are not closed.",
-        labels=["agent", "status"],
-    )
+    """Work out the figures of all sessions; it uses the database."""
+    held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
+    oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
+    age = (timezone.now() - oldest).total_seconds() if oldest else 0.0
+    devices = Device.objects.filter(paired_at__isnull=False, revoked_at=None)
     running = Session.objects.filter(kind=Session.Kind.BRIDGE).exclude(status=Session.Status.CLOSED)
-    for agent, status, count in (
-        running.order_by().values_list("agent_type", "status").annotate(Count("pk"))
-    ):
-        family.add_metric([agent, status], count)
-    return family
-
-
-def queue() -> tuple[int, int]:
-    """Rows in the log, and their bytes."""
-    held = Feed.objects.aggregate(rows=Sum("rows"), size=Sum("bytes"))
-    return held["rows"] or 0, held["size"] or 0
-
-
-def oldest_age() -> float:
-    """Seconds since the oldest row was appended."""
-    created = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
-    return max(0.0, (timezone.now() - created).total_seconds()) if created else 0.0
+    sockets = presence.active_websockets()
+    sessions = presence.active_sessions()
+    gauge = metrics.gauge
+    yield gauge("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets))
+    yield gauge("websockets_active", "Authenticated WebSockets of all processes.", sockets)
+    yield gauge("sessions_active", "Sessions that are not closed.", sessions)
+    text = "The number of the log's newest row: how many were ever appended."
+    yield gauge("log_head", text, reader.head_seq())
+    yield gauge("queue_rows", "Rows that the log holds.", held["rows"] or 0)
+    yield gauge("queue_bytes", "Bytes of their frames.", held["bytes"] or 0)
+    text = "Age of the oldest of them; 0 when there is none."
+    yield gauge("queue_oldest_age_seconds", text, max(0.0, age))
+    yield metrics.gauges(
+        "agent_sessions",
+        "Sessions that the bridge runs and that are not closed.",
+        ("agent", "status"),
+        running.order_by().values_list("agent_type", "status").annotate(Count("pk")),
+    )
+    yield metrics.gauges(
+        "device_lag_rows",
+        "Rows that the log holds for a device and the device has not acknowledged.",
+        ("device", "name"),
+        ((str(device.pk), device.name, behind(device)) for device in devices),
+    )
 
 
 def behind(device: Device) -> int:
-    """The rows past a device's cursors in the feed for all and every observed session's: what it
-    would be sent if it connected now (D28).
-    """
+    """Count the rows that a device would be sent if it connected now (D28)."""
     cursor = Cursor.objects.filter(device=device, feed=OuterRef("pk")).values("position")[:1]
     feeds: QuerySet[Feed] = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED])
     beyond = LogRow.objects.filter(feed=OuterRef("pk"), seq__gt=OuterRef("at")).order_by()

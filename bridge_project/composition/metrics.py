@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 import structlog
 from django.db import Error as DatabaseError
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
-from bridge_project.kernel.metrics import PREFIX, REGISTRY
+from bridge_project.kernel.metrics import REGISTRY, gauges
 from hooks_app.producer import server_forwarder
 from sessions_app import metrics as session_metrics
 
@@ -28,18 +28,17 @@ class _Process(CollectorRegistry):
 
     def collect(self) -> Iterator[Metric]:
         yield from REGISTRY.collect()
-        text = "1 where an app's figures could be had at this scrape, else 0."
-        up = GaugeMetricFamily(PREFIX + "collector_up", text, labels=["room"])
+        up: dict[str, int] = {}
         for name, collect in COLLECTORS.items():
-            found: list[Metric] = []
             try:
                 found = list(collect())
-                up.add_metric([name], 1)
             except (DatabaseError, OSError) as error:
                 log.warning("figures_unavailable", app=name, error=error.__class__.__name__)
-                up.add_metric([name], 0)
+                found = []
+            up[name] = int(bool(found))
             yield from found
-        yield up
+        text = "1 where an app's figures could be had at this scrape, else 0."
+        yield gauges("collector_up", text, ["room"], up.items())
 
 
 def exposition(accept: str) -> tuple[bytes, str]:

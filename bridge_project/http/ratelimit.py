@@ -1,15 +1,13 @@
-"""Rate limits and the count of failed authentications, shared by all processes while Redis is there
-(D16, D17, D46).
+"""Count requests and failed authentications, shared by all processes (D16, D17, D46).
 
-Everything here takes plain addresses and never a request, so that WebSockets are counted by the
-same rules. The functions may talk to Redis: on an event loop, call them in a thread.
+The functions may talk to Redis: on an event loop, call them in a thread.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
@@ -34,55 +32,26 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 class Keyed(Protocol):
-    """Somebody whose requests are counted together: ``devices_app.tokens.Principal``."""
+    """Somebody whose requests are counted together: `devices_app.tokens.Principal`."""
 
     @property
     def rate_key(self) -> str: ...
 
 
 def check(group: str, principal: Keyed | None, address: str) -> None:
-    """Count a request of ``group`` (a key of ``limits.RATES``): for the principal, or for the
-    address where there is none.
+    """Count a request of `group` (a key of `limits.RATES`), of a principal or else an address.
 
-    Raises BridgeError RATE_LIMIT_EXCEEDED with ``retry_after`` (whole seconds, also as
-    ``Retry-After``).
+    Raises BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
     """
-    _count(
-        group,
-        f"token {principal.rate_key}"
-        if principal is not None
-        else f"address {network_of(address)}",
+    counted = (
+        f"address {network_of(address)}" if principal is None else f"token {principal.rate_key}"
     )
-
-
-def failed_authentication(address: str) -> None:
-    """Count a failed authentication. Raises BridgeError RATE_LIMIT_EXCEEDED once the address has
-    failed too often in a minute (D16).
-
-    Only failures ask: a correct token from a locked-out address works.
-    """
-    _count("failed-auth", f"address {network_of(address)}")
-
-
-def upgrade_allowed(address: str) -> bool:
-    """Count an upgrade of /ws. True, or raises BridgeError RATE_LIMIT_EXCEEDED (D17)."""
-    _count("ws", f"address {network_of(address)}")
-    return True
-
-
-def too_many(message: str, seconds: int) -> BridgeError:
-    """Make the refusal that says when to try again: in a field, and as ``Retry-After``."""
-    headers = {"Retry-After": str(seconds)}
-    return BridgeError("RATE_LIMIT_EXCEEDED", message, headers=headers, retry_after=seconds)
-
-
-def _count(group: str, value: str) -> None:
     if not conf.rate_limits_on:
         return
     usage = get_usage(
         None,
         group=group,
-        key=lambda _group, _request: value,
+        key=lambda _group, _request: counted,
         rate=limits.RATES[group],
         increment=True,
     )
@@ -91,10 +60,22 @@ def _count(group: str, value: str) -> None:
         raise too_many("", usage["time_left"] + 1)
 
 
-class MessageBudget:
-    """How many messages one connection may still send, in windows of a minute that begin with its
-    first message (D17).
+def failed_authentication(address: str) -> None:
+    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many (D16).
+
+    Only failures ask: a correct token from a locked-out address works.
     """
+    check("failed-auth", None, address)
+
+
+def too_many(message: str, seconds: int) -> BridgeError:
+    """Make the refusal that says when to try again: in a field, and as `Retry-After`."""
+    headers = {"Retry-After": str(seconds)}
+    return BridgeError("RATE_LIMIT_EXCEEDED", message, headers=headers, retry_after=seconds)
+
+
+class MessageBudget:
+    """The messages that one connection may still send, in windows of a minute (D17)."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -117,9 +98,10 @@ class MessageBudget:
 
 
 class SteadyCache(BaseCache):
-    """The cache that django-ratelimit counts in: the shared one, and while that cannot be reached
-    this process's own (D46).
-    """
+    """The shared cache, and while that cannot be reached this process's own (D46)."""
+
+    away_until = 0.0
+    logged_at = float("-inf")
 
     def __init__(self, _location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
@@ -131,7 +113,7 @@ class SteadyCache(BaseCache):
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         def increment(cache: BaseCache) -> int:
-            # Redis may have gone, or come back empty, since ``add``
+            # Redis may have gone, or come back empty, since `add`
             cache.add(key, 0, 2 * WINDOW_SECONDS, version)
             return cache.incr(key, delta, version)
 
@@ -141,38 +123,21 @@ class SteadyCache(BaseCache):
         return _either(lambda cache: cache.get(key, default, version))
 
 
-class _Shared:
-    """The shared cache, made once: Django makes one for each request, and with it a connection to
-    Redis. Both backends are safe between threads.
-    """
-
-    def __init__(self) -> None:
-        self.away_until = 0.0
-        self.said_at = float("-inf")
-
-    @cached_property
-    def cache(self) -> BaseCache:
-        return caches.create_connection("default")
-
-    def lost(self, error: Exception) -> None:
-        now = time.monotonic()
-        self.away_until = now + REDIS_PAUSE_SECONDS
-        if now - self.said_at >= REDIS_LOG_SECONDS:
-            self.said_at = now
-            log.warning(
-                "redis_unreachable",
-                effect="each process counts rate limits by itself",
-                error=str(error),
-            )
-
-
-_shared = _Shared()
+@functools.cache
+def shared_cache() -> BaseCache:
+    """Make the shared cache once; Django would make one, and a connection, for each request."""
+    return caches.create_connection("default")
 
 
 def _either(use: Callable[[BaseCache], T]) -> T:
-    if time.monotonic() >= _shared.away_until:
+    now = time.monotonic()
+    if now >= SteadyCache.away_until:
         try:
-            return use(_shared.cache)
+            return use(shared_cache())
         except redis_errors() as error:
-            _shared.lost(error)
+            SteadyCache.away_until = now + REDIS_PAUSE_SECONDS
+            if now - SteadyCache.logged_at >= REDIS_LOG_SECONDS:
+                SteadyCache.logged_at = now
+                effect = "each process counts rate limits by itself"
+                log.warning("redis_unreachable", effect=effect, error=str(error))
     return use(caches["local"])

@@ -1,4 +1,4 @@
-"""What the processes that the bridge starts may see of it (D45).
+"""Decide what the processes that the bridge starts may see of it (D45).
 
 Git, its filters and a commit's hooks, agents, their commands and shells: all get ``scrubbed``,
 which is the bridge's environment without what is the bridge's. The rest is the user's, and passes.
@@ -15,79 +15,38 @@ from bridge_project.kernel.config import Conf, conf
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 # Names are compared in capitals, here and below: some libraries read them in any case.
 _PREFIXES = ("BRIDGE_", "DJANGO_", "REDIS")
-# Besides the address, how libpq and redis-cli are given a password or a key.
-_CREDENTIALS = frozenset(
-    {
-        "PGPASSWORD",
-        "PGPASSFILE",
-        "PGSERVICE",
-        "PGSERVICEFILE",
-        "PGSSLKEY",
-        "PGSSLCERT",
-        "REDISCLI_AUTH",
-    }
+_OURS = (
+    # Besides the address, how libpq and redis-cli are given a password or a key.
+    "PGPASSWORD PGPASSFILE PGSERVICE PGSERVICEFILE PGSSLKEY PGSSLCERT REDISCLI_AUTH"
+    # What the service manager gave to the bridge alone.
+    " CREDENTIALS_DIRECTORY ENCRYPTED_CREDENTIALS_DIRECTORY NOTIFY_SOCKET FDSTORE LISTEN_FDS"
+    " LISTEN_PID LISTEN_FDNAMES WATCHDOG_PID WATCHDOG_USEC MAINPID MANAGERPID INVOCATION_ID"
+    " JOURNAL_STREAM SYSTEMD_EXEC_PID MEMORY_PRESSURE_WATCH MEMORY_PRESSURE_WRITE"
+    " RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY LOGS_DIRECTORY CONFIGURATION_DIRECTORY"
+    # What would make a child's Python find our packages.
+    " PYTHONPATH PYTHONHOME VIRTUAL_ENV"
 )
-# What the service manager gave to the bridge alone.
-_SERVICE = frozenset(
-    {
-        *(
-            "CREDENTIALS_DIRECTORY",
-            "ENCRYPTED_CREDENTIALS_DIRECTORY",
-            "NOTIFY_SOCKET",
-            "FDSTORE",
-            "LISTEN_FDS",
-            "LISTEN_PID",
-            "LISTEN_FDNAMES",
-        ),
-        *(
-            "WATCHDOG_PID",
-            "WATCHDOG_USEC",
-            "MAINPID",
-            "MANAGERPID",
-            "INVOCATION_ID",
-            "JOURNAL_STREAM",
-            "SYSTEMD_EXEC_PID",
-        ),
-        *("MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE"),
-        *(
-            "RUNTIME_DIRECTORY",
-            "STATE_DIRECTORY",
-            "CACHE_DIRECTORY",
-            "LOGS_DIRECTORY",
-            "CONFIGURATION_DIRECTORY",
-        ),
-    }
-)
-# What would make a child's Python find our packages.
-_PYTHON = frozenset({"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"})
 # a shorter one would be found by chance in values that have nothing to do with it
 _SHORTEST_SECRET = 8
 
 
 def scrubbed(**more: str) -> dict[str, str]:
-    """The environment without the bridge's settings, without every value that holds one of its
-    secrets, and with ``more``.
-    """
+    """Return the environment without the bridge's settings and secrets, and with `more`."""
     settings = {name.upper() for name in Conf.model_fields}
-    names = settings | {f"{name}_FILE" for name in settings} | _CREDENTIALS | _SERVICE | _PYTHON
+    names = settings | {f"{name}_FILE" for name in settings} | set(_OURS.split())
     secrets = _secrets()
-    kept = {}
-    for name, value in os.environ.items():
-        capitals = name.upper()
-        ours = (
-            capitals in names
-            or capitals.startswith(_PREFIXES)
-            or any(secret in value for secret in secrets)
-        )
-        if not ours:
-            kept[name] = value
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() not in names
+        and not name.upper().startswith(_PREFIXES)
+        and not any(secret in value for secret in secrets)
+    }
     return kept | more
 
 
 def _secrets() -> list[str]:
-    """The bridge's secrets as another variable might hold them: tokens, Django's key, addresses
-    with a password, and the passwords in them.
-    """
+    """Return tokens, Django's key, addresses with a password, and the passwords in them."""
     found = [
         conf.secret("hook_token"),
         conf.secret("admin_token"),
@@ -102,12 +61,10 @@ def _secrets() -> list[str]:
 
 
 def hide_process() -> None:
-    """Let no other process of our user look into this one: its environment, its memory, its
-    descriptors.
+    """Let no other process of our user look into this one's environment, memory or descriptors.
 
-    The kernel then gives what is in /proc of it to root, and writes no core dump. What this process
-    starts is a program of its own and can be looked into again. Only Linux can do this, and nothing
-    holds against root.
+    Linux then gives what is in its /proc to root, and writes no core dump. What this process starts
+    can be looked into again.
     """
     if sys.platform == "linux":
         import ctypes

@@ -7,7 +7,8 @@ A counter is one line here and one where it is counted. What is worked out when 
 from __future__ import annotations
 
 import platform
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
@@ -62,3 +63,11 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 def gauge(name: str, text: str, value: float) -> Metric:
     """Make a figure without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def gauges(name: str, text: str, labels: Sequence[str], samples: Iterable[Sequence[Any]]) -> Metric:
+    """Make a figure with labels; a sample is their values and, last, the figure."""
+    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
+    for *values, figure in samples:
+        family.add_metric(values, figure)
+    return family

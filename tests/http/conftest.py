@@ -100,7 +100,9 @@ def limited(monkeypatch: pytest.MonkeyPatch, _unlimited: None) -> Iterator[time_
     for cache in caches.all(initialized_only=False):
         if hasattr(cache, "clear") and not isinstance(cache, ratelimit.SteadyCache):
             cache.clear()
-    ratelimit._shared.cache.clear()
+    ratelimit.shared_cache().clear()
+    monkeypatch.setattr(ratelimit.SteadyCache, "away_until", 0.0)
+    monkeypatch.setattr(ratelimit.SteadyCache, "logged_at", float("-inf"))
     with time_machine.travel(timezone.now(), tick=False) as traveller:
         yield traveller
 

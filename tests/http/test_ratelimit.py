@@ -116,10 +116,11 @@ def test_failed_authentications(limited: Clock) -> None:
 
 
 def test_upgrades(limited: Clock) -> None:
-    assert all(ratelimit.upgrade_allowed("192.0.2.1") for _ in range(30))
+    for _ in range(30):
+        ratelimit.check("ws", None, "192.0.2.1")
     with pytest.raises(BridgeError):
-        ratelimit.upgrade_allowed("192.0.2.1")
-    assert ratelimit.upgrade_allowed("192.0.2.2")
+        ratelimit.check("ws", None, "192.0.2.1")
+    ratelimit.check("ws", None, "192.0.2.2")
 
 
 def test_off_lifts_every_limit() -> None:
@@ -241,9 +242,7 @@ class GoneCache(BaseCache):
 
 
 def test_redis_away_means_counting_alone(limited: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = ratelimit._Shared()
-    shared.cache = GoneCache({})
-    monkeypatch.setattr(ratelimit, "_shared", shared)
+    monkeypatch.setattr(ratelimit, "shared_cache", lambda: GoneCache({}))
     GoneCache.asked = 0
     caches["local"].clear()
     with capture_logs() as logs:
@@ -258,9 +257,7 @@ def test_redis_is_asked_again_and_the_log_is_not_filled(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("bridge_project.http.ratelimit.time.monotonic", lambda: now)
-    shared = ratelimit._Shared()
-    shared.cache = GoneCache({})
-    monkeypatch.setattr(ratelimit, "_shared", shared)
+    monkeypatch.setattr(ratelimit, "shared_cache", lambda: GoneCache({}))
     GoneCache.asked = 0
     said = []
     for moment in (1000.0, 1006.0, 1012.0, 1054.0, 1061.0):
@@ -269,7 +266,7 @@ def test_redis_is_asked_again_and_the_log_is_not_filled(
             ratelimit.check("status", None, "192.0.2.1")
         said.append(len(logs))
     assert (GoneCache.asked, said) == (5, [1, 0, 0, 0, 1])
-    shared.cache = caches["local"]
+    monkeypatch.setattr(ratelimit, "shared_cache", lambda: caches["local"])
     now = 1070.0
     with capture_logs() as logs:
         ratelimit.check("status", None, "192.0.2.1")
@@ -287,9 +284,7 @@ def test_redis_that_goes_between_two_commands(
         def add(self, *args: Any, **kwargs: Any) -> bool:
             return False
 
-    shared = ratelimit._Shared()
-    shared.cache = Half({})
-    monkeypatch.setattr(ratelimit, "_shared", shared)
+    monkeypatch.setattr(ratelimit, "shared_cache", lambda: Half({}))
     caches["local"].clear()
     assert is_limited("status", None) is None
 
@@ -301,9 +296,8 @@ def test_two_processes_share_a_count_in_redis_and_each_has_its_own_without(
     server.start()
     try:
         for _ in range(2):  # each process has its own client
-            shared = ratelimit._Shared()
-            shared.cache = RedisCache(server.url, {"OPTIONS": {"socket_connect_timeout": 1}})
-            monkeypatch.setattr(ratelimit, "_shared", shared)
+            client = RedisCache(server.url, {"OPTIONS": {"socket_connect_timeout": 1}})
+            monkeypatch.setattr(ratelimit, "shared_cache", lambda client=client: client)
             for _ in range(5):
                 assert is_limited("hooks.batch", None) is None
         assert is_limited("hooks.batch", None) is not None
