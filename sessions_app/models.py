@@ -9,6 +9,8 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+# -- the log ---------------------------------------------------------------------------------------
+
 
 class Feed(models.Model):
     """An ordered stream of rows: each session's own, and the one for all devices, whose id is ALL.
@@ -25,15 +27,10 @@ class Feed(models.Model):
 
     kind = models.CharField(max_length=8, choices=Kind.choices)
     last_seq = models.BigIntegerField(default=0, help_text="Its newest row.")
-    dropped_seq = models.BigIntegerField(
-        default=0,
-        help_text="Its newest row that was discarded: a device whose cursor is below missed it (D29).",
-    )
+    # A device whose cursor is below has missed something (D29).
+    dropped_seq = models.BigIntegerField(default=0, help_text="The newest row it has discarded.")
     rows = models.BigIntegerField(default=0, help_text="Rows that it holds.")
     bytes = models.BigIntegerField(default=0, help_text="Bytes of their frames.")
-
-    def __str__(self) -> str:
-        return f"feed {self.pk} ({self.kind})"
 
 
 class LogHead(models.Model):
@@ -51,9 +48,8 @@ class LogRow(models.Model):
     seq = models.BigIntegerField(primary_key=True)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE, db_index=False)
     type = models.CharField(max_length=32)
-    message_id = models.CharField(
-        max_length=36, unique=True, help_text="The envelope's id, which notification_ack names."
-    )
+    # The envelope's id, which notification_ack names.
+    message_id = models.CharField(max_length=36, unique=True)
     frame = models.TextField()
     size = models.IntegerField()
     created_at = models.DateTimeField(db_index=True)
@@ -66,6 +62,22 @@ class LogRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seq} {self.type}"
+
+
+class Cursor(models.Model):
+    """How far a device has acknowledged a feed (D27). No cursor: Device.start_seq."""
+
+    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
+    feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
+    position = models.BigIntegerField(help_text="Every row up to here has been received.")
+    # Rows acknowledged beyond the position, while an earlier one is not.
+    ahead = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["device", "feed"], name="one_cursor_a_feed")]
+
+
+# -- sessions --------------------------------------------------------------------------------------
 
 
 class Session(models.Model):
@@ -89,41 +101,28 @@ class Session(models.Model):
     feed = models.OneToOneField(Feed, on_delete=models.CASCADE)
     agent_type = models.CharField(max_length=128)
     title = models.CharField(max_length=200, default="")
-    titled = models.BooleanField(
-        default=False, help_text="The title came from a prompt and stays (D6)."
-    )
+    titled = models.BooleanField(default=False, help_text="By a prompt: the title stays (D6).")
     working_directory = models.TextField(default="")
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(default=timezone.now)
     last_activity_at = models.DateTimeField(default=timezone.now, db_index=True)
     closed_at = models.DateTimeField(null=True)
     hook_count = models.BigIntegerField(default=0)
-    recent_events = models.JSONField(
-        default=list, help_text="The last 20, newest first (D35): {type, timestamp, tool}."
-    )
-    pending_approvals = models.IntegerField(
-        default=0,
-        help_text="Tool calls that wait for a decision; kept here so that an event need not count them.",
-    )
-    # Of bridge-run sessions only.
-    owner = models.UUIDField(
-        null=True,
-        help_text="The process that runs its agent, or is about to; only that one writes what the agent says.",
-    )
-    resume_id = models.TextField(
-        default="",
-        help_text="The agent's own id of the session: the checkpoint that a resume needs (D35).",
-    )
+    # {type, timestamp, tool} of the last 20, newest first (D35).
+    recent_events = models.JSONField(default=list)
+    # Tool calls that wait for a decision; kept here so that an event need not count them.
+    pending_approvals = models.IntegerField(default=0)
+
+    # Of bridge-run sessions only:
+    # The process that runs the agent; only that one writes what the agent says.
+    owner = models.UUIDField(null=True)
+    # The agent's own id of the session: the checkpoint that a resume needs (D35).
+    resume_id = models.TextField(default="")
     reason = models.TextField(default="", help_text="Why it is paused or in error.")
-    asks = models.BooleanField(
-        null=True,
-        help_text="Whether its agent asks before it acts; unknown when nobody knows (D59).",
-    )
-    open_message = models.CharField(
-        max_length=36,
-        default="",
-        help_text="The message_id of the stream that has begun and not ended.",
-    )
+    # Whether the agent asks before it acts (D59); unknown when nobody knows.
+    asks = models.BooleanField(null=True)
+    # The message_id of the stream that has begun and not ended.
+    open_message = models.CharField(max_length=36, default="")
 
     class Meta:
         ordering = ["-last_activity_at"]
@@ -169,42 +168,26 @@ class ToolCall(models.Model):
     tool = models.CharField(max_length=128)
     description = models.TextField()
     params = models.TextField()
-    same = models.CharField(
-        max_length=64, help_text="SHA-256 of tool and params: equal calls have the same."
-    )
+    same = models.CharField(max_length=64, help_text="The same for equal calls.")
     reasoning = models.TextField(null=True)
     risk_level = models.CharField(max_length=8)
     source = models.CharField(max_length=9, choices=Source.choices)
-    decision = models.CharField(
-        max_length=8, choices=Decision.choices, null=True, help_text="Empty: nobody was asked."
-    )
+    # Null: nobody was asked.
+    decision = models.CharField(max_length=8, choices=Decision.choices, null=True)
     modifications = models.TextField(null=True)
     result = models.TextField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
-    device = models.ForeignKey(
-        "devices_app.Device",
-        on_delete=models.SET_NULL,
-        null=True,
-        help_text="From which it was decided.",
-    )
-    reason = models.CharField(
-        max_length=32,
-        default="",
-        help_text="Why the bridge decided: session_closed, session_paused, agent_died, interrupted, turn_ended.",
-    )
-    forwarded = models.BooleanField(
-        default=False,
-        help_text="An agent session took the decision; otherwise it waits for a person at the machine.",
-    )
-    finished_at = models.DateTimeField(
-        null=True, help_text="The tool has run, or never will; until then the call is open."
-    )
-    frame = models.TextField(
-        default="",
-        help_text="The approval_required as it was sent: every connecting device gets it while it is pending (D28).",
-    )
+    device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True)
+    # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended.
+    reason = models.CharField(max_length=32, default="")
+    # False: no agent session took the decision, so it waits for a person at the machine.
+    forwarded = models.BooleanField(default=False)
+    # The tool has run, or never will; until then the call is open.
+    finished_at = models.DateTimeField(null=True)
+    # The approval_required: every connecting device gets it while it is pending (D28).
+    frame = models.TextField(default="")
 
     class Meta:
         ordering = ["-pk"]
@@ -244,13 +227,10 @@ class Command(models.Model):
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
     kind = models.CharField(max_length=9, choices=Kind.choices)
-    payload = models.TextField(
-        help_text="JSON, as text: a database's own JSON type takes neither every number nor NUL."
-    )
+    payload = models.TextField(help_text="JSON, as text for the same reason as a tool call's.")
     created_at = models.DateTimeField(default=timezone.now)
-    taken_at = models.DateTimeField(
-        null=True, help_text="Marked before the agent is told, so that it is told nothing twice."
-    )
+    # Marked before the agent is told, so that it is told nothing twice.
+    taken_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [
@@ -261,26 +241,8 @@ class Command(models.Model):
             models.Index(fields=["created_at"], name="commands_by_age"),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.kind} for session {self.session_id}"
 
-
-class Cursor(models.Model):
-    """How far a device has acknowledged a feed (D27). No cursor: Device.start_seq."""
-
-    device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
-    feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
-    position = models.BigIntegerField(help_text="Every row up to here was acknowledged or proven.")
-    ahead = models.JSONField(
-        default=list,
-        help_text="Rows acknowledged beyond the position, while an earlier one is not.",
-    )
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["device", "feed"], name="one_cursor_a_feed")]
-
-    def __str__(self) -> str:
-        return f"device {self.device_id} at {self.position} of feed {self.feed_id}"
+# -- who is connected ------------------------------------------------------------------------------
 
 
 class Process(models.Model):
@@ -289,10 +251,8 @@ class Process(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    instance = models.CharField(
-        max_length=64,
-        help_text="The data directory's own id: a successor there takes over at once (D35).",
-    )
+    # The data directory's own id: a successor there takes over at once (D35).
+    instance = models.CharField(max_length=64)
     started_at = models.DateTimeField(default=timezone.now)
     lease_until = models.DateTimeField()
 
@@ -302,18 +262,12 @@ class Connection(models.Model):
 
     process = models.ForeignKey(Process, on_delete=models.CASCADE)
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
-    token = models.ForeignKey(
-        "devices_app.Token",
-        on_delete=models.CASCADE,
-        null=True,
-        help_text="What it was opened with; when that ends, so does it.",
-    )
+    # What it was opened with; when that ends, so does it.
+    token = models.ForeignKey("devices_app.Token", on_delete=models.CASCADE, null=True)
     opened_at = models.DateTimeField(default=timezone.now)
     address = models.CharField(max_length=45)
-    replaced = models.BooleanField(
-        default=False,
-        help_text="A newer connection of the device took over; whoever holds this one closes it (D23).",
-    )
+    # A newer connection of the device took over; whoever holds this one closes it (D23).
+    replaced = models.BooleanField(default=False)
 
 
 class Join(models.Model):
@@ -332,21 +286,14 @@ class ClientRequest(models.Model):
     """A client message that must not be done twice, and what answered it (D31)."""
 
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
-    digest = models.CharField(
-        max_length=64,
-        help_text="SHA-256 of its type, id and payload, and of the connection where its id holds only there.",
-    )
+    # SHA-256 of its type, id and payload, and of the connection where its id holds only there.
+    digest = models.CharField(max_length=64)
     process_id = models.UUIDField(help_text="The process that does it.")
-    answer = models.TextField(
-        null=True,
-        help_text="The frame that answered it, empty where nothing does; null while it is being done.",
-    )
+    # The frame that answered it, empty where nothing does; null while it is being done.
+    answer = models.TextField(null=True)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["device", "digest"], name="client_request_once")
         ]
-
-    def __str__(self) -> str:
-        return f"request {self.pk} of device {self.device_id}"

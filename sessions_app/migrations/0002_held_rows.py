@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
     supersedes = [("sessions_app", name) for name in ("0004_no_stop_command", "0004_asks", "0005_asks")]
 
     operations = [
-        AddMissingField("session", "asks", models.BooleanField(null=True, help_text="Whether its agent asks before it acts; unknown when nobody knows (D59).")),
+        AddMissingField("session", "asks", models.BooleanField(null=True)),
         migrations.RunSQL("DELETE FROM sessions_app_command WHERE kind = 'stop'", migrations.RunSQL.noop),  # nothing ever took one
         migrations.RunSQL(COUNT_FEEDS, migrations.RunSQL.noop),
         migrations.RunSQL(COUNT_LOG, migrations.RunSQL.noop),

@@ -54,6 +54,11 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     def device_id(self) -> int | None:
         return self.device.pk if self.device else None
 
+    @property
+    def is_direct_public(self) -> bool:
+        """Return whether it came over a public address, which the client must acknowledge."""
+        return self.transport.mode == "direct_public"
+
     # -- sending -----------------------------------------------------------------------------------
 
     async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:

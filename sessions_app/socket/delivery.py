@@ -22,7 +22,6 @@ from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Acknowledgements
 
 ROWS_AT_ONCE = 64  # of a page, in one turn of the event loop: live rows of others come in between
-FEEDS_AT_ONCE = 10_000  # read as one stream: a database takes only so many parameters
 
 logger = structlog.get_logger("bridge.delivery")
 
@@ -153,10 +152,9 @@ class Delivery:
         return {feed_id: known.get(feed_id, self._device.start_seq)}
 
     async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
-        for some in cursors.batched(list(positions.items()), FEEDS_AT_ONCE):
-            log = reader.Reader(dict(some), upto)
-            while page := await readers.run(log.page):
-                await self._send_page(page, positions)
+        log = reader.Reader(positions, upto)
+        while page := await readers.run(log.page):
+            await self._send_page(page, positions)
 
     async def _send_pending_approvals(self, upto: int) -> None:
         """Send all that waits for a decision, whatever the device has seen before (D28)."""
@@ -202,11 +200,15 @@ class Delivery:
         """Send a page's gaps and rows, of these feeds, at the pace of the socket."""
         await self._announce_gaps(gap for gap in page.gaps if gap.feed_id in feeds)
         for some in cursors.batched(page.rows, ROWS_AT_ONCE):
-            # asked again each time: a session may be left in between
-            while due := [row for row in some if self._is_due(row, feeds)]:
-                if not self._send(due):
+            due = [row for row in some if self._is_due(row, feeds)]
+            while due:
+                if count := self._send(due):
+                    due = due[count:]
+                else:
                     await self._outlet.send_in_turn(due[0].frame)
                     self._has_sent(due[0])
+                    # a session may have been left meanwhile
+                    due = [row for row in due if self._is_due(row, feeds)]
             await asyncio.sleep(0)
 
     async def _announce_gaps(self, gaps: Iterable[Gap]) -> None:

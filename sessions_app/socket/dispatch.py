@@ -39,3 +39,9 @@ def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
 def handler_of(message: ClientMessage) -> Handler:
     """Return the message's handler; every client message of the catalogue has one."""
     return HANDLERS[message.type]
+
+
+def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
+    """Make the error of a message whose field breaks a rule that its model does not know."""
+    violation = {"field": field, "constraint": constraint, "received": received}
+    return BridgeError("PROTO_INVALID_MESSAGE", message, violations=[violation])
