@@ -1,6 +1,4 @@
-"""The audit trail: every decision, and every action of a client that changes something. Append
-only.
-"""
+"""The audit trail: decisions, and what a client changes; append only."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ def record(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Write an entry, in the caller's transaction: what happened and that it is on record stand or
-    fall together.
+    """Write an entry in the caller's transaction, with which it stands or falls.
 
     ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
     """

@@ -1,8 +1,4 @@
-"""Who may use which HTTP endpoint: bearer authentication and the scopes of D14, as DRF takes them.
-
-``request.user`` is a ``tokens.Principal``; views state their scope by one of the four permission
-classes and need nothing else.
-"""
+"""Who may use which HTTP endpoint (D14): a view names one of the four permission classes."""
 
 from __future__ import annotations
 
@@ -44,9 +40,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class _Scope(BasePermission):
-    """Lets the named kinds of token in; a valid token of another kind is 403
-    AUTH_INSUFFICIENT_SCOPE.
-    """
+    """Lets the named kinds of token in; another valid one is 403 AUTH_INSUFFICIENT_SCOPE."""
 
     kinds: frozenset[tokens.Kind]
 
@@ -78,9 +72,7 @@ class AdminOnly(_Scope):
 
 
 class HookOnly(_Scope):
-    """``/hooks/*``: whatever is not the hook token is 401 HOOK_AUTH_FAILED, and counts as a failed
-    attempt.
-    """
+    """``/hooks/*``: any other token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt."""
 
     kinds = frozenset({"hook"})
 

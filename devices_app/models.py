@@ -9,9 +9,7 @@ from django.utils import timezone
 
 
 class Device(models.Model):
-    """A paired phone, tablet or terminal. Its tokens may change; its place in the log stays with
-    it.
-    """
+    """A paired phone, tablet or terminal; its place in the log outlives its tokens."""
 
     class AckStyle(models.TextChoices):
         """What the device has been seen to acknowledge; decides what its heartbeats prove (D27)."""
@@ -52,9 +50,7 @@ class Device(models.Model):
 
 
 class Token(models.Model):
-    """A device token, known only by its SHA-256; the token itself has 256 random bits, so a slow
-    hash would add nothing.
-    """
+    """A device token, known only by its SHA-256: of 256 random bits no slow hash is needed."""
 
     device = models.ForeignKey(Device, on_delete=models.CASCADE, related_name="tokens")
     digest = models.CharField(max_length=64, unique=True, editable=False)
@@ -105,14 +101,10 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """Somebody decided or changed something. Written once: an entry is never changed and never
-    deleted.
-    """
+    """Somebody decided or changed something; written once, never changed, never deleted."""
 
     class Actor(models.TextChoices):
-        """A device; a person in the admin site or at a terminal; the agent, as its next step shows;
-        the bridge by itself.
-        """
+        """A device, a person in the admin site or at a terminal, the agent, the bridge itself."""
 
         DEVICE = "device"
         ADMIN = "admin"

@@ -42,15 +42,14 @@ class Invitation:
 
     @property
     def link(self) -> str:
-        """A phone's camera opens it; what follows ``#`` stays in the browser. Nothing in it needs
-        escaping.
-        """
+        """What a phone's camera opens; what follows ``#`` stays in the browser."""
         return f"{self.base_url}/pair#v={self.v}&token={self.token}&url={self.url}&pin={self.pin}"
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:
-    """The code in half blocks, two modules a character. ``colour`` forces black on white; without
-    it, light modules are drawn, for a dark terminal.
+    """Draw the code in half blocks, two modules a character.
+
+    ``colour`` forces black on white; without it, light modules are drawn, for a dark terminal.
     """
     code = segno.make(invitation.link, error="L", micro=False)
     rows = [

@@ -1,12 +1,12 @@
-"""What the rooms above are told about devices: this room must not import them."""
+"""Signals for the apps above, which this one must not import."""
 
 from __future__ import annotations
 
 from django.dispatch import Signal
 
-# Sent inside the transaction in which a token is used for the first time, authenticates for the
-# first time, or is bound; keyword arguments: device, token, announce (bool: D15 wants it said),
+# Sent in the transaction in which a token is used for the first time, authenticates for the first
+# time, or is bound; keyword arguments: device, token, announce (bool: D15 wants it said),
 # first (bool: the device was never used before, so its place in the log begins now).
 device_paired = Signal()
-# Sent inside the transaction in which a device is revoked; keyword argument: device.
+# Sent in the transaction in which a device is revoked; keyword argument: device.
 device_revoked = Signal()

@@ -1,11 +1,10 @@
-"""Bearer tokens: how they look, how they are kept, and whose a given one is (SPEC Authentication;
-D14, D15).
-"""
+"""Bearer tokens: how they look, how they are kept, and whose a given one is (D14, D15)."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,9 +26,7 @@ MAX_BEARER_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a device with its token, the hook producers, or the administrator. It is
-    DRF's ``request.user``.
-    """
+    """Who sends a request: a device, a hook producer or the administrator; ``request.user``."""
 
     kind: Kind
     device: Device | None = None
@@ -41,9 +38,7 @@ class Principal:
 
     @property
     def rate_key(self) -> str:
-        """What rate limits are kept by (D17): stable, and no secret. A device keeps its limits when
-        it gets a new token.
-        """
+        """What rate limits are kept by (D17); a device keeps its limits with a new token."""
         return f"device:{self.device.pk}" if self.device is not None else self.kind
 
 
@@ -52,33 +47,25 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """The hex SHA-256 that stands for a token wherever it is kept or compared."""
+    """Return the hex SHA-256 that stands for a token wherever it is kept or compared."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def bearer_of(header: str | None) -> str | None:
-    """The token in an ``Authorization`` header, or None when it is missing or malformed (RFC 6750:
-    one scheme, one token, ASCII).
+    """Return the token in an ``Authorization`` header; None when it is missing or malformed.
+
+    RFC 6750: one scheme, one token, ASCII.
     """
-    if not header or len(header) > MAX_BEARER_CHARS or not header.isascii():
+    if not header or len(header) > MAX_BEARER_CHARS:
         return None
-    scheme, space, token = header.strip(" \t").partition(" ")
-    token = token.lstrip(" ")
-    if (
-        not space
-        or scheme.lower() != "bearer"
-        or not token
-        or any(not "!" <= c <= "~" for c in token)
-    ):
-        return None
-    return token
+    found = re.fullmatch(r"[ \t]*bearer +([!-~]+)[ \t]*", header, re.IGNORECASE | re.ASCII)
+    return found and found[1]
 
 
 def identify(bearer: str) -> Principal | None:
-    """Whose token this is, or None when it is unknown or not valid any more. One query, none for
-    the hook and the admin token.
+    """Return whose token this is; None when it is unknown or not valid any more.
 
-    Every comparison runs in constant time over digests, so that the time of an answer says nothing
+    It costs one query, none for the hook and the admin token. Every comparison runs in constant time over digests, so that the time of an answer says nothing
     about how nearly a guess was right.
     """
     found = digest(bearer)
@@ -88,22 +75,18 @@ def identify(bearer: str) -> Principal | None:
     if is_admin:
         return Principal("admin")
     token = Token.objects.select_related("device").filter(digest=found).first()
-    if (
-        token is None
-        or not hmac.compare_digest(token.digest, found)
-        or not is_valid(token, timezone.now())
-    ):
+    if token is None or not hmac.compare_digest(token.digest, found):
         return None
-    return Principal("device", token.device, token)
+    return Principal("device", token.device, token) if is_valid(token, timezone.now()) else None
 
 
 def is_hook(bearer: str) -> bool:
-    """Whether this is the hook token; asks no database, so it may be asked on the event loop."""
+    """Tell whether this is the hook token, without a query: it may be asked on the event loop."""
     return hmac.compare_digest(digest(bearer), _configured()[0])
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Return whether it is neither revoked, replaced, expired nor void (D15, D62).
+    """Tell whether it is neither revoked, replaced, expired nor void (D15, D62).
 
     Void: a pairing code's that was not used within the time that its minting gave it.
     """

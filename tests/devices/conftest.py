@@ -1,4 +1,4 @@
-"""What the tests of the devices room share."""
+"""What the tests of devices share."""
 
 from __future__ import annotations
 
