@@ -54,16 +54,7 @@ def test_beside_other_changes(inner: Repository, repository: Repository, seen: S
     repository.git("submodule", "--quiet", "deinit", "--force", "deep/absent")
     repository.write("b", "2\n")
     repository.write("sub/a", "2\n")
-    repository.git(
-        "-c",
-        "user.name=A",
-        "-c",
-        "user.email=a@b",
-        "commit",
-        "-qam",
-        "more",
-        cwd=repository.path / "sub",
-    )
+    repository.git("commit", "-qam", "more", cwd=repository.path / "sub")
     repository.write("sub/a", "3\n")
     assert seen.changes() == {"b": ("modified", 1, 1), "sub": ("modified", 1, 1)}
 

@@ -163,7 +163,7 @@ def test_the_users_paths_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.of_user(said, filters=True) == [
         ("core.excludesfile", "/users/u/ignore"),
         ("core.attributesfile", "/etc/attributes"),
-        ("filter.lfs.clean", "git-lfs clean"),
+        ("filter.lfs.clean", "HOME=/users/u; export HOME; git-lfs clean"),
     ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -104,12 +105,14 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
 
 def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
     """Return what the bridge's user may say; ``filters``: his own filters too."""
+    home = f"HOME={shlex.quote(git.home())}; export HOME; "  # git itself has another one
     kept: list[Setting] = []
     for key, value in settings:
         if key in _PATHS:
             kept += [(key, path)] if (path := absolute(value)) else []
         elif _USER.fullmatch(key) or (filters and _USER_FILTERS.fullmatch(key)):
-            kept.append((key, value))
+            is_program = key.endswith((".clean", ".smudge", ".process"))
+            kept.append((key, home + value if is_program else value))
     return kept
 
 

@@ -69,7 +69,9 @@ def reading_environment(directory: str) -> dict[str, str]:
 
 def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
     """Return that of a git that writes to ``git_dir`` and takes all else from ``directory``."""
-    return user_environment() | _FIXED | {"GIT_DIR": git_dir, "GIT_COMMON_DIR": directory}
+    # the home too: a git before 2.32 would find the user's configuration there
+    ours = {"HOME": directory, "XDG_CONFIG_HOME": directory, "GIT_COMMON_DIR": directory}
+    return user_environment() | _FIXED | ours | {"GIT_DIR": git_dir}
 
 
 @functools.cache
