@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.protocol.repository_messages import GitStatusResponse
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
 from bridge_project.protocol.types import GitFileStatus
-from files_app.git import submodules, untracked
+from files_app.git import untracked
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
+from files_app.git.repository import repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Place, detached
@@ -64,7 +67,7 @@ def status(
     """
     with mirror.reading(place, jail) as git:
         state = read(git)
-        for name in submodules.dirty(git, state.entries):
+        for name in _dirty_submodules(git, state):
             state.entries[name] = Entry(name, "modified")
         names = Names(place, jail)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
@@ -158,6 +161,38 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
     if status != "renamed":
         old = None
     return Entry(name, status, old, submodule=submodule.startswith("S"))
+
+
+def _dirty_submodules(git: Git, state: State) -> list[str]:
+    """Name the submodules that differ from their commit, and are not listed anyway.
+
+    Git would find out by running itself in them, and believe what stands there; so each is asked by
+    a mirror of its own. Of those that lie outside the roots or belong to another user nothing is
+    said, nor of submodules in submodules. Only so many are looked into.
+    """
+    if not os.path.lexists(f"{git.place.top}/.gitmodules"):
+        return []  # which saves listing the index
+    listed = git.done("ls-files", "--stage", "-z").out.split(b"\0")[:-1]
+    modules = [entry.partition(b"\t")[2] for entry in listed if entry.startswith(b"160000 ")]
+    names = [os.fsdecode(name) for name in modules[: limits.GIT_SUBMODULES_MAX]]
+    deadline = time.monotonic() + limits.GIT_READ_SECONDS
+    return [
+        name
+        for name in names
+        if name not in state.entries and time.monotonic() < deadline and _is_dirty(git, name)
+    ]
+
+
+def _is_dirty(git: Git, name: str) -> bool:
+    path = f"{git.place.top}/{name}"
+    try:
+        place, jail = repository_of(path, git.jail)
+        if place.top != path:
+            return False  # it is not checked out, and what was found is a repository around it
+        with mirror.reading(place, jail) as inner:
+            return bool(read(inner).entries)
+    except BridgeError:
+        return False
 
 
 def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
