@@ -268,17 +268,13 @@ def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch)
     assert read(default_jail(), "a.txt") == b"inside\n"
 
 
+SECRET_FILES = """
+BRIDGE_HOOK_TOKEN_FILE BRIDGE_ADMIN_TOKEN_FILE DATABASE_URL_FILE REDIS_URL_FILE BRIDGE_TLS_KEY
+"""
+
+
 @pytest.mark.parametrize("by_link", [False, True])
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "BRIDGE_HOOK_TOKEN_FILE",
-        "BRIDGE_ADMIN_TOKEN_FILE",
-        "DATABASE_URL_FILE",
-        "REDIS_URL_FILE",
-        "BRIDGE_TLS_KEY",
-    ],
-)
+@pytest.mark.parametrize("setting", SECRET_FILES.split())
 def test_files_of_secrets_are_closed_wherever_they_are(
     house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool
 ) -> None:

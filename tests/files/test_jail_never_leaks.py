@@ -24,28 +24,8 @@ from files_app.tree import listing, tree
 from tests.files.conftest import SECRET, House, build
 
 NAMES = some.sampled_from(["a", "b", "docs", "a.txt", "ü", "n\n"])
-STEPS = some.sampled_from(
-    [
-        "a",
-        "b",
-        "docs",
-        "a.txt",
-        "ü",
-        "n\n",
-        "..",
-        "..",
-        ".",
-        "",
-        "root",
-        "second",
-        "outside",
-        "var",
-        "secrets",
-        "secret.txt",
-        "inner",
-        "hook_token",
-    ]
-)
+WORDS = "a b docs a.txt ü .. .. . root second outside var secrets secret.txt inner hook_token"
+STEPS = some.sampled_from([*WORDS.split(), "n\n", ""])
 STARTS = some.sampled_from(
     ["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"]
 )
