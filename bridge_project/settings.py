@@ -76,48 +76,44 @@ if "sqlite3" in DATABASES["default"]["ENGINE"]:
     sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type] # None: its import fails, which REST framework expects
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# MAX_ENTRIES is 300 by default: an attacker with a few addresses would wash the counts of others
-# out.
 CACHES: dict[str, Any] = {
     "local": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
         "LOCATION": "rates",
+        # of the default, 300, an attacker with a few addresses would wash out the counts of others
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     },
     "rates": {"BACKEND": "bridge_project.http.ratelimit.SteadyCache"},
 }
+RATELIMIT_USE_CACHE = "rates"
+CACHES["default"] = CACHES["local"]
+CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if conf.redis_url:
+    from redis.connection import parse_url
+
     CACHES["default"] = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": conf.redis_url,
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
-    # No keepalive: reconnecting to a Redis that cannot be reached kept requests waiting. The log is
-    # looked at twice a second, bell or no bell. What is published reaches all databases of a Redis
-    # server: bridges that use different ones shall not hear each other's bells.
-    from redis.connection import parse_url
-
-    _database = parse_url(conf.redis_url).get("db", 0)  # type: ignore[no-untyped-call]
-    _layer = {"hosts": [conf.redis_url], "prefix": f"bridge.{_database}"}
-    CHANNEL_LAYERS: dict[str, Any] = {
-        "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": _layer}
+    # What is published reaches all databases of a Redis server: bridges that use different ones
+    # shall not hear each other. No keepalive: reconnecting to a Redis that cannot be reached kept
+    # requests waiting, and the log is looked at twice a second in any case.
+    _prefix = f"bridge.{parse_url(conf.redis_url).get('db', 0)}"  # type: ignore[no-untyped-call]
+    CHANNEL_LAYERS["default"] = {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [conf.redis_url], "prefix": _prefix},
     }
-else:
-    CACHES["default"] = CACHES["local"]
-    CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
-RATELIMIT_USE_CACHE = "rates"
 
 # One process without Redis counts in its own memory, and with Redis the fallback of D46 is
 # deliberate: what these checks warn of is the design.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
 
+_VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS = [
-    {
-        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
-        "OPTIONS": {"min_length": 10},
-    },
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
+    {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
 ]
 
 REST_FRAMEWORK = {
@@ -177,7 +173,7 @@ CSRF_TRUSTED_ORIGINS = (
     [conf.bridge_public_url] if conf.bridge_public_url.startswith("https://") else []
 )
 
-# The edge has capped the body already (server.py); Django's own cap would answer in HTML.
+# The edge has capped the body already; Django's own cap would answer in HTML.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None
 
 LOGGING_CONFIG = "bridge_project.kernel.logging.configure"

@@ -95,14 +95,18 @@ class MetricsView(BridgeAPIView):
         return HttpResponse(text, content_type=content_type, headers={"Cache-Control": "no-store"})
 
 
-class WebSocketView(BridgeAPIView):
-    """The WebSocket's address. A request that is no upgrade is told so, with or without a token:
-    `websocket_url` is where to connect.
-    """
+class OpenView(BridgeAPIView):
+    """Answers without a token."""
 
     rate_group = "status"
     authentication_classes = []
     permission_classes = []
+
+
+class WebSocketView(OpenView):
+    """The WebSocket's address. A request that is no upgrade is told so, with or without a token:
+    `websocket_url` is where to connect.
+    """
 
     @extend_schema(operation_id="websocket", responses={101: None})
     def get(self, request: Request) -> Response:
@@ -114,24 +118,16 @@ class WebSocketView(BridgeAPIView):
         )
 
 
-class SchemaView(BridgeAPIView):
+class SchemaView(OpenView):
     """This document."""
-
-    rate_group = "status"
-    authentication_classes = []
-    permission_classes = []
 
     @extend_schema(operation_id="schema", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> HttpResponse:
         return HttpResponse(document(), content_type="application/json")
 
 
-class AsyncApiView(BridgeAPIView):
+class AsyncApiView(OpenView):
     """The WebSocket protocol as an AsyncAPI document."""
-
-    rate_group = "status"
-    authentication_classes = []
-    permission_classes = []
 
     @extend_schema(operation_id="asyncapi", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> HttpResponse:

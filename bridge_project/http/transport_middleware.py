@@ -1,6 +1,4 @@
-"""Settle what each connection is, and refuse what is not safe, under any ASGI server (D18 to D20,
-D61).
-"""
+"""Settle what each connection is, and refuse what is not safe (D18 to D20, D61)."""
 
 from __future__ import annotations
 
@@ -42,18 +40,18 @@ class TransportMiddleware:
         if scope["type"] == "lifespan":
             await self.application(scope, receive, send)
             return
-        sockets = scope["type"] == "websocket"
+        is_socket = scope["type"] == "websocket"
         scope = dict(scope)  # the server writes its log by its own
         if "bridge" not in scope:
             scope["bridge"] = settle(scope)
-            if sockets:
+            if is_socket:
                 scope["bridge.socket"] = ServerSocket()
             else:
                 receive = _capped(receive)
         bridge: Transport = scope["bridge"]
         port = 0 if bridge.via_proxy else (scope.get("client") or ("", 0))[1]
         scope["client"] = [bridge.client, port]
-        scope["scheme"] = ("ws" if sockets else "http") + ("s" if bridge.secure else "")
+        scope["scheme"] = ("ws" if is_socket else "http") + ("s" if bridge.secure else "")
         scope["root_path"] = ""  # daphne takes it from a header that anybody may send
         try:
             _check(scope)
@@ -78,12 +76,11 @@ def _local(scope: Mapping[str, Any]) -> str:
 
 
 def settle(scope: Mapping[str, Any]) -> Transport:
-    """Say what a connection is, from what an ASGI server other than `serve` tells of it.
+    """Tell what a connection is, from the scope of an ASGI server other than `serve`.
 
     daphne tells where a connection was accepted, and its command line whether TLS ends there. Other
     servers tell the scheme; but with a proxy's headers some of them replace the scheme and the
-    client by what these say, whoever sent them. A connection of which that may be so counts as
-    plain.
+    client by what these say, whoever sent them. A connection of which that may be so is plain.
     """
     peer = str((scope.get("client") or ("",))[0])
     if daphne_command.is_running():

@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
-from bridge_project.asgi import Gate
+from bridge_project.composition.upgrade import Gate
 from bridge_project.http.request import transport_of
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf

@@ -1,0 +1,60 @@
+"""Decide about an upgrade to a WebSocket before there is one (D17, D18)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.db import Error as DatabaseError
+
+from bridge_project.http import ratelimit
+from bridge_project.http.transport_middleware import Application, Receive, Scope, Send, send_error
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers
+from bridge_project.network import transport
+from bridge_project.network.own_names import own_names
+from devices_app import tokens
+
+WEBSOCKET_PATH: Final = "api/v1/ws"
+
+
+class Gate:
+    """Answer an upgrade that is refused with a real HTTP status."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await _check(scope)
+        except BridgeError as error:
+            await receive()  # websocket.connect
+            await send_error(scope, send, error)
+        else:
+            await self.application(scope, receive, send)
+
+
+async def _check(scope: Scope) -> None:
+    """Raise what refuses the upgrade: by its address, host, rate, origin or token."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    names, client = own_names(scope), scope["bridge"].client
+    if scope["path"] != f"/{WEBSOCKET_PATH}":
+        raise BridgeError("NOT_FOUND")
+    if not transport.host_allowed(names, headers.get("host", "")):
+        raise BridgeError("HOST_NOT_ALLOWED")
+    await readers.run(ratelimit.check, "ws", None, client)
+    if not transport.origin_allowed(conf, names, headers.get("origin")):
+        raise BridgeError("ORIGIN_NOT_ALLOWED")
+    if "authorization" not in headers:
+        return
+    # optional here, but one that is given must be a device's
+    bearer = tokens.bearer_of(headers["authorization"])
+    try:
+        principal = await readers.run(tokens.identify, bearer) if bearer else None
+    except DatabaseError:
+        wait = {"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}
+        raise BridgeError("STORAGE_UNAVAILABLE", headers=wait) from None
+    if principal is None or principal.device is None:
+        await readers.run(ratelimit.failed_authentication, client)
+        raise BridgeError("AUTH_INVALID_TOKEN")
