@@ -1,8 +1,4 @@
-"""What the sessions room says of itself at GET /metrics: sockets, the queue, and how far each
-device is behind the log.
-
-What the log holds is read from the feeds' counters; counted are only rows that a device lacks.
-"""
+"""Work out the figures of sessions for GET /metrics: sockets, the queue, and each device's lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens here when a device is paired or revoked in the room below (D15, D28)."""
+"""Act on a device that was paired or revoked (D15, D28)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ log = structlog.get_logger("bridge.pairing")
 def start_at_the_present(
     sender: type[Device], device: Device, announce: bool, first: bool, **_: Any
 ) -> None:
-    """Tell the other devices, and let a new one begin after that: nothing of the past is sent to
-    it.
-    """
+    """Tell the other devices, and let a new one begin after that."""
     with outbox() as box:
         if announce:
             box.append_to_all(encode(notifications.paired(device, device.last_address)))
@@ -37,7 +35,5 @@ def start_at_the_present(
 
 @receiver(device_revoked)
 def close_sockets(sender: type[Device], device: Device, **_: Any) -> None:
-    """Close this process's sockets at once; the others find out by looking
-    (limits.POLL_SECONDS).
-    """
+    """Close this process's sockets at once; other processes find out by polling."""
     transaction.on_commit(lambda: registry.revoked(device.pk))

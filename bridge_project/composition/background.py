@@ -48,9 +48,8 @@ WORKS: tuple[Work, ...] = (
     Work("sessions", polling.start, polling.stop),
     Work("chores", chores.start, chores.stop),
     Work("agents", supervisor.start, supervisor.stop),
-    Work(
-        "agent versions", registry.start, registry.stop
-    ),  # of the agents that the supervisor has loaded
+    # of the agents that the supervisor has loaded
+    Work("agent versions", registry.start, registry.stop),
     Work("git", threads.start, threads.stop),
     Work("forwarder", server_forwarder.start, server_forwarder.stop),
     Work("address", _address.start, _address.stop),

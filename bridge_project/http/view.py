@@ -1,6 +1,4 @@
-"""The base of every API view: who asks, how often, whether they may, in this order (D14, D16,
-D17).
-"""
+"""Check who asks, how often, and whether they may, in this order (D14, D16, D17)."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ class AlwaysJSON(BaseContentNegotiation):
 
 
 class BridgeAPIView(APIView):
-    """A view states ``rate_group`` (a key of ``limits.RATES``) and ``permission_classes`` (one of
-    ``devices_app.authentication``).
+    """The base of every API view: tells who asks, how often, and whether they may.
 
-    ``request.user`` is the Principal, None where ``authentication_classes`` is empty. Views raise
-    BridgeError and return ``Response(model.wire())``; bodies come from ``rest_json.json_bytes`` and
-    ``json_model``.
+    A view states `rate_group` (a key of `limits.RATES`) and `permission_classes` (of
+    `devices_app.authentication`). `request.user` is the Principal, None where
+    `authentication_classes` is empty. Views raise BridgeError and return `Response(model.wire())`;
+    bodies come from `json_bytes` and `json_model`.
     """
 
     rate_group: ClassVar[str]
