@@ -76,8 +76,7 @@ def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> 
         for one in patterns
         if one.startswith(("api/v1/", "hooks/", "metrics"))
     }
-    assert len(served) == 16
-    assert served == document["paths"].keys()
+    assert served and served == document["paths"].keys()
 
 
 def test_every_operation_is_described(document: dict[str, Any]) -> None:
