@@ -4,10 +4,13 @@ D51).
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
+from django.db import OperationalError
 
+from bridge_project.kernel import failure_alerts
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.kernel.failure_alerts import Failure
 from sessions_app import polling
@@ -33,3 +36,25 @@ def test_it_is_a_row_of_the_feed_for_all(code: str, reference: str, session_id: 
     )
     assert payload["notification_id"] == message["id"] and payload["data"]["code"] == code
     assert payload["data"].get("reference", "") == reference and reference in payload["body"]
+
+
+async def test_what_could_not_be_written_is_told_when_it_happens_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    references: list[str] = []
+
+    def write(failure: Failure) -> None:
+        references.append(failure.reference)
+        if failure.reference == "first":
+            raise OperationalError
+
+    monkeypatch.setattr(polling, "write_notification", write)
+    await polling.start()
+    try:
+        failure_alerts.report("INTERNAL_ERROR", "first")
+        async with asyncio.timeout(20):
+            while references != ["first", "again"]:
+                await asyncio.sleep(0.05)
+                failure_alerts.report("INTERNAL_ERROR", "again")
+    finally:
+        await polling.stop()
