@@ -1,4 +1,4 @@
-"""JSON bodies of HTTP requests and answers: what the views get and what they return (D8, D9)."""
+"""Read and write the JSON bodies of HTTP requests and answers (D8, D9)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ class JSONRenderer(BaseRenderer):
 
 
 class StrictJSONParser(BaseParser):
-    """What ``jsontext`` takes as JSON, in UTF-8. Errors: 400 VALIDATION_ERROR, 415
-    UNSUPPORTED_MEDIA_TYPE.
-    """
+    """What `jsontext` takes as JSON, in UTF-8."""
 
     media_type = JSON_TYPE
 
@@ -47,18 +45,14 @@ class StrictJSONParser(BaseParser):
 
 
 def check_media_type(content_type: str) -> None:
-    """Raises BridgeError UNSUPPORTED_MEDIA_TYPE for anything but ``application/json``, with no
-    charset or UTF-8.
-    """
+    """Raise UNSUPPORTED_MEDIA_TYPE for anything but `application/json` in UTF-8."""
     kind, parameters = parse_header_parameters(content_type)
     if kind != JSON_TYPE or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
         raise BridgeError("UNSUPPORTED_MEDIA_TYPE")
 
 
 def json_bytes(request: HttpRequest) -> bytes:
-    """The body of a request that says it is JSON, unparsed. Raises BridgeError
-    UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE.
-    """
+    """Return the body of a request that says it is JSON, unparsed."""
     check_media_type(request.META.get("CONTENT_TYPE", ""))
     # the edge has capped it before; this is for servers that do not
     if len(request.body) > conf.max_message_bytes:
@@ -67,15 +61,11 @@ def json_bytes(request: HttpRequest) -> bytes:
 
 
 def json_model(request: HttpRequest, model: type[M]) -> M:
-    """The body as ``model``. Raises BridgeError VALIDATION_ERROR with ``details {field,
-    constraint}`` of the first and ``violations`` of every fault.
-    """
+    """Return the body as `model`, or raise VALIDATION_ERROR with every fault in `violations`."""
     value = _loads(json_bytes(request))
     if not isinstance(value, dict):
-        raise _invalid(
-            [{"field": "body", "constraint": "object", "received": received(value, ())}],
-            "The body must be a JSON object.",
-        )
+        wrong = {"field": "body", "constraint": "object", "received": received(value, ())}
+        raise _invalid([wrong], "The body must be a JSON object.")
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -96,9 +86,8 @@ def _loads(data: bytes) -> Any:
     try:
         return jsontext.loads(data)
     except jsontext.JsonError as error:
-        raise _invalid(
-            [{"field": "body", "constraint": "JSON"}], f"The body is not usable JSON: {error}."
-        ) from None
+        wrong = {"field": "body", "constraint": "JSON"}
+        raise _invalid([wrong], f"The body is not usable JSON: {error}.") from None
 
 
 def _invalid(violations: list[dict[str, str]], message: str) -> BridgeError:

@@ -1,6 +1,4 @@
-"""Django's request cycle in a few threads that stay, instead of a new thread and a new database
-connection for each request.
-"""
+"""Run Django's request cycle in a few threads that stay, with their database connections."""
 
 from __future__ import annotations
 
@@ -23,13 +21,11 @@ Message = Mapping[str, Any]
 
 
 class Handler(ASGIHandler):
-    """An ASGI application for HTTP. Middlewares and views are run synchronously, from the first to
-    the last in the same thread.
+    """An ASGI application for HTTP: middlewares and views run in one thread, first to last.
 
     Django's own handler goes to a thread and back about seventeen times for each request. A client
     that goes away does not stop its request: what was begun is finished, which is what an event
-    that is being stored needs. An application in front may give other threads in ``bridge.threads``
-    of the scope.
+    that is being stored needs. An application in front may name other threads in the scope.
     """
 
     def __init__(self) -> None:
@@ -69,9 +65,7 @@ class Handler(ASGIHandler):
 
 
 def _whole(response: HttpResponseBase) -> HttpResponse:
-    """The answer with its body in memory; what streams here are the admin site's static files,
-    which are small.
-    """
+    """Return the answer with its body in memory; only static files, which are small, stream."""
     if not response.streaming:
         return cast(HttpResponse, response)
     parts = cast(Any, response)
