@@ -1,4 +1,4 @@
-"""The notifications that this room sends, each built in one place (D13)."""
+"""Make the notifications that devices get, each kind in one place (D13)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ def _notification(
     )
 
 
+def _given(**data: str) -> dict[str, Any]:
+    """Return the data that is not empty."""
+    return {name: value for name, value in data.items() if value}
+
+
 def gap(session_id: str | None) -> Notification:
     """A device missed rows of a feed that are no longer kept (D29)."""
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
-    return _notification(
-        "error", "Messages were missed", body, session_id=session_id, code="MESSAGES_DISCARDED"
-    )
+    title, code = "Messages were missed", "MESSAGES_DISCARDED"
+    return _notification("error", title, body, session_id=session_id, code=code)
 
 
 def paired(device: Device, address: str) -> Notification:
@@ -50,24 +54,21 @@ def paired(device: Device, address: str) -> Notification:
 
 
 def session_of(feed_id: int) -> str | None:
-    """The id of the session whose feed this is; None for the feed for all."""
+    """Return the id of the session whose feed this is; None for the feed for all."""
     return Session.objects.filter(feed_id=feed_id).values_list("session_id", flat=True).first()
-
-
-# -- approvals -------------------------------------------------------------------------------------
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
     """Somebody must decide about a tool call."""
-    title = f"{call.tool} needs approval"
-    data = {"tool_call_id": call.tool_call_id, "risk_level": call.risk_level, "screen": "approval"}
     return _notification(
         "approval_required",
-        title,
+        f"{call.tool} needs approval",
         shorten(call.description),
         priority="high",
         session_id=session.session_id,
-        **data,
+        tool_call_id=call.tool_call_id,
+        risk_level=call.risk_level,
+        screen="approval",
     )
 
 
@@ -82,71 +83,60 @@ _WHY = {
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
     """A decision stands, wherever it was taken."""
-    where = {
-        "agent": "at the machine",
-        "bridge": _WHY.get(call.reason, _WHY["session_closed"]),
-    }.get(call.decided_by) or (f"on {call.device.name}" if call.device else "")
-    body = f"{call.tool} was {call.decision} {where}".strip() + "."
-    data: dict[str, Any] = {
-        "tool_call_id": call.tool_call_id,
-        "decision": call.decision,
-        "decided_by": call.decided_by,
-    }
-    data |= {"device": call.device.name} if call.device else {}
-    data |= {"reason": call.reason} if call.reason else {}
+    if call.decided_by == ToolCall.DecidedBy.AGENT:
+        where = " at the machine"
+    elif call.decided_by == ToolCall.DecidedBy.BRIDGE:
+        where = " " + _WHY.get(call.reason, _WHY["session_closed"])
+    else:
+        where = f" on {call.device.name}" if call.device else ""
     return _notification(
         "approval_decided",
         f"{call.tool}: {call.decision}",
-        body,
+        f"{call.tool} was {call.decision}{where}.",
         session_id=session.session_id,
-        **data,
+        tool_call_id=call.tool_call_id,
+        decision=call.decision,
+        decided_by=call.decided_by,
+        **_given(device=call.device.name if call.device else "", reason=call.reason),
     )
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """A call that was rejected ran all the same: hooks cannot stop an agent."""
-    body = f"{call.tool} ran although it had been rejected: {shorten(call.description)}"
-    data = {"tool_call_id": call.tool_call_id, "code": "REJECTED_CALL_RAN"}
     return _notification(
         "error",
         "A rejected tool call ran",
-        body,
+        f"{call.tool} ran although it had been rejected: {shorten(call.description)}",
         priority="high",
         session_id=session.session_id,
-        **data,
+        tool_call_id=call.tool_call_id,
+        code="REJECTED_CALL_RAN",
     )
-
-
-# -- what agents report ----------------------------------------------------------------------------
 
 
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
-    """What a hook event makes a person want to know."""
-    return _notification(
-        type_, title, shorten(body), priority=priority, session_id=session_id, **data
-    )
-
-
-# -- what the bridge reports of itself -------------------------------------------------------------
+    """A hook event or an agent says what a person wants to know."""
+    body = shorten(body)
+    return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
 def failed(failure: Failure) -> Notification:
     """Something failed that nobody foresaw, or an agent did (D51)."""
-    where = (
-        f"The bridge's log has more, at {failure.reference}."
-        if failure.reference
-        else failure.row.remedy
+    row, reference = failure.row, failure.reference
+    where = f"The bridge's log has more, at {reference}." if reference else row.remedy
+    return _notification(
+        "error",
+        row.message.rstrip("."),
+        f"{row.message} {where}",
+        session_id=failure.session_id,
+        code=row.code,
+        **_given(reference=reference),
     )
-    data: dict[str, Any] = {"code": failure.row.code} | (
-        {"reference": failure.reference} if failure.reference else {}
-    )
-    title, body = failure.row.message.rstrip("."), f"{failure.row.message} {where}"
-    return _notification("error", title, body, session_id=failure.session_id, **data)
 
 
 def shorten(text: str) -> str:
-    """A text as it fits into a notification."""
+    """Return a text as it fits into a notification."""
     text = " ".join(text.split())
     return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

@@ -13,6 +13,7 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from bridge_project.http import ratelimit
 from bridge_project.http.json import json_model
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
@@ -43,13 +44,11 @@ def _find(session_id: str) -> Session:
 
 
 def body_of(session: Session) -> dict[str, Any]:
-    """The session as /sessions lists it."""
+    """Return the session as /sessions lists it."""
+    same = ("agent_type", "title", "working_directory", "status")
     return {
         "id": session.session_id,
-        "agent_type": session.agent_type,
-        "title": session.title,
-        "working_directory": session.working_directory,
-        "status": session.status,
+        **{name: getattr(session, name) for name in same},
         "created_at": now_text(session.created_at),
         "last_activity_at": now_text(session.last_activity_at),
         "websocket_connected": session.websocket_connected,  # type: ignore[attr-defined]
@@ -120,11 +119,5 @@ def _say(session: Session, content: str, device: Device | None) -> None:
         messages.send_prompt(session.pk, content, device=device)
     except BridgeError as error:
         if error.code == "RATE_LIMITED":
-            seconds = messages.RETRY_SECONDS
-            raise BridgeError(
-                "RATE_LIMIT_EXCEEDED",
-                error.message,
-                headers={"Retry-After": str(seconds)},
-                retry_after=seconds,
-            ) from None
+            raise ratelimit.too_many(error.message, messages.RETRY_SECONDS) from None
         raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None

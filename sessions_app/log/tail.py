@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import structlog
 from django.db import Error as DatabaseError
@@ -27,17 +26,11 @@ TAIL_BYTES = 4 * 2**20
 AT_ONCE_ROWS = 256  # a socket that is behind is given so many at a time
 
 
-class Follower(Protocol):
-    """A live socket, as the tail sees it. ``wake`` is called on the event loop."""
-
-    def wake(self) -> None: ...
-
-
 class Tail:
     """One for each process. ``head`` is the newest row that its sockets were woken for."""
 
     def __init__(self) -> None:
-        self.followers: set[Follower] = set()
+        self.followers: set[Callable[[], None]] = set()  # called on the loop when it grows
         self.head = 0
         self.notifier = Notifier(self.heard)
         self._grown = 0  # the newest row that a notification named
@@ -118,8 +111,8 @@ class Tail:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        for follower in tuple(self.followers):
-            follower.wake()
+        for wake in tuple(self.followers):
+            wake()
 
     def after(self, seq: int) -> list[Row] | None:
         """Return the next rows after ``seq``; None when one of them is not in memory."""

@@ -1,11 +1,8 @@
-"""The life of observed sessions: created by their first hook event, closed, reopened, forgotten
-(D34).
-"""
+"""Create, close, reopen and forget sessions that are known only by their hooks (D34)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,20 +23,9 @@ from sessions_app.models import Feed, Session, ToolCall
 DEFAULT_AGENT = "primary-agent"
 
 
-def find_all(session_ids: Iterable[str]) -> dict[str, Session]:
-    """Session id → session, with feeds; to be called inside an outbox, so that the counters are
-    true.
-    """
-    return {
-        session.session_id: session
-        for session in Session.objects.filter(session_id__in=list(session_ids)).select_related(
-            "feed"
-        )
-    }
-
-
 def find(session_id: str) -> Session | None:
-    return find_all([session_id]).get(session_id)
+    """Return a session with its feed, whose counters are true only inside an outbox."""
+    return Session.objects.filter(session_id=session_id).select_related("feed").first()
 
 
 def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
@@ -76,37 +62,33 @@ def close(
 
 
 def entitle(session: Session, prompt: Any) -> None:
-    """The first line of the first prompt is the title; until there is one, the directory's name
-    (D6).
-    """
-    line = (
-        next((line.strip() for line in prompt.splitlines() if line.strip()), "")
-        if isinstance(prompt, str)
-        else ""
-    )
+    """Make the first line of the first prompt the title; until then the directory's name (D6)."""
+    lines = prompt.splitlines() if isinstance(prompt, str) else []
+    line = next((line.strip() for line in lines if line.strip()), "")
     if line and not session.titled:
-        session.title, session.titled = printable(line)[: limits.TITLE_MAX_CHARS], True
+        session.title, session.titled = _title(line), True
     elif not session.title:
-        session.title = printable(os.path.basename(session.working_directory.rstrip("/\\")))[
-            : limits.TITLE_MAX_CHARS
-        ]
+        session.title = _title(os.path.basename(session.working_directory.rstrip("/\\")))
+
+
+def _title(text: str) -> str:
+    return printable(text)[: limits.TITLE_MAX_CHARS]
 
 
 def close_idle() -> int:
-    """Close observed sessions without an event for 24 hours; returns how many."""
-    now = timezone.now()
-    idle = Session.objects.filter(
-        kind=Session.Kind.OBSERVED,
-        last_activity_at__lt=now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS),
+    """Close observed sessions without an event for 24 hours; return how many."""
+    before = timezone.now() - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
+    idle = Session.objects.filter(kind=Session.Kind.OBSERVED, last_activity_at__lt=before).exclude(
+        status=Session.Status.CLOSED
     )
-    closed = 0
-    if idle.exclude(status=Session.Status.CLOSED).exists():
-        with outbox() as box:
-            for session in idle.exclude(status=Session.Status.CLOSED).select_related("feed"):
-                close(box, session, "timeout")
-                session.save(update_fields=["status", "closed_at", "pending_approvals"])
-                closed += 1
-    return closed
+    if not idle.exists():
+        return 0
+    with outbox() as box:
+        sessions = list(idle.select_related("feed"))
+        for session in sessions:
+            close(box, session, "timeout")
+            session.save(update_fields=["status", "closed_at", "pending_approvals"])
+    return len(sessions)
 
 
 def forget_closed() -> int:

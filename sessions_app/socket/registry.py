@@ -61,7 +61,7 @@ class Registry:
             )
             connection.open_delivery(device)
             self.sockets.add(connection)
-            tail.followers.add(connection)
+            tail.followers.add(connection.wake)
         except BridgeError as error:
             raise Refused(error.code, error.message) from None
         finally:
@@ -69,7 +69,7 @@ class Registry:
 
     def discard(self, connection: ClientConnection) -> None:
         self.sockets.discard(connection)
-        tail.followers.discard(connection)
+        tail.followers.discard(connection.wake)
 
     def revoked(self, device_id: int) -> None:
         """End a device's connections when this process revoked it; callable from any thread."""
