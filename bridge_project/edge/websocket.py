@@ -14,12 +14,13 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
     connection_of,
     drain,
 )
+from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
 from bridge_project.edge.http import error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
-from bridge_project.protocol.catalogue import text_frame
+from bridge_project.protocol.catalogue import compressed_frame, text_frame
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
 POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
@@ -47,6 +48,21 @@ class Inbox(asyncio.Queue[dict[str, Any]]):
 
     def _size(self, item: dict[str, Any]) -> int:
         return MESSAGE_BYTES + len(item.get("text") or item.get("bytes") or b"")
+
+
+def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
+    """Accept an offer of permessage-deflate, so that an idle socket costs no memory (D58)."""
+    for offer in offers:
+        if isinstance(offer, PerMessageDeflateOffer):
+            offer.accept_no_context_takeover = True  # whatever the client says (RFC 7692, 7.1.1.2)
+            most = offer.request_max_window_bits or limits.DEFLATE_WINDOW_BITS
+            return PerMessageDeflateOfferAccept(  # type: ignore[no-untyped-call]
+                offer,
+                request_no_context_takeover=True,
+                window_bits=min(most, limits.DEFLATE_WINDOW_BITS),
+                mem_level=limits.DEFLATE_MEMORY_LEVEL,
+            )
+    return None
 
 
 class Socket:
@@ -98,7 +114,8 @@ class Socket:
 
     def authenticated(self) -> None:
         """Take what a stranger may not send from now on."""
-        self._protocol.authenticated = self._connection.authenticated = True
+        self._connection.authenticated = self._protocol.authenticated = True
+        self._protocol.maxMessagePayloadSize = self._protocol.factory.maxMessagePayloadSize
 
 
 class Protocol(WebSocketProtocol):  # type: ignore[misc]
@@ -113,6 +130,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     _inbox_full = False
     _resting: asyncio.TimerHandle | None = None  # set while frames that came too fast wait
     _early_bytes = _early_frames = 0
+    _deflated = 0.0  # when something was compressed last
     _frames_left = float(limits.FRAMES_BURST)
     _broken = False  # where the next frame begins is not known any more, or does not matter
     _stranger_refused = _disconnect_sent = False
@@ -124,6 +142,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         # daphne's own go by a clock that can be set
         self.heard = self._opened = self._pinged = self._counted = time.monotonic()
         self.socket = Socket(self)
+        self.maxMessagePayloadSize = limits.EARLY_BYTES  # inflated, until `authenticated`
         super().connectionMade()
         self.factory.open_sockets.add(self)
 
@@ -156,10 +175,13 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         self._frames_left = min(self._frames_left + earned, limits.FRAMES_BURST)
         self._counted = now
         enough = max(self._frames_left - limits.FRAMES_AT_ONCE, 0)
-        while not self._inbox_full and self.processData() and self.state != self.STATE_CLOSED:
+        while not self._inbox_full and self.state != self.STATE_CLOSED:
             if self.current_frame is None and self._frames_left <= enough:
-                seconds = 0 if enough else limits.FRAMES_AT_ONCE / limits.FRAMES_PER_SECOND
+                short = limits.FRAMES_AT_ONCE - self._frames_left
+                seconds = 0 if enough else short / limits.FRAMES_PER_SECOND
                 self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+                break
+            if not self.processData():
                 break
         self._steer_reading()
 
@@ -192,7 +214,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             self.data = b""
             if self.state == self.STATE_OPEN:
                 self._fail_connection(code, reason)
-            else:
+            elif self.state == self.STATE_CONNECTING:
                 self.dropConnection(abort=True)
 
     def applicationCreateWorked(self, application_queue: Any) -> None:
@@ -202,6 +224,9 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         if self.state != self.STATE_OPEN:
             return  # we have closed; what comes until the client has seen it is late
         self._pinged = time.monotonic()
+        if self._isMessageCompressed:
+            self._frames_left -= len(payload) // limits.DEFLATE_FRAME_BYTES
+            self._perMessageCompress._decompressor = None  # the next message begins anew
         super().onMessage(payload, isBinary)
         self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 
@@ -243,7 +268,20 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     def send_frames(self, frames: Sequence[bytes]) -> None:
         """Send frames that are made already; after the close frame nothing goes out."""
         if self.state == self.STATE_OPEN and frames:
+            if self._perMessageCompress is not None:
+                frames = [self._compressed(frame) for frame in frames]
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _compressed(self, frame: bytes) -> bytes:
+        if len(frame) < limits.DEFLATE_FROM_BYTES:
+            return frame
+        self._deflated = time.monotonic()
+        deflate = self._perMessageCompress
+        deflate.start_compress_message()
+        return compressed_frame(
+            frame,
+            lambda payload: deflate.compress_message_data(payload) + deflate.end_compress_message(),
+        )
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         kind = message["type"]
@@ -357,8 +395,12 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             self.factory.server_class.protocol_disconnected(self)
 
     def check_timeouts(self) -> None:
-        """Refuse a handshake that takes too long, and ping a client that is quiet."""
+        """Refuse a handshake that takes too long, ping a client that is quiet, and forget what was
+        sent for compression: the next message begins anew, which the client need not know.
+        """
         now = time.monotonic()
+        if self._perMessageCompress and now - self._deflated > limits.DEFLATE_KEEP_SECONDS:
+            self._perMessageCompress._compressor = None
         if self.state == self.STATE_CONNECTING and now - self._opened > limits.HANDSHAKE_SECONDS:
             self.serverReject()
         elif self.state == self.STATE_OPEN and now - self._pinged > limits.PING_SECONDS:
@@ -399,4 +441,5 @@ class Factory(WebSocketFactory):  # type: ignore[misc]
             closeHandshakeTimeout=limits.CLOSE_WAIT_SECONDS,
             maxMessagePayloadSize=max_bytes,
             maxFramePayloadSize=max_bytes,
+            perMessageCompressionAccept=accept_compression,
         )

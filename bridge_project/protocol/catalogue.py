@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ CATALOGUE: Final[Mapping[str, type[Payload]]] = {
 }
 
 _FINAL_TEXT: Final = 0x81
+_COMPRESSED: Final = 0x40
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,19 @@ def text_frame(text: str) -> bytes:
 
     It is the same for every socket, so it is made once for all.
     """
-    payload = text.encode()
+    return _frame(_FINAL_TEXT, text.encode())
+
+
+def compressed_frame(frame: bytes, compress: Callable[[bytes], bytes]) -> bytes:
+    """Make the frame of the same message with its payload compressed (RFC 7692, 6.1)."""
+    payload = frame[{126: 4, 127: 10}.get(frame[1], 2) :]
+    return _frame(_FINAL_TEXT | _COMPRESSED, compress(payload))
+
+
+def _frame(first: int, payload: bytes) -> bytes:
     size = len(payload)
     if size < 126:
-        return bytes((_FINAL_TEXT, size)) + payload
+        return bytes((first, size)) + payload
     if size < 1 << 16:
-        return bytes((_FINAL_TEXT, 126)) + size.to_bytes(2, "big") + payload
-    return bytes((_FINAL_TEXT, 127)) + size.to_bytes(8, "big") + payload
+        return bytes((first, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((first, 127)) + size.to_bytes(8, "big") + payload

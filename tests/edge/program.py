@@ -220,6 +220,7 @@ def main() -> None:
     )
     if "hasty" in sys.argv:
         vars(limits).update(STOP_SECONDS=1, LINGER_SECONDS=1, PING_SECONDS=0.5, HANDSHAKE_SECONDS=1)
+        vars(limits).update(DEFLATE_KEEP_SECONDS=0)
         http_edge.Factory.timeOut = 2
     try:
         conf = load()

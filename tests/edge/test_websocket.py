@@ -9,12 +9,15 @@ import socket
 import struct
 import time
 import uuid
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
 from bridge_project.kernel import limits
 from tests.edge.edge import Edge, read_response, wait_for
@@ -66,7 +69,8 @@ def test_scope(edge: Edge) -> None:
         assert (
             websocket.response is not None and websocket.response.headers["X-Request-ID"] == "abc"
         )
-        assert websocket.response.headers.get("Sec-WebSocket-Extensions") is None
+        extension = websocket.response.headers["Sec-WebSocket-Extensions"]
+        assert extension.startswith("permessage-deflate; ")
     assert (told["scheme"], told["secure"], told["mode"], told["path"], told["query"]) == (
         "wss",
         True,
@@ -185,8 +189,9 @@ def test_origins_are_the_applications_to_judge(edge: Edge, origin: str) -> None:
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
-    with edge.websocket(compress=False) as websocket:
+@pytest.mark.parametrize("compress", [False, True])
+def test_10_mb_are_taken_and_more_closes_1009(edge: Edge, compress: bool) -> None:
+    with edge.websocket(compress=compress) as websocket:
         websocket.send("x" * (10 * MB))
         assert websocket.recv(10) == "x" * 100
         before = edge.memory
@@ -195,8 +200,11 @@ def test_10_mb_are_taken_and_more_closes_1009(edge: Edge) -> None:
     assert edge.memory - before < 30 * MB
 
 
-def test_a_long_message_in_small_frames_closes_1009(edge: Edge) -> None:
-    with edge.websocket(compress=False) as websocket:
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_long_message_in_small_frames_closes_1009(edge: Edge, compress: bool) -> None:
+    with edge.websocket(compress=compress) as websocket:
+        websocket.send(b"x" * MB for _ in range(9))
+        assert websocket.recv() == str(9 * MB)
         websocket.send(b"x" * MB for _ in range(11))
         assert closed(websocket)[0] == 1009
 
@@ -234,6 +242,123 @@ def test_a_flood_that_the_application_does_not_take_is_not_read(edge: Edge) -> N
         websocket.send("done")
         while websocket.recv(10) != "done":
             pass
+
+
+# -- compression (D58) -----------------------------------------------------------------------------
+
+
+def deflating(edge: Edge, offer: str = "permessage-deflate", path: str = "/ws") -> socket.socket:
+    """A bare connection that has upgraded with this offer."""
+    stream = upgrade(edge, {"Sec-WebSocket-Extensions": offer}, path=path)
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += stream.recv(1)
+    assert b"Extensions: permessage-deflate; client_no_context_takeover\r" in head
+    return stream
+
+
+def send_frame(stream: socket.socket, first: int, payload: bytes) -> None:
+    size = len(payload)
+    how, code = ("B", size) if size < 126 else ("BH", 126) if size < 65536 else ("BQ", 127)
+    length = (code,) if size < 126 else (code, size)
+    head = struct.pack(f"!B{how}4x", first, 0x80 | length[0], *length[1:])
+    stream.sendall(head + payload)
+
+
+def read_frame(stream: socket.socket) -> tuple[int, bytes]:
+    def exactly(size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += (more := stream.recv(size - len(data)))
+            assert more, "the connection has ended"
+        return data
+
+    first, size = exactly(2)
+    if size == 126:
+        size = int.from_bytes(exactly(2), "big")
+    return first, exactly(size)
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"), [("/ws", 10 * MB), ("/stranger", limits.EARLY_BYTES)], ids=["known", "not"]
+)
+def test_a_bomb_is_not_inflated(edge: Edge, path: str, limit: int) -> None:
+    deflate = zlib.compressobj(wbits=-15)
+    bomb = b"".join(deflate.compress(b"x" * MB) for _ in range(300))
+    bomb = bomb[: limits.EARLY_BYTES // 2] if path == "/stranger" else bomb + deflate.flush()
+    before = edge.memory
+    with deflating(edge, path=path) as stream:
+        send_frame(stream, 0xC1, bomb)
+        first, payload = read_frame(stream)
+        assert (first, struct.unpack("!H", payload[:2])) == (0x88, (1009,))
+        assert str(limit) in payload.decode(errors="replace")
+    assert edge.memory - before < 30 * MB
+
+
+def test_bombs_that_each_fit_are_taken_one_by_one(edge: Edge) -> None:
+    """What the application has not taken is not inflated either."""
+    deflate = zlib.compressobj(wbits=-15)
+    bomb = deflate.compress(b"x" * 10 * MB) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    before = edge.memory
+    with edge.websocket() as other, deflating(edge) as stream:
+        sleep = zlib.compressobj(wbits=-15)
+        send_frame(stream, 0xC1, sleep.compress(b"sleep") + sleep.flush(zlib.Z_SYNC_FLUSH)[:-4])
+        for _ in range(5):
+            send_frame(stream, 0xC1, bomb[:-4])
+        other.send("hello")
+        assert other.recv() == "hello"
+        assert edge.memory - before < 40 * MB
+        for _ in range(5):
+            read_frame(stream)
+
+
+def test_what_is_no_deflate_closes_1007(edge: Edge) -> None:
+    with deflating(edge) as stream:
+        send_frame(stream, 0xC1, b"\xff" * 100)
+        first, payload = read_frame(stream)
+        assert (first, struct.unpack("!H", payload[:2])) == (0x88, (1007,))
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        {},
+        {"server_no_context_takeover": True},
+        {"server_max_window_bits": 9, "client_max_window_bits": 9},
+        {"client_no_context_takeover": True, "client_max_window_bits": True},
+    ],
+    ids=range(4),
+)
+def test_any_offer_is_spoken(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, offer: dict[str, Any]
+) -> None:
+    factory = partial(ClientPerMessageDeflateFactory, **offer)
+    monkeypatch.setattr("tests.websocket.ClientPerMessageDeflateFactory", factory)
+    with edge.websocket() as websocket:
+        for _ in range(3):
+            websocket.send("scope")
+            assert json.loads(websocket.recv(10))["path"] == "/ws"
+            websocket.send("é" * 100)
+            assert websocket.recv(10) == "é" * 100
+
+
+def test_a_quiet_socket_forgets_and_its_client_does_not_notice(start: Callable[..., Edge]) -> None:
+    """What repeats is short, until the bridge has forgotten what it repeats."""
+    inflate, sizes = zlib.decompressobj(wbits=-15), []
+    with deflating(start("hasty")) as stream:
+
+        def ask() -> int:
+            send_frame(stream, 0x81, b"scope")
+            first, payload = read_frame(stream)
+            while first == 0x89:  # a ping
+                first, payload = read_frame(stream)
+            assert first == 0xC1
+            assert json.loads(inflate.decompress(payload + b"\0\0\xff\xff"))["path"] == "/ws"
+            sizes.append(len(payload))
+            return len(payload)
+
+        assert ask() > 2 * ask()
+        wait_for(lambda: ask() == sizes[0])
 
 
 # -- closing ---------------------------------------------------------------------------------------
