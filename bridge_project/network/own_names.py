@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -15,11 +14,6 @@ from bridge_project.network import certificates, interfaces, transport
 log = structlog.get_logger("bridge.http")
 
 NAMES_SECONDS: Final = 30  # an interface may come up while the bridge runs
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    names: tuple[str, ...]
 
 
 _known: tuple[float, frozenset[str]] = (0.0, frozenset())
@@ -37,7 +31,7 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
             except ConfError as error:  # the file is being replaced; the names in use stay
                 log.warning("certificate_unreadable", error=str(error))
                 certified += tuple(names)
-        names = transport.allowed_names(conf, _Names(certified), interfaces.local_addresses())
+        names = transport.allowed_names(conf, certified, interfaces.local_addresses())
         _known = (time.monotonic() + NAMES_SECONDS, names)
     accepted_on = (scope.get("server") or ("",))[0]
     return names | {transport.normalise(str(accepted_on or ""))}

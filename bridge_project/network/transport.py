@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from bridge_project.kernel.config import Conf
@@ -72,13 +72,6 @@ _HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
-class Named(Protocol):
-    """What ``allowed_names`` needs of ``tls.Certificates``."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Transport:
     """One connection. ``client``: the address that limits and logs count; ``base_url``: where this
@@ -120,7 +113,6 @@ def normalise(text: str) -> str:
 
 
 @lru_cache(4096)
-@lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
     """The network that an address belongs to. What is neither loopback, private nor a mesh's is
     public (D20).
@@ -143,14 +135,11 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Whether this peer speaks for many clients (D19), so that its own address stands for
+    """Tell whether this peer speaks for many clients (D19), so that its own address stands for
     nobody.
     """
-    return _is_trusted(parse_address(address), conf.bridge_trusted_proxies)
-
-
-def _is_trusted(address: IPAddress | None, proxies: Sequence[IPNetwork]) -> bool:
-    return address is not None and any(address in network for network in proxies)
+    found = parse_address(address)
+    return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
 
 
 # -- one connection --------------------------------------------------------------------------------
@@ -159,7 +148,7 @@ def _is_trusted(address: IPAddress | None, proxies: Sequence[IPNetwork]) -> bool
 def resolve(
     conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers
 ) -> Transport:
-    """Everything about a connection that its addresses and headers tell (D19, D20).
+    """Tell everything about a connection that its addresses and headers tell (D19, D20).
 
     ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count
     only when the peer is a trusted proxy.
@@ -167,88 +156,51 @@ def resolve(
     forwarding = [
         (name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS
     ]
-    peer = parse_address(peer_address)
-    via_proxy = bool(forwarding) and _is_trusted(peer, conf.bridge_trusted_proxies)
-    hop = (
-        _client_hop(_values(forwarding, b"x-forwarded-for"), conf.bridge_trusted_proxies)
-        if via_proxy
-        else None
-    )
+    via_proxy = bool(forwarding) and is_trusted_proxy(conf, peer_address)
+    secure, hop = tls, None
+    if via_proxy:
+        hop = _client_hop(conf, _values(forwarding, b"x-forwarded-for"))
+        # it knows better than our own socket; every hop that it reports must have been encrypted
+        if schemes := _values(forwarding, b"x-forwarded-proto"):
+            secure = all(scheme.lower() == "https" for scheme in schemes)
+    if conf.bridge_public_url:
+        mode = mode_of_url(conf.bridge_public_url, conf.bridge_tunnel_domains)
+    elif via_proxy:
+        # our own address says only where the proxy is; one that does not name its client hides it
+        mode = mode_of_address(hop) if hop else ConnectionMode.DIRECT_PUBLIC
+    else:
+        mode = mode_of_address(local_address)
+    public = forwarding or mode_of_address(peer_address) is ConnectionMode.DIRECT_PUBLIC
+    if public and not via_proxy and mode is not ConnectionMode.MISCONFIGURED:
+        mode = ConnectionMode.DIRECT_PUBLIC
     return Transport(
-        secure=_is_secure(tls, _values(forwarding, b"x-forwarded-proto") if via_proxy else []),
+        secure=secure,
         client=hop or normalise(peer_address),
-        mode=_mode(
-            conf,
-            local_address,
-            peer_address,
-            hop,
-            via_proxy=via_proxy,
-            suspicious=bool(forwarding) and not via_proxy,
-        ),
+        mode=mode,
         via_proxy=via_proxy,
         base_url=base_url(conf, local_address),
     )
 
 
 def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
-    return [
-        part.strip()
-        for key, value in forwarding
-        if key == name
-        for part in value.split(",")
-        if part.strip()
-    ]
+    parts = [part.strip() for key, value in forwarding if key == name for part in value.split(",")]
+    return [part for part in parts if part]
 
 
-def _is_secure(tls: bool, forwarded_proto: list[str]) -> bool:
-    """A trusted proxy knows better than our own socket, and every hop that it reports must have
-    been encrypted.
-    """
-    return all(value.lower() == "https" for value in forwarded_proto) if forwarded_proto else tls
-
-
-def _client_hop(hops: list[str], proxies: Sequence[IPNetwork]) -> str | None:
-    """The rightmost hop that is not a trusted proxy; the first when all are. What is no address
-    ends the search: nothing left of it is proven.
+def _client_hop(conf: Conf, hops: list[str]) -> str | None:
+    """Return the rightmost hop that is not a trusted proxy; the first when all are. What is no
+    address ends the search: nothing left of it is proven.
     """
     found: str | None = None
     for hop in reversed(hops):
-        address = parse_address(hop) or parse_address(_without_port(hop))
+        # some proxies write `10.0.0.1:5000` or `[::1]:5000`
+        address = parse_address(hop) or parse_address(hop.rpartition(":")[0])
         if address is None:
             return found
         found = str(address)
-        if not _is_trusted(address, proxies):
+        if not is_trusted_proxy(conf, found):
             return found
     return found
-
-
-def _without_port(hop: str) -> str:
-    """Some proxies write ``10.0.0.1:5000`` or ``[::1]:5000``."""
-    return hop.rpartition(":")[0]
-
-
-def _mode(
-    conf: Conf,
-    local_address: str,
-    peer_address: str,
-    hop: str | None,
-    *,
-    via_proxy: bool,
-    suspicious: bool,
-) -> ConnectionMode:
-    if conf.bridge_public_url:
-        mode = mode_of_url(conf.bridge_public_url, conf.bridge_tunnel_domains)
-    elif via_proxy:
-        # our own address says only where the proxy is; a proxy that does not name its client hides
-        # where that is
-        mode = mode_of_address(hop) if hop else ConnectionMode.DIRECT_PUBLIC
-    else:
-        mode = mode_of_address(local_address)
-    if mode is ConnectionMode.MISCONFIGURED or via_proxy:
-        return mode
-    if suspicious or mode_of_address(peer_address) is ConnectionMode.DIRECT_PUBLIC:
-        return ConnectionMode.DIRECT_PUBLIC
-    return mode
 
 
 def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
@@ -264,26 +216,25 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
     if host == "localhost" or host.endswith(".localhost"):
         return ConnectionMode.LOCAL_ONLY
     own = [domain.lower().removeprefix("*").strip(".") for domain in tunnel_domains]
-    tunnel = (
-        any(host.endswith("." + domain) for domain in (*TUNNEL_DOMAINS, *own) if domain)
-        or host in own
-    )
+    parents = tuple(f".{domain}" for domain in (*TUNNEL_DOMAINS, *own) if domain)
+    tunnel = host in own or host.endswith(parents)
     return ConnectionMode.SECURE_REMOTE if tunnel else ConnectionMode.DIRECT_PUBLIC
 
 
 # -- names and origins (D18) -----------------------------------------------------------------------
 
 
-def allowed_names(conf: Conf, certificates: Named, addresses: Iterable[str] = ()) -> frozenset[str]:
-    """The host names and addresses this bridge answers to, in lower case, IPv6 without brackets;
-    ``*.`` begins a name of a whole domain.
+def allowed_names(
+    conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
+) -> frozenset[str]:
+    """Return the host names and addresses this bridge answers to, in lower case, IPv6 without
+    brackets; ``*.`` begins a name of a whole domain.
 
-    ``addresses``: those of the machine's interfaces (``interfaces.local_addresses()``); only those
-    it listens on are taken.
+    ``certified``: the names in its certificate. ``addresses``: those of the machine's interfaces;
+    only those it listens on are taken.
     """
-    names = {_host(name) for name in certificates.names} | {
-        _host(a) for a in addresses if accepts_on(conf.bridge_host, a)
-    }
+    names = {_host(name) for name in certified}
+    names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
     if conf.bridge_public_url:
         names.add(_host(urlsplit(conf.bridge_public_url).hostname or ""))
     if parse_address(conf.bridge_host) is not None:

@@ -304,13 +304,12 @@ def test_secure_is_tls_or_the_word_of_a_trusted_proxy(
     )
 
 
-class Names:
-    names = ("localhost", "Box.local", "127.0.0.1", "::1", "*.bridge.example")
+NAMES = ("localhost", "Box.local", "127.0.0.1", "::1", "*.bridge.example")
 
 
 def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
     settings = conf(bridge_public_url="https://Public.example:9443", bridge_host="10.0.0.7")
-    names = allowed_names(settings, Names(), ["192.168.1.5"])
+    names = allowed_names(settings, NAMES, ["192.168.1.5"])
     assert names == {
         "localhost",
         "box.local",
@@ -321,8 +320,8 @@ def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
         "public.example",
         "10.0.0.7",
     }
-    assert "8.8.8.8" not in allowed_names(conf(), Names(), ["8.8.8.8"])
-    assert allowed_names(conf(bridge_host="0.0.0.0"), Names(), ["8.8.8.8"]) >= {"8.8.8.8"}
+    assert "8.8.8.8" not in allowed_names(conf(), NAMES, ["8.8.8.8"])
+    assert allowed_names(conf(bridge_host="0.0.0.0"), NAMES, ["8.8.8.8"]) >= {"8.8.8.8"}
 
 
 @pytest.mark.parametrize(
@@ -345,7 +344,7 @@ def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
     ],
 )
 def test_host_header(header: str, allowed: bool) -> None:
-    assert host_allowed(allowed_names(conf(), Names()), header) is allowed
+    assert host_allowed(allowed_names(conf(), NAMES), header) is allowed
 
 
 @pytest.mark.parametrize(
@@ -381,12 +380,12 @@ def test_origin(origin: str | None, allowed: bool) -> None:
         bridge_public_url="https://public.example",
         bridge_allowed_origins="https://app.example/, http://localhost:3000, capacitor://localhost",
     )
-    assert origin_allowed(settings, allowed_names(settings, Names()), origin) is allowed
+    assert origin_allowed(settings, allowed_names(settings, NAMES), origin) is allowed
 
 
 @given(st.text())
 def test_no_text_breaks_the_checks(text: str) -> None:
-    names = allowed_names(conf(), Names())
+    names = allowed_names(conf(), NAMES)
     assert host_allowed(names, text) in (True, False)
     assert origin_allowed(conf(), names, text) is False
 
