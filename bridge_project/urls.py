@@ -19,8 +19,7 @@ from bridge_project.composition.system_views import (
 from bridge_project.docs import pages
 from devices_app import views as devices
 from files_app.views import ContentView, TreeView
-from hooks_app.config_views import ReloadHooksView
-from hooks_app.views import BatchView, EventView
+from hooks_app.views import BatchView, EventView, ReloadHooksView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
 
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}

@@ -1,12 +1,10 @@
-"""The hook configuration file: read, validated and reported; the bridge never runs its commands
-(SPEC Hook producer configuration; D49).
+"""Read and check the hook configuration file; the bridge never runs its commands.
+
+SPEC Hook producer configuration; D49.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import structlog
@@ -49,121 +47,73 @@ class Entry(Received):
     hooks: list[Annotated[CommandHook | PromptHook, Field(discriminator="type")]]
 
 
-_ENTRIES: Final = TypeAdapter(list[Entry])
-
-
-class _State:
-    """What was loaded last; a reload that fails changes nothing."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.active: list[HookEventName] = []
-
-
-_state = _State()
+_ENTRIES: Final = TypeAdapter(dict[str, list[Entry]])
 
 
 def active_hooks() -> list[HookEventName]:
-    """The events that the configuration in use has hooks for, in the order of the specification."""
-    return list(_state.active)
+    """Read BRIDGE_HOOKS_CONFIG and return the events it has hooks for, in the spec's order.
 
-
-def reload() -> list[HookEventName]:
-    """Read BRIDGE_HOOKS_CONFIG again; nothing is active where none is set.
-
-    Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}`` when it cannot be
-    read or is wrong; the old one stays in use.
+    The file is the map of the specification, or has it under ``hooks``; names that are no hook
+    events are ignored. Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}``
+    when it cannot be read or is wrong.
     """
-    with _state.lock:
-        path = conf.bridge_hooks_config
-        _state.active = parse(_read(path)) if path is not None else []
-        return active_hooks()
-
-
-def start() -> None:
-    """Load it when the bridge starts. A wrong file is said and does not keep the bridge from
-    starting.
-    """
+    value = _read() if conf.bridge_hooks_config else {}
+    inside = isinstance(value, dict) and "hooks" in value
+    place, found = ("hooks", value["hooks"]) if inside else ("file", value)
+    if not isinstance(found, dict):
+        raise _invalid((place, "object", "must be an object that maps event names to lists"))
+    known = {name: found[name] for name in HOOK_EVENTS if name in found}
     try:
-        reload()
+        entries = _ENTRIES.validate_python(known, strict=True)
+    except ValidationError as error:
+        prefix = ("hooks",) if inside else ()
+        wrong = [(_place((*prefix, *f.path)), f.constraint, f.sentence) for f in faults(error)]
+        raise _invalid(*wrong) from None
+    return [name for name in HOOK_EVENTS if any(entry.hooks for entry in entries.get(name, ()))]
+
+
+def check() -> None:
+    """Log what is wrong with the configuration when the bridge starts, which starts all the same."""
+    try:
+        active_hooks()
     except BridgeError as error:
-        log.warning(
-            "hook_configuration_invalid", file=str(conf.bridge_hooks_config), problem=error.message
-        )
+        file = str(conf.bridge_hooks_config)
+        log.warning("hook_configuration_invalid", file=file, problem=error.message)
 
 
-def parse(value: Any) -> list[HookEventName]:
-    """The active events of a parsed configuration: the map of the specification, or an object that
-    has it under ``hooks``.
+def _place(parts: tuple[str | int, ...]) -> str:
+    """Write ``hooks.Stop[0].hooks[1].timeout``.
 
-    Names that are no hook events are ignored. Raises BridgeError as ``reload``.
+    The name of the variant, which pydantic puts after the index of a hook, is no part of the file.
     """
-    prefix, events = "", value
-    if isinstance(value, dict) and "hooks" in value:
-        prefix, events = "hooks", value["hooks"]
-    if not isinstance(events, dict):
-        raise _invalid(
-            [(prefix or "file", "object", "must be an object that maps event names to lists")]
-        )
-    return _active(events, prefix)
+    text, after_index = "", False
+    for part in parts:
+        if not (after_index and part in ("command", "prompt")):
+            text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        after_index = isinstance(part, int)
+    return text.removeprefix(".")
 
 
-def _active(events: Mapping[str, Any], prefix: str) -> list[HookEventName]:
-    active: list[HookEventName] = []
-    wrong: list[tuple[str, str, str]] = []
-    for name in HOOK_EVENTS:
-        if name not in events:
-            continue
-        try:
-            entries = _ENTRIES.validate_python(events[name], strict=True)
-        except ValidationError as error:
-            place = f"{prefix}.{name}" if prefix else name
-            wrong += [
-                (place + _path(fault.path), fault.constraint, fault.sentence)
-                for fault in faults(error)
-            ]
-            continue
-        if any(entry.hooks for entry in entries):
-            active.append(name)
-    if wrong:
-        raise _invalid(wrong)
-    return active
-
-
-def _path(parts: tuple[str | int, ...]) -> str:
-    """``[0].hooks[1].timeout``. The name of the variant, which pydantic puts after the index of a
-    hook, is no part of the file.
-    """
-    kept = [
-        part
-        for i, part in enumerate(parts)
-        if not (part in ("command", "prompt") and i and isinstance(parts[i - 1], int))
-    ]
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in kept)
-
-
-def _read(path: Path) -> Any:
+def _read() -> Any:
+    assert conf.bridge_hooks_config is not None
     try:
-        with path.open("rb") as file:
+        with conf.bridge_hooks_config.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise _invalid([("file", "readable", f"cannot be read: {error.strerror}")]) from None
-    if len(data) > MAX_BYTES:
-        raise _invalid(
-            [("file", f"at most {MAX_BYTES} bytes", f"is larger than {MAX_BYTES} bytes")]
-        )
-    try:
+        if len(data) > MAX_BYTES:
+            limit = f"at most {MAX_BYTES} bytes"
+            raise _invalid(("file", limit, f"is larger than {MAX_BYTES} bytes"))
         return jsontext.loads(data)
+    except OSError as error:
+        raise _invalid(("file", "readable", f"cannot be read: {error.strerror}")) from None
     except jsontext.JsonError as error:
-        raise _invalid([("file", "JSON", f"is not usable JSON: {error}")]) from None
+        raise _invalid(("file", "JSON", f"is not usable JSON: {error}")) from None
 
 
-def _invalid(wrong: list[tuple[str, str, str]]) -> BridgeError:
+def _invalid(*wrong: tuple[str, str, str]) -> BridgeError:
     place, constraint, sentence = wrong[0]
-    violations = [{"field": field, "constraint": rule} for field, rule, _ in wrong]
     return BridgeError(
         "HOOK_INVALID_PAYLOAD",
         f"The hook configuration is wrong: {place} {sentence}.",
         details={"field": place, "constraint": constraint},
-        violations=violations,
+        violations=[{"field": field, "constraint": rule} for field, rule, _ in wrong],
     )

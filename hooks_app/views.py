@@ -1,9 +1,9 @@
-"""POST /hooks/event and POST /hooks/batch (SPEC; D2, D8, D31 to D33)."""
+"""POST /hooks/event, POST /hooks/batch and POST /admin/reload-hooks (SPEC; D2, D8, D31 to D33)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -11,20 +11,23 @@ from rest_framework.response import Response
 
 from bridge_project.http.json import json_bytes
 from bridge_project.http.view import BridgeAPIView
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import examples, http
-from bridge_project.protocol.hooks import HookEvent, HookInvalid, parse_hook_batch, parse_hook_body
-from devices_app.authentication import HookOnly
-from hooks_app.intake import store as intake
-from hooks_app.intake.responses import ingestion_result, validation_failure, violation_body
-from hooks_app.intake.store import Posted
+from bridge_project.protocol.hooks import (
+    HookEvent,
+    HookInvalid,
+    HookViolation,
+    parse_hook_batch,
+    parse_hook_body,
+)
+from bridge_project.protocol.types import now_text
+from devices_app.authentication import AdminOnly, HookOnly
+from hooks_app import config
+from hooks_app.intake.store import Posted, store
 
-SOURCE = [
-    OpenApiParameter(
-        "X-Hook-Source",
-        str,
-        OpenApiParameter.HEADER,
-        description="What sends: the `agent_type` of a session that this event creates.",
-    ),
+_SOURCE = "What sends: the `agent_type` of a session that this event creates."
+HEADERS = [
+    OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description=_SOURCE),
     OpenApiParameter(
         "X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."
     ),
@@ -37,6 +40,10 @@ BATCH = [
 ]
 
 
+def _shown(violation: HookViolation) -> dict[str, str]:
+    return {name: getattr(violation, name) for name in ("field", "message", "code", "rule")}
+
+
 class HookView(BridgeAPIView):
     """What both endpoints share: the hook token and D8's body for what is wrong."""
 
@@ -44,9 +51,16 @@ class HookView(BridgeAPIView):
     takes_large_bodies = True
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, HookInvalid):
-            # any HttpResponse will do
-            return cast(Response, validation_failure(self.request._request, exc))
+        if isinstance(exc, HookInvalid):  # in all three forms that the spec shows, at once
+            first = exc.violations[0]
+            exc = BridgeError(
+                exc.code,
+                first.message,
+                received=False,
+                details={"field": first.field, "constraint": first.constraint},
+                validation_errors=[_shown(each) for each in exc.violations],
+                errors=[{"field": each.field, "message": each.message} for each in exc.violations],
+            )
         return super().handle_exception(exc)
 
     @property
@@ -61,15 +75,15 @@ class EventView(HookView):
 
     @extend_schema(
         operation_id="hook_event",
-        parameters=SOURCE,
+        parameters=HEADERS,
         examples=EVENTS,
         request=http.HookEventBody,
         responses=http.IngestionResult,
     )
     def post(self, request: Request) -> Response:
         event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
-        [receipt] = intake.store([Posted(event, self.source)])
-        return Response(ingestion_result(receipt))
+        [receipt] = store([Posted(event, self.source)])
+        return Response(receipt.body())
 
 
 class BatchView(HookView):
@@ -81,7 +95,7 @@ class BatchView(HookView):
 
     @extend_schema(
         operation_id="hook_batch",
-        parameters=SOURCE,
+        parameters=HEADERS,
         examples=BATCH,
         request=http.HookBatchBody,
         responses=http.BatchResult,
@@ -89,10 +103,10 @@ class BatchView(HookView):
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
-        receipts = intake.store(good) if good else []
+        receipts = store(good) if good else []
         errors = [
-            {"index": i, "validation_errors": [violation_body(v) for v in bad.violations]}
-            for i, bad in enumerate(parsed)
+            {"index": index, "validation_errors": [_shown(each) for each in bad.violations]}
+            for index, bad in enumerate(parsed)
             if isinstance(bad, HookInvalid)
         ]
         body: dict[str, Any] = {
@@ -104,3 +118,18 @@ class BatchView(HookView):
             "errors": errors,
         }
         return Response(body)
+
+
+class ReloadHooksView(BridgeAPIView):
+    """Reads the hook configuration again and says for which events it has hooks. A wrong one is
+    refused, and the old one stays.
+    """
+
+    rate_group = "admin"
+    permission_classes = [AdminOnly]
+
+    @extend_schema(operation_id="reload_hooks", request=None, responses=http.ReloadResult)
+    def post(self, request: Request) -> Response:
+        active = config.active_hooks()
+        result = http.ReloadResult(reloaded=True, timestamp=now_text(), active_hooks=active)
+        return Response(result.wire())

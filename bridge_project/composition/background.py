@@ -33,7 +33,7 @@ class Work:
 
 
 async def _read_hook_configuration() -> None:
-    hook_configuration.start()
+    hook_configuration.check()
 
 
 async def _nothing() -> None:

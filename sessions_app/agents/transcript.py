@@ -129,7 +129,7 @@ class SessionWriter:
                 self.close_stream("tool_call")
                 ours = storable_call(call)
                 record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
-                self._remember(call, record)
+                self._remember(call, record.tool_call_id)
             case driver.ApprovalWithdrawn(call_id):
                 ours_id = self.ids.get(call_id, call_id)
                 approvals.withdraw(self.box, self.session, ours_id, reason="interrupted")
@@ -175,9 +175,9 @@ class SessionWriter:
 
     # -- tools -------------------------------------------------------------------------------------
 
-    def _remember(self, call: Call, record: ToolCall) -> None:
+    def _remember(self, call: Call, tool_call_id: str) -> None:
         if call.id is not None:
-            self.ids[call.id] = record.tool_call_id
+            self.ids[call.id] = tool_call_id
 
     def _conclude(
         self, event: driver.ToolSucceeded | driver.ToolStopped | driver.ToolFailed

@@ -20,6 +20,7 @@ from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals.decisions import settle
 from sessions_app.approvals.tool_call import Call
+from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
@@ -34,21 +35,27 @@ FORGET_CALLS = 500  # in one transaction
 # -- a call begins ---------------------------------------------------------------------------------
 
 
-def report(box: Outbox, session: Session, call: Call) -> ToolCall:
-    """Record a call about which nobody is asked; ``tool_call`` says once that it has begun."""
-    known = _seen_before(session, call)
-    if known is not None:
-        return known
-    record = _create(box, session, call)
-    message = s.ToolCall(
-        session_id=session.session_id,
-        tool_call_id=record.tool_call_id,
-        tool=call.tool,
-        params=dict(call.params),
-        description=call.description,
-    )
-    box.append(session.feed, encode(message))
-    return record
+def report(box: Outbox, session: Session, call: Call) -> str:
+    """Record a call about which nobody is asked; ``tool_call`` says once that it has begun.
+
+    Returns the id under which devices know it.
+    """
+    # Nine events of ten are such a call's: one statement when it begins, one when it ends.
+    known, tool_call_id = None, call.id or str(uuid.uuid4())
+    values = (session.pk, tool_call_id, _name(call), call.same, call.risk_level, box.moment)
+    if not ingest_sql.open_call(box.cursor, values):
+        known = _seen_before(session, call)
+        tool_call_id = (known or _create(box, session, call)).tool_call_id
+    if known is None:
+        message = s.ToolCall(
+            session_id=session.session_id,
+            tool_call_id=tool_call_id,
+            tool=call.tool,
+            params=dict(call.params),
+            description=call.description,
+        )
+        box.append(session.feed, encode(message))
+    return tool_call_id
 
 
 def ask(
@@ -181,8 +188,13 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
 
     That it ran says who decided, if nobody had (D37).
     """
-    record = _that_ran(session, call)
-    tool_call_id = record.tool_call_id if record else call.id or str(uuid.uuid4())
+    record, tool_call_id = None, call.id
+    unasked = call.id and ingest_sql.end_call(
+        box.cursor, session.pk, call.id, call.same, box.moment
+    )
+    if not unasked and (record := _that_ran(session, call)):
+        tool_call_id = record.tool_call_id
+    tool_call_id = tool_call_id or str(uuid.uuid4())
     error = None
     if not outcome.success:
         # The agent tries again by itself or does not: the bridge did not run it.

@@ -15,7 +15,16 @@ from typing import Any
 from django.db import connection
 from django.db.models import Model
 
-from sessions_app.models import Connection, Feed, Join, LogHead, LogRow, Process, Session
+from sessions_app.models import (
+    Connection,
+    Feed,
+    Join,
+    LogHead,
+    LogRow,
+    Process,
+    Session,
+    ToolCall,
+)
 
 _HEAD, _FEED, _ROW, _SESSION, _JOIN, _CONNECTION, _PROCESS = (
     model._meta.db_table for model in (LogHead, Feed, LogRow, Session, Join, Connection, Process)
@@ -41,6 +50,12 @@ def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:
         cursor.execute(statement, values[0])
     elif values:
         cursor.executemany(statement, values)
+
+
+def read_where_in(cursor: Any, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the rows of a SELECT that ends with ``WHERE column``, for these values of it."""
+    cursor.execute(f"{statement} IN ({_marks(values)})", values)
+    return list(cursor.fetchall())
 
 
 def moment(value: datetime | None) -> Any:
@@ -183,3 +198,30 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
         for session in sessions
     ]
     write(cursor, _WRITE_SESSION, values)
+
+
+# -- tool calls about which nobody is asked: nine events of ten ------------------------------------
+
+_CALL_WRITTEN = ("session_id", "tool_call_id", "tool", "same", "risk_level", "created_at")
+_CALL_EMPTY = ("description", "params", "source", "decided_by", "reason", "frame")
+_OPEN_CALL = insert_into(ToolCall, (*_CALL_WRITTEN, "forwarded", *_CALL_EMPTY))
+_OPEN_CALL += " ON CONFLICT DO NOTHING"
+_END_CALL = (
+    f'UPDATE "{ToolCall._meta.db_table}" SET finished_at = %s WHERE session_id = %s '
+    "AND tool_call_id = %s AND same = %s AND finished_at IS NULL AND decision IS NULL"
+)
+
+
+def open_call(cursor: Any, values: Sequence[Any]) -> bool:
+    """Write a call, with the values of _CALL_WRITTEN.
+
+    False when the session has had a call of that id.
+    """
+    cursor.execute(_OPEN_CALL, (*values, False, *[""] * len(_CALL_EMPTY)))
+    return bool(cursor.rowcount)
+
+
+def end_call(cursor: Any, session: int, tool_call_id: str, same: str, at: Any) -> bool:
+    """End the equal open call of that id; False: there is none about which nobody was asked."""
+    cursor.execute(_END_CALL, (at, session, tool_call_id, same))
+    return bool(cursor.rowcount)

@@ -4,6 +4,7 @@ D46).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.servers import Postgres
+from tests.hooks.conftest import run_hook, waiting
+from tests.servers import Postgres, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -95,3 +97,26 @@ def test_an_auth_without_a_database(store: Store) -> None:
         store.postgres.start()
     phone.ready()
     phone.close()
+
+
+def test_hooks_without_a_database(store: Store) -> None:
+    """D47: the spool keeps them meanwhile, and each arrives once and in order."""
+    bridge, session_id = store.bridge, new_session()
+    spool = bridge.data / "spool"
+    with bridge.phones() as [phone]:
+        bridge.watch(phone, session_id)
+        store.postgres.stop()
+        try:
+            for number in range(5):
+                raw = {"hook_event_name": "UserPromptSubmit", "session_id": session_id}
+                assert (
+                    run_hook(spool, json.dumps(raw | {"number": number}).encode()).returncode == 0
+                )
+            wait_until(
+                lambda: "the database does not take" in bridge.tail(), 20, "the log says why"
+            )
+            assert len(waiting(spool)) == 5
+        finally:
+            store.postgres.start()
+        phone.wait_numbers(session_id, range(5), 60)
+    assert bridge.session(session_id)["hook_count"] == 6, "one made the session"

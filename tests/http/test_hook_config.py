@@ -35,7 +35,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Pa
     """
     path = tmp_path / "hooks.json"
     monkeypatch.setattr(config, "conf", conf.model_copy(update={"bridge_hooks_config": path}))
-    monkeypatch.setattr(config, "_state", config._State())
 
     def write(value: Any) -> Path:
         path.write_text(value if isinstance(value, str) else json.dumps(value))
@@ -79,7 +78,7 @@ def test_other_names_and_fields_are_ignored(write: Callable[[Any], Path]) -> Non
             "PreCompact": [{"hooks": []}],
         }
     )
-    assert config.reload() == ["Notification"]
+    assert config.active_hooks() == ["Notification"]
 
 
 WRONG: list[tuple[str, Any, str]] = [
@@ -137,23 +136,20 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(
     ("value", "place"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
 )
-def test_a_wrong_one_is_refused_with_the_place_and_the_old_one_stays(
+def test_a_wrong_one_is_refused_with_the_place(
     write: Callable[[Any], Path], admin: Api, db: None, value: Any, place: str
 ) -> None:
-    write(GOOD)
-    config.reload()
     write(value)
     body = check_error(admin.post("/api/v1/admin/reload-hooks"), "HOOK_INVALID_PAYLOAD", 400)
     assert body["details"]["field"] == place
     assert body["details"]["constraint"]
     assert place in body["message"]
-    assert config.active_hooks() == ["SessionStart", "PreToolUse", "Stop"]
 
 
 def test_every_fault_is_named(write: Callable[[Any], Path]) -> None:
     write({"Stop": [{}], "PreToolUse": [{"hooks": [{"type": "command"}]}]})
     with pytest.raises(BridgeError) as caught:
-        config.reload()
+        config.active_hooks()
     assert [found["field"] for found in caught.value.fields["violations"]] == [
         "PreToolUse[0].hooks[0].command",
         "Stop[0].hooks",
@@ -168,10 +164,11 @@ def test_a_file_that_is_not_there(write: Callable[[Any], Path], admin: Api, db: 
 def test_a_wrong_one_does_not_keep_the_bridge_from_starting(write: Callable[[Any], Path]) -> None:
     write("{")
     with capture_logs() as logs:
-        config.start()
+        config.check()
     assert [(entry["log_level"], entry["event"]) for entry in logs] == [
         ("warning", "hook_configuration_invalid")
     ]
     write(GOOD)
-    config.start()
-    assert config.active_hooks() == ["SessionStart", "PreToolUse", "Stop"]
+    with capture_logs() as logs:
+        config.check()
+    assert not logs

@@ -8,7 +8,9 @@ the forwarder's own tests use too.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,34 @@ def test_what_happens_while_the_bridge_is_down_arrives_afterwards(
     assert [event["payload"]["payload"]["prompt"] for event in phone.events(session_id)] == [
         f"prompt {number}" for number in range(20)
     ]
+    phone.close()
+
+
+def test_a_backlog_holds_no_person_up_and_no_rate_limit_holds_the_backlog(
+    make_bridge: Callable[..., Bridge], tmp_path: Path
+) -> None:
+    """More than the rate of `/hooks/event` allows in a minute wait in the spool: all arrive, in
+    order for each session, and first the session in which the agent waits for a decision.
+    """
+    bridge = make_bridge("backlog", BRIDGE_RATE_LIMITS="on")
+    agent, asks, others = Agent(bridge, tmp_path / "settings.json"), new_session(), new_session()
+    phone = bridge.phone(device_id="a-phone")
+    phone.ready()
+    phone.close()
+    bridge.kill()
+    spool, began = bridge.data / "spool", time.time() - 100
+    for number in range(300):
+        path, raw = spool / str(number), fixture("UserPromptSubmit")
+        path.write_text(json.dumps(raw | {"session_id": others, "number": number}))
+        os.utime(path, (began + number / 10,) * 2)
+    agent.fire(fixture("PermissionRequest-Bash") | {"session_id": asks})
+    bridge.start()
+    phone.ready()
+    for session_id in (asks, others):
+        assert phone.expect("session_started")["payload"]["session_id"] == session_id
+    assert phone.expect("approval_required", session_id=asks)["payload"]["tool"] == "Bash"
+    phone.join(others)
+    phone.wait_numbers(others, range(300))
     phone.close()
 
 

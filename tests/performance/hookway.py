@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ WORK = [
 ]
 ASKS = "PermissionRequest-Bash"
 SESSIONS = [f"agent-{number}" for number in range(5)]
+STORY = [(name, session) for name in WORK for session in SESSIONS]
 AT_ONCE = 500
 STILL_SECONDS = 30.0  # nothing came for this long: nothing more will
 SERIAL = re.compile(rb'"prompt_id":"way-(\d+)"')
@@ -50,6 +51,7 @@ class Way:
         self.fired: dict[int, float] = {}
         self.came: dict[int, float] = {}
         self.doubled = self.reordered = 0
+        self._calls: dict[str, str] = {}  # session → id of its newest call
         self._newest: dict[str, str] = defaultdict(str)  # session → time of its newest event
         self._running: list[int] = []
         phone.on_text = self._look
@@ -60,8 +62,10 @@ class Way:
         self.fired[serial] = 0.0
         raw: dict[str, Any] = json.loads((FIXTURES / f"{name}.json").read_text())
         raw |= {"session_id": session, "prompt_id": f"way-{serial}"}
-        if "tool_use_id" in raw:  # the same for a call and its end
-            raw["tool_use_id"] = f"{session}-{serial // 2}"
+        if name.startswith("PreToolUse"):
+            self._calls[session] = f"call-{serial}"
+        if "tool_use_id" in raw:
+            raw["tool_use_id"] = self._calls[session]
         given = self.path / f"{serial}.json"
         given.write_text(json.dumps(raw))
         return serial, given
@@ -141,11 +145,11 @@ async def _rate(way: Way, rate: int, seconds: float) -> tuple[set[int], set[int]
     asked: set[int] = set()
     others: set[int] = set()
     began = clock()
-    for number, name in zip(range(int(rate * seconds)), cycle(WORK), strict=False):
+    for number, (name, session) in zip(range(int(rate * seconds)), cycle(STORY), strict=False):
         await asyncio.sleep(max(0.0, began + number / rate - clock()))
         events = [name, ASKS] if rate > 5 and number % rate == rate // 2 else [name]
         for one in events:
-            serial, given = way.write(one, SESSIONS[number % len(SESSIONS)])
+            serial, given = way.write(one, session)
             (asked if one == ASKS else others).add(serial)
             way.fire(serial, given)
     progress(f"hookway: {rate} a second")
@@ -154,8 +158,8 @@ async def _rate(way: Way, rate: int, seconds: float) -> tuple[set[int], set[int]
 
 async def _at_once(way: Way) -> float:
     """Milliseconds until the last of them is there."""
-    written = [way.write(name, new) for name, new in zip(cycle(WORK), SESSIONS * 100, strict=False)]
-    for one in written[:AT_ONCE]:
+    written = [way.write(*step) for step in islice(cycle(STORY), AT_ONCE)]
+    for one in written:
         way.fire(*one)
         await asyncio.sleep(0)
     await way.finish()
