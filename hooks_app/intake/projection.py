@@ -1,5 +1,5 @@
-"""From a hook event to what devices get of it. Pure: ``ingest`` and ``effects`` write what this
-returns (SPEC Hook events consumed; D13, D37).
+"""What devices get of a hook event. Pure: ``store`` and ``effects`` write what this returns
+(SPEC Hook events consumed; D13, D37).
 """
 
 from __future__ import annotations
@@ -20,52 +20,42 @@ _END_REASONS: dict[object, SessionEndReason] = {
     "error": "error",
     "completion": "completed",
 }
+_PROMPTS = {"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}
 
 
 def agent_event(event: HookEvent, event_id: str) -> Encoded:
-    """The event itself, for whoever has joined its session (D1). Its envelope has an id of its own
+    """Make the event itself, for whoever has joined its session (D1); its envelope has another id
     (D4).
     """
     return encode_raw("agent_event", event.outbound(event_id))
 
 
 def end_reason(event: HookEvent) -> SessionEndReason:
-    """Why a session ended, from what its SessionEnd says; a completed one if it says nothing."""
-    return _END_REASONS.get(_text(event.payload.get("exit_reason")), "completed")
+    """Return why a session ended; a completed one if its SessionEnd says nothing."""
+    return _END_REASONS.get(_text(event, "exit_reason"), "completed")
 
 
 def tool_of(event: HookEvent) -> str:
-    """The tool that the event is about, or an empty string."""
-    return _text(event.payload.get("tool"))
+    """Return the tool that the event is about, or an empty string."""
+    return _text(event, "tool")
 
 
 def directory_of(event: HookEvent) -> str:
-    """Where the agent works: what SessionStart says, else the ``cwd`` that agents put into every
-    event.
-    """
-    return (
-        _text(event.payload.get("working_directory")) or _text(event.payload.get("cwd"))
-    ).replace("\x00", "")
+    """Return where the agent works: agents put ``cwd`` into every event."""
+    found = _text(event, "working_directory") or _text(event, "cwd")
+    return found.replace("\x00", "")
 
 
 def prompt_of(event: HookEvent) -> str:
-    """The prompt that the event carries, which may become its session's title (D6)."""
-    if _synthetic(event):
-        return ""
-    return _text(
-        event.payload.get(
-            {"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}.get(event.event, "")
-        )
-    )
-
-
-def _synthetic(event: HookEvent) -> bool:
-    """Whether a prompt came from the agent's own machinery and not from a person."""
+    """Return a person's prompt, which may become the session's title (D6)."""
     context = event.payload.get("context")
-    return isinstance(context, dict) and context.get("synthetic") is True
+    if isinstance(context, dict) and context.get("synthetic") is True:
+        return ""  # of the agent's own machinery
+    return _text(event, _PROMPTS.get(event.event, ""))
 
 
-def _text(value: object) -> str:
+def _text(event: HookEvent, name: str) -> str:
+    value = event.payload.get(name)
     return value if isinstance(value, str) else ""
 
 
@@ -73,7 +63,7 @@ def _text(value: object) -> str:
 
 
 def call_of(event: HookEvent) -> Call:
-    """The tool call that a PreToolUse or PostToolUse is about."""
+    """Return the tool call that a PreToolUse or PostToolUse is about."""
     payload = event.payload
     tool, params = tool_of(event), payload["params"]
     return Call(
@@ -82,62 +72,50 @@ def call_of(event: HookEvent) -> Call:
         params=params,
         description=describe(tool, params, payload.get("description")),
         risk_level=payload.get("risk_level", "medium"),
-        reasoning=_text(payload.get("reasoning")) or None,
+        reasoning=_text(event, "reasoning") or None,
     )
 
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
-    """What a tool gave: readable text, the change it made to a file, how long it took; the whole
-    result is in the ``agent_event``.
-    """
+    """Return what a tool gave, to be read by a person; all of it is in the ``agent_event``."""
     payload = event.payload
     result, success, took = payload["result"], payload["success"], payload.get("execution_time_ms")
+    content, metadata = _readable(result), payload.get("metadata")
     return ToolOutcome(
         success=success,
-        content=_readable(result),
+        content=content,
         diff=_diff(result),
-        metadata=payload["metadata"] if isinstance(payload.get("metadata"), dict) else None,
-        error=None if success else _readable(result) or "The tool failed.",
+        metadata=metadata if isinstance(metadata, dict) else None,
+        error=None if success else content or "The tool failed.",
         duration_ms=round(took) if isinstance(took, int | float) and took >= 0 else None,
     )
 
 
 def _diff(result: Any) -> str | None:
-    """The change that an edit made, as the hunks of a unified diff, if the agent says it."""
+    """Return the change that an edit made, as the hunks of a unified diff, if the agent says it."""
     patch = result.get("structuredPatch") if isinstance(result, dict) else None
-    if not isinstance(patch, list):
-        return None
     lines = []
-    for hunk in patch:
+    for hunk in patch if isinstance(patch, list) else []:
         if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
             return None
-        old, old_count, new, new_count = (
-            hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines")
-        )
-        lines += [
-            f"@@ -{old},{old_count} +{new},{new_count} @@",
-            *(str(line) for line in hunk["lines"]),
-        ]
+        names = ("oldStart", "oldLines", "newStart", "newLines")
+        lines.append("@@ -{},{} +{},{} @@".format(*(hunk.get(name, 0) for name in names)))
+        lines += map(str, hunk["lines"])
     return "\n".join([*lines, ""]) or None
 
 
 def _readable(result: Any) -> str:
-    """Text as it is; of a command what it printed; of a failure what went wrong; anything else as
-    JSON.
-    """
+    """Return text as it is; of a command what it printed; of a failure why; else JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, dict):
-        printed = [
-            result[name]
-            for name in ("stdout", "stderr")
-            if isinstance(result.get(name), str) and result[name]
-        ]
-        if isinstance(result.get("stdout"), str):
-            return "\n".join(part.rstrip("\n") for part in printed)
+        said = {name: text for name, text in result.items() if isinstance(text, str)}
+        if "stdout" in said:
+            printed = (said["stdout"], said.get("stderr", ""))
+            return "\n".join(part.rstrip("\n") for part in printed if part)
         for name in ("error", "content"):
-            if isinstance(result.get(name), str):
-                return str(result[name])
+            if name in said:
+                return said[name]
     return "" if result is None else jsontext.dumps_unicode(result)
 
 
@@ -155,71 +133,48 @@ class Notice:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-_STOPS: dict[object, tuple[NotificationType, str, Priority]] = {
+_STOPS: dict[str, tuple[NotificationType, str, Priority]] = {
     "user_request": ("task_complete", "Stopped by the user", "low"),
     "error": ("error", "The agent stopped with an error", "high"),
     "tool_error": ("error", "The agent stopped: a tool failed", "high"),
     "max_tokens": ("error", "The agent reached its token limit", "normal"),
     "safety": ("error", "The agent stopped for safety", "high"),
 }
-_IDLE = "idle_prompt"
-_PERMISSION = "permission_prompt"
+_DONE: tuple[NotificationType, str, Priority] = ("task_complete", "The agent is done", "normal")
 
 
 def notice_of(event: HookEvent, *, waiting: bool) -> Notice | None:
-    """The notification that an event gives rise to; ``waiting``: an approval of its session is
-    pending, which was notified already.
+    """Return the notification that an event gives rise to.
+
+    ``waiting``: an approval of its session is pending, which was notified already.
     """
-    payload = event.payload
     match event.event:
         case "Stop":
-            reason = _text(payload.get("reason"))
-            type_, title, priority = _STOPS.get(
-                reason, ("task_complete", "The agent is done", "normal")
-            )
-            return Notice(
-                type_,
-                title,
-                _text(payload.get("message")) or _text(payload.get("error")),
-                priority,
-                {"reason": reason or "task_completed"},
-            )
+            reason = _text(event, "reason")
+            type_, title, priority = _STOPS.get(reason, _DONE)
+            body = _text(event, "message") or _text(event, "error")
+            return Notice(type_, title, body, priority, {"reason": reason or "task_completed"})
         case "SessionEnd":
-            failed = payload.get("exit_reason") == "error"
-            title = "The session ended with an error" if failed else "The session ended"
-            data = (
-                {"exit_reason": _text(payload.get("exit_reason"))}
-                if payload.get("exit_reason")
-                else {}
-            )
-            return Notice(
-                "error" if failed else "task_complete",
-                title,
-                _text(payload.get("summary")),
-                "normal" if failed else "low",
-                data,
-            )
+            reason, summary = _text(event, "exit_reason"), _text(event, "summary")
+            data = {"exit_reason": reason} if reason else {}
+            if reason == "error":
+                return Notice("error", "The session ended with an error", summary, data=data)
+            return Notice("task_complete", "The session ended", summary, "low", data)
         case "Notification":
-            return _agents_own(payload, waiting=waiting)
+            return _agents_own(event, waiting=waiting)
     return None
 
 
-def _agents_own(payload: Mapping[str, Any], *, waiting: bool) -> Notice | None:
-    kind, level, message = (
-        _text(payload.get(name)) for name in ("notification_type", "level", "message")
-    )
-    if kind == _PERMISSION and waiting:
+def _agents_own(event: HookEvent, *, waiting: bool) -> Notice | None:
+    kind, level, message = (_text(event, n) for n in ("notification_type", "level", "message"))
+    asks = kind == "permission_prompt"
+    if asks and waiting:
         return None  # the approval said so
     data = {name: value for name, value in (("kind", kind), ("level", level)) if value}
-    if kind == _IDLE:
-        return Notice("agent_idle", "The agent waits for you", message, "normal", data)
+    if kind == "idle_prompt":
+        return Notice("agent_idle", "The agent waits for you", message, data=data)
     if level in ("error", "critical", "fatal"):
         return Notice("error", "The agent reports an error", message, "high", data)
-    urgent = kind == _PERMISSION or level in ("warning", "warn")
-    return Notice(
-        "agent_notification",
-        "The agent says",
-        message,
-        "high" if urgent else "low" if level == "debug" else "normal",
-        data,
-    )
+    urgent = asks or level in ("warning", "warn")
+    priority: Priority = "high" if urgent else "low" if level == "debug" else "normal"
+    return Notice("agent_notification", "The agent says", message, priority, data)

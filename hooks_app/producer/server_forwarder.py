@@ -77,33 +77,20 @@ def _result(stored: Receipt | Exception) -> Result:
     return Result("waits" if passing else "refused", f"{type(stored).__name__}: {stored}"[:500])
 
 
+FIGURES = {
+    "waiting": "Hook events in the spool that the bridge has not accepted yet.",
+    "oldest_age_seconds": "How long the oldest of them has waited; 0 when none waits.",
+    "bytes": "Bytes of the disk that they take.",
+    "rejected": "Hook events that were refused for good and set aside.",
+    "full": "1 while the hook command writes nothing because the spool is full.",
+}
+
+
 def figures() -> Iterator[Metric]:
     """Yield the spool's part of GET /metrics."""
-    found = spool_status(spool())
-    for name, help_text, value in (
-        (
-            "spool_waiting",
-            "Hook events in the spool that the bridge has not accepted yet.",
-            found["waiting"],
-        ),
-        (
-            "spool_oldest_age_seconds",
-            "How long the oldest of them has waited; 0 when none waits.",
-            found["oldest_age_seconds"] or 0.0,
-        ),
-        ("spool_bytes", "Bytes of the disk that they take.", found["bytes"]),
-        (
-            "spool_rejected",
-            "Hook events that were refused for good and set aside.",
-            found["rejected"],
-        ),
-        (
-            "spool_full",
-            "1 while the hook command writes nothing because the spool is full.",
-            int(found["full"]),
-        ),
-    ):
-        yield metrics.gauge(name, help_text, value)
+    status = spool_status(spool())
+    for name, help_text in FIGURES.items():
+        yield metrics.gauge(f"spool_{name}", help_text, float(status[name] or 0))
 
 
 _stop = threading.Event()

@@ -20,9 +20,7 @@ from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
 
 
 def default_settings() -> Path:
-    """The agent's own settings file: ``settings.json`` in ``CLAUDE_CONFIG_DIR``, else in
-    ``~/.claude``.
-    """
+    """Return the agent's settings file: in ``CLAUDE_CONFIG_DIR``, else in ``~/.claude``."""
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser() / "settings.json"
 
 
@@ -37,30 +35,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.set_defaults(settings=None)
-        parser.add_argument(
-            "--settings",
-            "--settings-file",
-            dest="settings_file",
-            type=Path,
-            default=None,
-            help="the agent's settings file (default: ~/.claude/settings.json)",
-        )
-        parser.add_argument(
-            "--spool",
-            type=Path,
-            default=None,
-            help="where the hooks write (default: `spool` in the data directory)",
-        )
-        parser.add_argument(
-            "--yes",
-            action="store_true",
-            help="do it without asking; needed where there is no terminal",
-        )
-        parser.add_argument(
-            "--remove",
-            action="store_true",
-            help="take the hooks out, and give back the file as it was",
-        )
+        settings = "the agent's settings file (default: ~/.claude/settings.json)"
+        where: dict[str, Any] = {"dest": "settings_file", "type": Path, "help": settings}
+        parser.add_argument("--settings", "--settings-file", **where)
+        spool = "where the hooks write (default: `spool` in the data directory)"
+        parser.add_argument("--spool", type=Path, help=spool)
+        yes = "do it without asking; needed where there is no terminal"
+        parser.add_argument("--yes", action="store_true", help=yes)
+        out = "take the hooks out, and give back the file as it was"
+        parser.add_argument("--remove", action="store_true", help=out)
 
     def handle(
         self, *args: Any, settings_file: Path | None, spool: Path | None, **options: Any
@@ -68,56 +51,45 @@ class Command(BaseCommand):
         shown = (settings_file or default_settings()).expanduser()
         # of a linked settings file the target is written, and the link stays
         file = Path(os.path.realpath(shown))
-        directory = (
+        place = (
             Path(os.path.abspath(spool.expanduser())) if spool else conf.bridge_data_dir / "spool"
         )
-        backup = file.with_name(
-            f"{file.name}.before-bridge-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]}"
-        )
-        before = _read(file, shown)
-        if not options["remove"]:
-            _make_spool(directory)
+        digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
+        backup = file.with_name(f"{file.name}.before-bridge-{digest}")
+        removing = options["remove"]
         try:
-            after = (
-                _removed(before, backup, str(directory))
-                if options["remove"]
-                else install(before if before is not None else "{}\n", str(directory))
-            )
-            fresh = before is not None and not installed(before, str(directory))
+            before = _read(file)
+            if removing:
+                after, new = _without(before, backup, str(place)), False
+            else:
+                _make_spool(place)
+                after = install("{}\n" if before is None else before, str(place))
+                new = before is not None and not installed(before, str(place))
         except SettingsError as error:
             raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
-        if after == before:
-            self.stdout.write(
-                f"{shown}: {'no hooks of this bridge are in it' if options['remove'] else 'the hooks are in it already'}. Nothing to do."
-            )
-            return
-        if not self._agreed(before, after, shown, options):
-            self.stdout.write("Nothing was changed.")
-            return
-        if _read(file, shown) != before:
-            raise CommandError(
-                f"{shown} was changed meanwhile. Nothing was written; run this again."
-            )
-        try:
-            self._apply(before, after, file, backup, fresh and not options["remove"])
         except OSError as error:
-            raise CommandError(f"{shown} cannot be written: {error.strerror}.") from None
-        self._report(options["remove"], after, shown, backup)
+            raise CommandError(f"{shown} cannot be read: {error.strerror}.") from None
+        if after == before:
+            state = (
+                "no hooks of this bridge are in it" if removing else "the hooks are in it already"
+            )
+            self.stdout.write(f"{shown}: {state}. Nothing to do.")
+        elif not self._agreed(before, after, shown, options):
+            self.stdout.write("Nothing was changed.")
+        else:
+            self._write(before, after, file, shown, backup if new else None)
+            self._report(removing, after, shown, backup)
 
     def _agreed(
         self, before: str | None, after: str | None, shown: Path, options: dict[str, Any]
     ) -> bool:
         """Say what would be written, and ask; without a terminal only ``--yes`` is an answer."""
-        what = (
-            "takes the bridge's command out of"
-            if options["remove"]
-            else f"adds one command to {len(HOOK_EVENTS)} events of"
-        )
+        adds = f"adds one command to {len(HOOK_EVENTS)} events of"
+        what = "takes the bridge's command out of" if options["remove"] else adds
         self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()
-        for line in difflib.unified_diff(
-            old, new, str(shown), str(shown) if after is not None else "(removed)", lineterm=""
-        ):
+        target = str(shown) if after is not None else "(removed)"
+        for line in difflib.unified_diff(old, new, str(shown), target, lineterm=""):
             self.stdout.write(line)
         if options["yes"]:
             return True
@@ -128,86 +100,79 @@ class Command(BaseCommand):
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-    def _apply(
-        self, before: str | None, after: str | None, file: Path, backup: Path, back_up: bool
+    def _write(
+        self, before: str | None, after: str | None, file: Path, shown: Path, backup: Path | None
     ) -> None:
-        if back_up and before is not None:
-            _write(backup, before, like=file)
-        if after is None:
-            file.unlink()
-        else:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(file, after, like=file)
+        try:
+            if _read(file) != before:
+                raise SettingsError
+            if backup is not None and before is not None:
+                _replace(backup, before, like=file)
+            if after is None:
+                file.unlink()
+            else:
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(file, after, like=file)
+        except SettingsError:
+            changed = f"{shown} was changed meanwhile. Nothing was written; run this again."
+            raise CommandError(changed) from None
+        except OSError as error:
+            raise CommandError(f"{shown} cannot be written: {error.strerror}.") from None
 
     def _report(self, removed: bool, after: str | None, shown: Path, backup: Path) -> None:
         if removed:
             backup.unlink(missing_ok=True)
-            self.stdout.write(
-                f"{shown}: the hooks are out{'' if after is not None else ', and so is the file, which held nothing else'}."
-            )
+            gone = "" if after is not None else ", and so is the file, which held nothing else"
+            self.stdout.write(f"{shown}: the hooks are out{gone}.")
             return
         kept = f" The file as it was: {backup}." if backup.exists() else ""
-        self.stdout.write(
-            f"{shown}: the hooks are in. Agent sessions that start from now on report to the bridge.{kept}"
-        )
+        starts = "Agent sessions that start from now on report to the bridge."
+        self.stdout.write(f"{shown}: the hooks are in. {starts}{kept}")
 
 
-def _removed(before: str | None, backup: Path, spool: str) -> str | None:
-    """The file without our hooks: the very bytes from before when nothing else was changed since;
-    None when the file was not there.
+def _without(before: str | None, backup: Path, spool: str) -> str | None:
+    """Return the file without our hooks; None when it was not there before them.
+
+    It is the very text from before when nothing else was changed since.
     """
     if before is None or not installed(before, spool):
         return before
     try:
-        original = _decode(backup.read_bytes())
-        if install(original, spool) == before:
+        original = _read(backup)
+        if original is not None and install(original, spool) == before:
             return original
     except (OSError, SettingsError):
         original = None
     without = remove(before, spool)
-    return None if original is None and not without.lstrip("\ufeff").strip("{} \t\r\n") else without
+    empty = not without.lstrip("\ufeff").strip("{} \t\r\n")
+    return None if original is None and empty else without
 
 
-def _make_spool(directory: Path) -> None:
+def _make_spool(place: Path) -> None:
     try:
-        str(directory).encode()
+        str(place).encode()
+        ours = place.parent == conf.bridge_data_dir
+        make_private_dir(place.parent, place.name) if ours else make_private_dir(place)
+        write_hook_script(place)
     except UnicodeEncodeError:
-        raise CommandError(
-            f"{os.fsencode(directory)!r} is not UTF-8, so JSON cannot name it. Choose another directory."
-        ) from None
-    try:
-        if directory.parent == conf.bridge_data_dir:
-            make_private_dir(directory.parent, directory.name)
-        else:
-            make_private_dir(directory)
-        write_hook_script(directory)
+        why = "is not UTF-8, so JSON cannot name it. Choose another directory."
+        raise CommandError(f"{os.fsencode(place)!r} {why}") from None
     except OSError as error:
-        raise CommandError(f"{directory} cannot be made: {error.strerror}.") from None
+        raise CommandError(f"{place} cannot be made: {error.strerror}.") from None
 
 
-def _decode(data: bytes) -> str:
+def _read(file: Path) -> str | None:
+    """Return the file's text; None when there is none. Raises SettingsError, OSError."""
     try:
-        return data.decode()
+        return file.read_bytes().decode()
+    except FileNotFoundError:
+        return None
     except UnicodeDecodeError:
         raise SettingsError("it is not JSON: not UTF-8") from None
 
 
-def _read(file: Path, shown: Path) -> str | None:
-    """The file's text; None when there is none."""
-    try:
-        return _decode(file.read_bytes())
-    except FileNotFoundError:
-        return None
-    except SettingsError as error:
-        raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
-    except OSError as error:
-        raise CommandError(f"{shown} cannot be read: {error.strerror}.") from None
-
-
-def _write(file: Path, text: str, like: Path) -> None:
-    """Write so that a reader sees the old text or the new; mode and owner are those of ``like``,
-    where it is there.
-    """
+def _replace(file: Path, text: str, like: Path) -> None:
+    """Write so that a reader sees the old text or the new, with mode and owner of ``like``."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
