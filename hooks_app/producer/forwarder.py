@@ -31,23 +31,15 @@ log = logging.getLogger("hooks_app.producer.forwarder")
 class Result(NamedTuple):
     """What became of an event.
 
-    ``verdict``: "taken"; "refused" for good, for ``reason``; "stale" (only its time was wrong) or
-    "too large": to be translated anew; "waits": to be sent again as it is.
+    ``verdict``: "taken"; "refused" for good, for ``reason``; "stale": only its time was wrong, so
+    it is translated anew; "waits": to be sent again as it is.
     """
 
     verdict: str
     reason: str = ""
 
 
-TAKEN, WAITS, TOO_LARGE = Result("taken"), Result("waits"), Result("too large")
-
-
-class Limited(Exception):
-    """The rate allows nothing for ``seconds``."""
-
-    def __init__(self, why: str, seconds: float) -> None:
-        super().__init__(why)
-        self.seconds = seconds
+TAKEN, WAITS = Result("taken"), Result("waits")
 
 
 class Unreachable(Exception):
@@ -56,6 +48,10 @@ class Unreachable(Exception):
     def __init__(self, why: str, seconds: float | None = None) -> None:
         super().__init__(why)
         self.seconds = seconds
+
+
+class Limited(Unreachable):
+    """The rate allows nothing for ``seconds``."""
 
 
 class Sender(Protocol):
@@ -92,9 +88,9 @@ class Forwarder:
         self._lock: int | None = None
         self._watch: Watch | None = None
         self._failures = 0
-        # all monotonic: not before, but for what a person waits for; not before; the next time that
-        # the log says how far behind we are
-        self._limited_until = self._retry_at = self._behind_at = 0.0
+        # monotonic: when to look again; nothing is sent before; when the log says again how far
+        # behind we are
+        self._wake_at = self._retry_at = self._behind_at = 0.0
 
     # -- running
 
@@ -119,7 +115,7 @@ class Forwarder:
         if self._watch is None:
             stop.wait(1.0)
             return
-        wait = max(self._limited_until, self._retry_at) - time.monotonic()
+        wait = self._wake_at - time.monotonic()
         usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
         self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
 
@@ -140,11 +136,11 @@ class Forwarder:
                 if not self.queue.items or time.monotonic() < self._retry_at:
                     break
                 taken += self._round()
-        except Limited as limit:
-            self._limited_until = time.monotonic() + limit.seconds
-            self._report(str(limit))
         except Unreachable as error:
-            self._retry_at = time.monotonic() + self._back_off(error.seconds)
+            wait = self._back_off() if error.seconds is None else error.seconds
+            self._wake_at = time.monotonic() + wait
+            if not isinstance(error, Limited):  # else a permission request may go before that
+                self._retry_at = self._wake_at
             self._report(str(error))
         self.queue.report_refused()
         self._report_behind()
@@ -171,21 +167,16 @@ class Forwarder:
         if result.verdict == "stale" and item.stale < STALE_RETRIES:
             item.stale += 1
             return True
-        if result is TOO_LARGE and item.limit >= 4096:
-            item.limit //= 4
-            return True
         if result is TAKEN:
             self.spool.drop(item.file.name)
         elif result is not WAITS:
-            reason = result.reason or "too large for the bridge"
-            self.queue.refuse(item.file, reason, item.session)
+            self.queue.refuse(item.file, result.reason, item.session)
         return result is WAITS
 
-    def _back_off(self, told: float | None) -> float:
+    def _back_off(self) -> float:
         low, high = BACKOFF_SECONDS
-        pause = min(high, low * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
         self._failures += 1
-        return pause if told is None else told
+        return min(high, low * 2.0 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1.0)
 
     # -- the spool is ours
 

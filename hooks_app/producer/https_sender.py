@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import email.utils
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from hooks_app.producer.forwarder import (
     SEND_MAX_EVENTS,
     TAKEN,
-    TOO_LARGE,
     WAITS,
     Limited,
     Result,
@@ -77,23 +75,21 @@ class HttpsSender:
             self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
             return self._results(_errors(answer.body), len(events), answer)
         if status == 429:
-            wait = retry_after(answer)
+            wait = _retry_after(answer)
             self._open_at[self._path] = time.monotonic() + (1.0 if wait is None else wait)
             return [WAITS] * len(events)
         if status in WAIT_STATUS or not 400 <= status < 500 or code in WAIT_CODES:
             why = f"the bridge answered {status} {answer.body.get('code', '')}".rstrip()
-            raise Unreachable(why, retry_after(answer))
+            raise Unreachable(why, _retry_after(answer))
         if len(events) > 1:
             self._batch_max = len(events) // 2
             return [WAITS] * len(events)
-        if status == 413:
-            return [TOO_LARGE]
         self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
         return self._results({0: _result(answer.body, status)}, 1, answer)
 
     def _results(self, errors: dict[int, Result], count: int, answer: Answer) -> list[Result]:
         if any(result.verdict == "stale" for result in errors.values()):
-            server = server_time(answer)
+            server = _server_time(answer)
             if server is None:
                 self._batch_max = 1  # the error for one event tells the server's time
             else:
@@ -117,29 +113,16 @@ def _errors(body: dict[str, Any]) -> dict[int, Result]:
     return {row["index"]: _result(row) for row in rows if isinstance(row.get("index"), int)}
 
 
-def _http_date(text: object) -> float | None:
+def _retry_after(answer: Answer) -> float | None:
+    """Return seconds, at most 600."""
+    value = str(answer.headers.get("retry-after", answer.body.get("retry_after")))
+    return min(600.0, float(value)) if value.isdecimal() else None
+
+
+def _server_time(answer: Answer) -> float | None:
+    """Return the server's clock, which an error body tells."""
+    text = str(answer.body.get("timestamp")).replace("Z", "+00:00")  # Python 3.9 does not read Z
     try:
-        return email.utils.parsedate_to_datetime(str(text)).timestamp()
-    except (TypeError, ValueError):
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
         return None
-
-
-def retry_after(answer: Answer) -> float | None:
-    """Return seconds, from ``Retry-After`` (a number or a date) or the body; at most 600."""
-    value = answer.headers.get("retry-after", answer.body.get("retry_after"))
-    try:
-        seconds = float(str(value))
-    except ValueError:
-        date = _http_date(value)
-        seconds = float("nan") if date is None else date - time.time()
-    return min(600.0, max(0.0, seconds)) if seconds == seconds else None
-
-
-def server_time(answer: Answer) -> float | None:
-    """Return the server's clock, from the body's ``timestamp``, else the ``Date`` header."""
-    try:
-        # Python 3.9 does not read Z
-        told = datetime.fromisoformat(str(answer.body.get("timestamp")).replace("Z", "+00:00"))
-    except ValueError:
-        return _http_date(answer.headers.get("date"))
-    return (told if told.tzinfo else told.replace(tzinfo=timezone.utc)).timestamp()

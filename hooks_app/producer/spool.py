@@ -59,26 +59,6 @@ def _file(name: str, status: os.stat_result) -> File:
     return File(status.st_mtime_ns, pid, name, size, status.st_mode, status.st_uid)
 
 
-# -- JSON that other readers, or Python's own writer, would choke on -------------------------------
-
-
-def _number(text: str) -> Any:
-    """Read a number; one that JSON readers disagree about becomes text."""
-    if text.lstrip("-").isdigit():
-        return int(text) if len(text) <= 18 else text
-    value = float(text)
-    return text if value in (float("inf"), float("-inf")) else value
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-_JSON = json.JSONDecoder(
-    parse_int=_number, parse_float=_number, parse_constant=_no_constant, strict=False
-)
-
-
 class Spool:
     """What waits, what was set aside, and what is lost; one bad file never stops the others."""
 
@@ -131,7 +111,7 @@ class Spool:
         if file.odd:
             raise Refused(file.odd)
         try:
-            raw = _JSON.decode(data.decode("utf-8-sig", "replace"))
+            raw = json.loads(data.decode("utf-8-sig", "replace"), strict=False)
         except RecursionError:
             raise Refused("nested too deeply") from None
         if not isinstance(raw, dict):

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
 from hooks_app.producer.spool import NOBODY, NOTICE, File, Spool
-from hooks_app.producer.translate import EVENT_MAX_BYTES, Refused, dump, iso, translate
+from hooks_app.producer.translate import Refused, dump, iso, translate
 
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
@@ -31,34 +30,16 @@ class Item:
     session: str
     kind: str
     event_id: str
-    limit: int = EVENT_MAX_BYTES  # less once the bridge has found it too large
     stale: int = 0  # how often its time was refused
 
     @property
     def asks(self) -> bool:
         return self.kind == "PermissionRequest"
 
-
-@dataclass
-class Young:
-    """A file that is not JSON, or not yet."""
-
-    file: File
-    since: float  # monotonic: it has not changed since
-
-
-def in_order(items: Iterable[Item]) -> Iterator[Item]:
-    """Sort by time; at a tie SessionStart first and SessionEnd last, else by process id.
-
-    Process ids began anew where their range is wide.
-    """
-    edge = {"SessionStart": -1, "SessionEnd": 1}
-    by_time = sorted(items, key=lambda item: item.file)
-    for _, tied in groupby(by_time, key=lambda item: item.file.mtime_ns):
-        tie = list(tied)
-        # half of the usual range
-        anew = tie[-1].file.pid - tie[0].file.pid > 16384
-        yield from sorted(tie, key=lambda i: (edge.get(i.kind, 0), anew and i.file.pid < 16384))
+    @property
+    def order(self) -> tuple[int, int, File]:
+        edge = {"SessionStart": -1, "SessionEnd": 1}.get(self.kind, 0)
+        return self.file.mtime_ns, edge, self.file
 
 
 class SpoolQueue:
@@ -67,7 +48,8 @@ class SpoolQueue:
     def __init__(self, spool: Spool, max_bytes: int, grace: float) -> None:
         self.spool = spool
         self.items: list[Item] = []
-        self.young: dict[str, Young] = {}  # by name
+        # name → a file that is not JSON, or not yet, and since when it has not changed (monotonic)
+        self.young: dict[str, tuple[File, float]] = {}
         self._max_bytes = max_bytes
         self._grace = grace
         # (session, reason) → files set aside of which no notice has told yet
@@ -81,7 +63,7 @@ class SpoolQueue:
         found = [self._read(file) for file in self.spool.files(known | self.spool.stuck)]
         new = [item for item in found if item]
         if new:
-            ordered = list(in_order([*self.items, *new]))
+            ordered = sorted([*self.items, *new], key=lambda item: item.order)
             asked = {item.session for item in ordered if item.asks}
             self.items = sorted(ordered, key=lambda item: item.session not in asked)
         self._keep_bound()
@@ -113,10 +95,11 @@ class SpoolQueue:
         Its own time says nothing: clocks are set.
         """
         now = time.monotonic()
-        young = self.young.get(file.name)
-        if young is None or (young.file.mtime_ns, young.file.size) != (file.mtime_ns, file.size):
-            young = self.young[file.name] = Young(file, now)
-        if now - young.since >= self._grace:
+        before, since = self.young.get(file.name, (file, now))
+        if before != file:
+            since = now
+        self.young[file.name] = file, since
+        if now - since >= self._grace:
             del self.young[file.name]
             empty = "empty: the disk was full, or the hook was killed"
             self.refuse(file, reason if file.size else empty)
@@ -127,7 +110,7 @@ class SpoolQueue:
         if total <= self._max_bytes * 19 // 20:
             return
         lost: dict[str, list[Item]] = {}
-        for item in in_order(self.items):
+        for item in sorted(self.items, key=lambda item: item.order):
             if total <= self._max_bytes * 9 // 10:
                 break
             total -= item.file.size
@@ -172,7 +155,6 @@ class SpoolQueue:
                 mtime=item.file.mtime_ns / 1e9,
                 event_id=item.event_id,
                 offset=clock_offset,
-                limit=item.limit,
             )
         except FileNotFoundError:
             return None

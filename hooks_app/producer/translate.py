@@ -155,13 +155,12 @@ def translate(
     mtime: float,
     event_id: str | None = None,
     offset: float = 0.0,
-    limit: int = EVENT_MAX_BYTES,
 ) -> Raw | None:
     """Return a hook's JSON as an event, or None when the bridge has no use for it.
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
     ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
-    time, and its own in ``occurred_at``. Over ``limit`` bytes it is cut and says so. Raises Refused
+    time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so. Raises Refused
     when it can never be an event.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
@@ -184,7 +183,7 @@ def translate(
         **({"occurred_at": iso(mtime)} if late else {}),
     }
     try:
-        return _fit(_clean(body), limit)
+        return _fit(_clean(body))
     except RecursionError:
         raise Refused("nested too deeply") from None
 
@@ -210,19 +209,18 @@ def _clean(value: Any) -> Any:
     return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
-def _fit(event: Raw, limit: int) -> Raw:
-    """Cut the longest strings and lists until the event has ``limit`` bytes; it says so."""
-    size = len(dump(event))
-    keep = limit
-    while size > limit and keep >= 8:
+def _fit(event: Raw) -> Raw:
+    """Cut the longest strings and lists until the event has EVENT_MAX_BYTES; it says so."""
+    size, keep = len(dump(event)), EVENT_MAX_BYTES
+    if size <= EVENT_MAX_BYTES:
+        return event
+    while keep >= 16:
         keep //= 2
         cut = _cut(event["payload"], keep)
-        event["payload"] = {**cut, "truncated": True, "original_bytes": size}
-        if len(dump(event)) <= limit:
-            return event
-    if size > limit:
-        raise Refused(f"cannot be cut to {limit} bytes")
-    return event
+        shorter = {**event, "payload": {**cut, "truncated": True, "original_bytes": size}}
+        if len(dump(shorter)) <= EVENT_MAX_BYTES:
+            return shorter
+    raise Refused(f"cannot be cut to {EVENT_MAX_BYTES} bytes")
 
 
 def _cut(value: Any, keep: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import pytest
 
 from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https import Answer, HttpsTransport
-from hooks_app.producer.https_sender import retry_after
+from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from hooks_app.producer.standalone import token_from
@@ -81,11 +79,6 @@ def test_retry_after_is_honoured(
     run_until_empty(forwarder, spool)
     assert time.monotonic() - began >= 1
     assert len(bridge.requests) == (3 if status == 429 else 2)
-
-
-def test_a_date_is_a_retry_after_too() -> None:
-    date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    assert retry_after(Answer(503, {"retry-after": date}, {})) == pytest.approx(30, abs=2)
 
 
 def test_when_single_events_are_limited_batches_go_on(
@@ -202,19 +195,6 @@ def test_a_batch_refused_as_a_whole_is_taken_apart(
     assert prompts(bridge) == [str(number) for number in range(20) if number != 7]
     assert spool_status(spool)["reasons"][0]["reason"] == "not usable JSON"
     assert len(bridge.requests) < 20
-
-
-def test_too_large_for_the_bridge_is_cut_further(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    bridge.max_bytes = 20_000
-    put(spool, "1", more="x" * 500_000)
-    assert forwarder.run_once() == 1
-    assert bridge.events[0]["payload"]["truncated"] is True
-    bridge.max_bytes = 100
-    put(spool, "2", more="x" * 500_000)
-    forwarder.run_once()
-    assert spool_status(spool)["rejected"] == 1
 
 
 def test_a_bad_request_about_the_host_is_not_the_events_fault(
