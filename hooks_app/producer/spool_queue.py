@@ -18,6 +18,7 @@ from hooks_app.producer.translate import Refused, dump, iso, translate
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
 GAPS_TOLD = 50  # sessions that are told of one loss
+_NEW = (None, 0.0, "")
 
 log = logging.getLogger("hooks_app.producer.spool")
 
@@ -48,8 +49,8 @@ class SpoolQueue:
     def __init__(self, spool: Spool, max_bytes: int, grace: float) -> None:
         self.spool = spool
         self.items: list[Item] = []
-        # name → a file that is not JSON, or not yet, and since when it has not changed (monotonic)
-        self.young: dict[str, tuple[File, float]] = {}
+        # name → a file that is not JSON, or not yet; since when it has not changed (monotonic); why
+        self.young: dict[str, tuple[File | None, float, str]] = {}
         self._max_bytes = max_bytes
         self._grace = grace
         # (session, reason) → files set aside of which no notice has told yet
@@ -59,9 +60,10 @@ class SpoolQueue:
 
     def look(self) -> None:
         """Find new files. Raises OSError when the spool is gone."""
-        known = {item.file.name for item in self.items}
-        found = [self._read(file) for file in self.spool.files(known | self.spool.stuck)]
-        new = [item for item in found if item]
+        known = {item.file.name for item in self.items} | self.spool.stuck
+        files = self.spool.files(known)
+        self.young = {file.name: self.young.get(file.name, _NEW) for file in files}
+        new = [item for item in map(self._read, files) if item]
         if new:
             ordered = sorted([*self.items, *new], key=lambda item: item.order)
             asked = {item.session for item in ordered if item.asks}
@@ -71,38 +73,37 @@ class SpoolQueue:
         self.spool.report_unwritten(newest.session if newest else NOBODY)
 
     def _read(self, file: File) -> Item | None:
-        """Read a file for the queue; None when it is not whole yet, or never will be."""
+        """Read a file for the queue; None when it is not whole yet, or never will be.
+
+        One that is not JSON is given time to be written: until it was not seen to change for a
+        while. Its own time says nothing, for clocks are set.
+        """
+        before, since, why = self.young.pop(file.name)
+        now = time.monotonic()
         try:
             if file.odd:
                 raise Refused(file.odd)
-            whole, raw = self.spool.read(file.name)
+            if file != before:
+                since = now
+                whole, raw = self.spool.read(file.name)
+                session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
+                known = session if isinstance(session, str) else ""
+                return Item(whole, known, kind, self.spool.event_id(whole))
         except Refused as reason:
             self.refuse(file, str(reason))
-        except FileNotFoundError:
-            pass  # somebody has removed it
-        except (ValueError, OSError) as error:
-            self._wait_for(file, "not JSON" if isinstance(error, ValueError) else str(error))
-        else:
-            self.young.pop(file.name, None)
-            session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
-            known = session if isinstance(session, str) else ""
-            return Item(whole, known, kind, self.spool.event_id(whole))
-        return None
-
-    def _wait_for(self, file: File, reason: str) -> None:
-        """Give a file that is not JSON time to be written; refuse one that no longer grows.
-
-        Its own time says nothing: clocks are set.
-        """
-        now = time.monotonic()
-        before, since = self.young.get(file.name, (file, now))
-        if before != file:
-            since = now
-        self.young[file.name] = file, since
-        if now - since >= self._grace:
-            del self.young[file.name]
+            return None
+        except FileNotFoundError:  # somebody has removed it
+            return None
+        except OSError as error:
+            why = str(error)
+        except ValueError:
             empty = "empty: the disk was full, or the hook was killed"
-            self.refuse(file, reason if file.size else empty)
+            why = "not JSON" if file.size else empty
+        if now - since < self._grace:
+            self.young[file.name] = file, since, why
+        else:
+            self.refuse(file, why)
+        return None
 
     def _keep_bound(self) -> None:
         """Drop the oldest files of a spool over its bound, and report each session's gap."""
