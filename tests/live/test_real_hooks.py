@@ -172,7 +172,8 @@ def test_a_backlog_holds_no_person_up_and_no_rate_limit_holds_the_backlog(
     phone.ready()
     for session_id in (asks, others):
         assert phone.expect("session_started")["payload"]["session_id"] == session_id
-    assert phone.expect("approval_required", session_id=asks)["payload"]["tool"] == "Bash"
+    asked = phone.expect("notification", session_id=asks)["payload"]
+    assert asked["notification_type"] == "approval_required"
     phone.join(others)
     phone.wait_numbers(others, range(300))
     phone.close()
