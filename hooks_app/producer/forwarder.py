@@ -141,7 +141,7 @@ class Forwarder:
             self._wake_at = time.monotonic() + wait
             if not isinstance(error, Limited):  # else a permission request may go before that
                 self._retry_at = self._wake_at
-            self._report(str(error))
+                self._report(str(error))
         self.queue.report_refused()
         self._report_behind()
         return taken

@@ -57,8 +57,7 @@ class HttpsSender:
         elif batch_at <= now:
             self._path = BATCH
         else:
-            until = min(batch_at, self._open_at[EVENT])
-            raise Limited("the bridge takes no more events this minute", until - now)
+            raise Limited("the rate is used up", min(batch_at, self._open_at[EVENT]) - now)
         return 1 if self._path == EVENT else self._batch_max
 
     def send(self, events: Sequence[bytes]) -> list[Result]:

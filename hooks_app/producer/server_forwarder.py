@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class StoreSender:
         good = [one for one in parsed if isinstance(one, Posted)]
         try:
             stored = iter(ingestion.begin(store_group, good).result() if good else [])
-        except RuntimeError as error:  # the bridge stops, and its threads are closed
+        except (RuntimeError, CancelledError) as error:  # the bridge stops: its threads are closed
             raise Unreachable(str(error)) from error
         results = [_result(next(stored)) if isinstance(one, Posted) else one for one in parsed]
         if all(result.verdict == "waits" for result in results):
