@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
@@ -35,7 +35,6 @@ from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentDied, AgentKind, CannotStart, Chunk, TurnEnded
 from sessions_app.agents.process import groups
 from tests.agents.drive import carrying, command
-from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import only
 from tests.servers import wait_until
@@ -268,52 +267,51 @@ def _mute(mark: str) -> list[str]:
 
 # -- the command -----------------------------------------------------------------------------------
 
+MARK = f"never-{uuid.uuid4()}"
 
-def test_the_command_starts_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    """`doctor --agent NAME`, with an agent of the Agent Client Protocol, whose version is known
-    when it has been started.
-    """
-    bridge = Bridge(
-        tmp_path,
-        BRIDGE_ACP_AGENTS=f"acp={shlex.join(command('tests.agents.acp_agent'))}; gone=no-such-agent --acp",
-    )
-    told = json.loads(bridge.manage("doctor", "--json", "--agent", "acp", check=False).stdout)[
-        "checks"
-    ]
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+    """One that is not started, with three agents of the Agent Client Protocol."""
+    agents = {
+        "acp": command("tests.agents.acp_agent"),
+        "gone": ["no-such-agent", "--acp"],
+        "mute": _mute(MARK),
+    }
+    lines = "; ".join(f"{name}={shlex.join(words)}" for name, words in agents.items())
+    made = QuickBridge(tmp_path_factory.mktemp("agents"), BRIDGE_ACP_AGENTS=lines)
+    yield made
+    nursery.forget(made.environment)
+
+
+def test_the_command_starts_the_one_that_is_asked_for(bridge: QuickBridge) -> None:
+    """`doctor --agent NAME`; the version of such an agent is known when it has been started."""
+    done = bridge.manage("doctor", "--json", "--agent", "acp", check=False)
+    told = json.loads(done.stdout)["checks"]
     said = {one["text"].split()[0]: one for one in told if one["check"] == "agents"}
     assert "answered a prompt" in said["demo"]["text"] and said["demo"]["level"] == "ok"
     assert said["gone"]["level"] == "warning"
     last = told[-1]["text"]
-    assert (
-        last.startswith("acp (") and "started, was closed" in last and "version unknown" not in last
-    )
+    assert last.startswith("acp (") and "started, was closed" in last
+    assert "version unknown" not in last
 
 
-def test_it_can_be_interrupted(tmp_path: Path) -> None:
+def test_it_can_be_interrupted(bridge: QuickBridge, tmp_path: Path) -> None:
     """Ctrl-C while an agent is being started ends the agent too."""
-    mark = f"never-{uuid.uuid4()}"
-    bridge = QuickBridge(tmp_path, BRIDGE_ACP_AGENTS=f"mute={shlex.join(_mute(mark))}")
+    words = ["-c", "manage.py", "doctor", "--agent", "mute"]
     with (tmp_path / "doctor.log").open("ab") as log:
-        doctor = nursery.spawn(
-            ["-c", "manage.py", "doctor", "--agent", "mute"],
-            bridge.environment,
-            log,
-            log,
-            INTERRUPTIBLE,
-        )
+        doctor = nursery.spawn(words, bridge.environment, log, log, INTERRUPTIBLE)
     try:
-        wait_until(lambda: _started(mark, doctor.pid), 30, "the agent is started")
+        wait_until(lambda: _started(MARK, doctor.pid), 30, "the agent is started")
         os.kill(doctor.pid, signal.SIGINT)
         assert doctor.wait(20) == 130, (tmp_path / "doctor.log").read_text()
-        assert [pid for pid in carrying(mark) if pid != doctor.pid] == []
+        assert [pid for pid in carrying(MARK) if pid != doctor.pid] == []
     finally:
         if doctor.poll() is None:
             doctor.kill()
 
 
 def _started(mark: str, doctor: int) -> bool:
-    """The agent's process has the mark among its arguments; the doctor has it in its settings."""
-    found = subprocess.run(
-        ["pgrep", "-f", mark], capture_output=True, text=True, check=False
-    ).stdout.split()
-    return any(int(pid) != doctor for pid in found)
+    """Tell whether the agent's own process has the mark, which the doctor has in its settings."""
+    found = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False)
+    return any(int(pid) != doctor for pid in found.stdout.split())

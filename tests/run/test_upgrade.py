@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import prompt
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, stop_process
 
 # As commit 173779c left it: a phone that has acknowledged two events of a session and then went
@@ -46,7 +47,7 @@ def bridge(
     if request.param == "newer sqlite":
         script += ADDED
     if request.param != "postgresql":
-        made = Bridge(tmp_path)
+        made = QuickBridge(tmp_path)
         made.data.mkdir(mode=0o700)
         with closing(sqlite3.connect(made.data / "bridge.sqlite3")) as database:
             database.executescript(script + ";\n".join(today) + ";")
@@ -56,23 +57,24 @@ def bridge(
             connection.execute(script.encode())
             for statement in today:
                 connection.execute(statement.encode())
-        made = Bridge(tmp_path, database_url=url)
+        made = QuickBridge(tmp_path, database_url=url)
     yield made
     if made.process is not None:
         stop_process(made.process)
+    nursery.forget(made.environment)
 
 
 def test_an_old_phone_gets_what_it_missed(bridge: Bridge) -> None:
     bridge.start()
     phone = Phone(bridge.port, TOKEN).ready()
-    phone.wait_numbers(SESSION, [2, 3, 4])
+    phone.wait_numbers(SESSION, [2, 3, 4, None])  # None: what the approval is about
     asked = phone.expect("approval_required", session_id=SESSION)["payload"]
     assert asked["tool_call_id"] == "waits"
     phone.join(SESSION)
     answer = {"session_id": SESSION, "tool_call_id": "waits", "decision": "approved"}
     assert phone.request("approval_response", answer)["type"] == "approval_recorded"
     bridge.accept(prompt(SESSION, 5))
-    phone.wait_numbers(SESSION, [2, 3, 4, None, 5])  # None: what the approval is about
+    phone.wait_numbers(SESSION, [2, 3, 4, None, 5])
     phone.ack(*phone.messages)
     phone.close()
     assert "old phone" in bridge.manage("list_devices").stdout
