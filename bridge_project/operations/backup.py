@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from django.core.management.base import CommandError
-from django.db import connection
 from pydantic import BaseModel
 
 from bridge_project import __version__
@@ -43,7 +42,6 @@ class SavedFile(BaseModel):
     """A file of the archive. The time of a spooled event is a part of its id: it must be exact."""
 
     sha256: str
-    size: int
     mtime_ns: int
 
 
@@ -53,7 +51,6 @@ class Manifest(BaseModel):
     format: int
     version: str
     created_at: str
-    database: str
     migrations: list[str] = []
     files: dict[str, SavedFile] = {}
 
@@ -67,12 +64,8 @@ def back_up(conf: Conf, target: Path) -> Manifest:
     """
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")
-    manifest = Manifest(
-        format=FORMAT,
-        version=__version__,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        database=connection.vendor,
-    )
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    manifest = Manifest(format=FORMAT, version=__version__, created_at=now)
     try:
         with open_private(part) as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
@@ -125,9 +118,7 @@ def _add(archive: tarfile.TarFile, manifest: Manifest, name: str, path: Path) ->
         status, digest = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         archive.addfile(_entry(name, status.st_size), file)
-        manifest.files[name] = SavedFile(
-            sha256=digest, size=status.st_size, mtime_ns=status.st_mtime_ns
-        )
+        manifest.files[name] = SavedFile(sha256=digest, mtime_ns=status.st_mtime_ns)
 
 
 def _entry(name: str, size: int) -> tarfile.TarInfo:

@@ -27,7 +27,6 @@ from hooks_app.producer.spool import spool_status
 DIRECTORIES: Final = ("secrets", "tls", "spool", "logs")
 FILES: Final = (".env", "watch.json", "bridge.sqlite3", "tls/ca.key", "tls/server.key")
 SECRETS: Final = ("secrets/hook_token", "secrets/admin_token", "secrets/django_secret")
-INODES_MIN: Final = 1000
 FILES_MIN: Final = 256  # sockets, database, logs and what an agent's git needs
 FILES_LOW: Final = 1024
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one
@@ -79,16 +78,14 @@ def disk(seen: Snapshot) -> Finding:
     database = Path(sqlite_file(seen.conf) or seen.conf.bridge_data_dir).parent
     places = [_existing(place) for place in (seen.conf.bridge_data_dir, database)]
     place = min(places, key=lambda one: shutil.disk_usage(one).free)
-    free, system = shutil.disk_usage(place).free, os.statvfs(place)
-    show, least = f"df -h {shlex.quote(str(place))}", limits.DISK_FREE_MIN_BYTES
+    free, least = shutil.disk_usage(place).free, limits.DISK_FREE_MIN_BYTES
     text = f"{free // limits.MB} MB free at {place}"
+    show = f"df -h {shlex.quote(str(place))}   # then remove what is not needed"
     if free < least:
         text += f"; under {least // limits.MB} MB the bridge calls itself unhealthy."
-        return broken(text, f"{show}   # then remove what is not needed")
-    if system.f_files and system.f_favail < INODES_MIN:
-        return broken(f"{system.f_favail} files can still be made at {place}.", f"{show} -i")
+        return broken(text, show)
     if free < 10 * least:
-        return warning(f"Only {text}.", f"{show}   # then remove what is not needed")
+        return warning(f"Only {text}.", show)
     return ok(f"{text}.")
 
 

@@ -95,7 +95,6 @@ def _postgresql(seen: Snapshot, settings: dict[str, Any]) -> Finding:
     try:
         with psycopg.connect(**given, autocommit=True) as opened:
             opened.execute("SET statement_timeout = '2s'")
-            standby = opened.execute("SHOW transaction_read_only").fetchone() == ("on",)
             applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
     except psycopg.errors.UndefinedTable:
         return broken(f"{where}: {settings['NAME']} has no tables yet.", seen.run)
@@ -103,9 +102,6 @@ def _postgresql(seen: Snapshot, settings: dict[str, Any]) -> Finding:
         text = f"{where} does not answer as it should: {str(error).strip().splitlines()[0]}."
         ready = f"pg_isready -h {settings['HOST'] or 'localhost'} -p {settings['PORT'] or 5432}"
         return broken(text, ready)
-    if standby:
-        text = f"{where} takes no writes: it is a standby."
-        return broken(text, "DATABASE_URL must name the primary.")
     return _versions(seen, applied) or ok(f"{where}, up to date.")
 
 
