@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 from collections.abc import Awaitable, Callable
@@ -13,9 +14,7 @@ from bridge_project.terminal.client import Lost, Refused
 from bridge_project.terminal.console import Console, Wrong
 from bridge_project.terminal.render import clean, plain
 
-READ_LINES: Final = 200
-
-Run = Callable[[Console, list[str]], Awaitable[None]]
+Run = Callable[..., Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +31,27 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def command(usage: str, help: str, *, whole: bool = False) -> Callable[[Run], Run]:
-    """Register a command; its usage begins with its name."""
+    """Register a command: its usage begins with its name, its parameters are its arguments."""
 
     def register(run: Run) -> Run:
         COMMANDS[usage.split(maxsplit=1)[0]] = Command(usage, help, run, whole)
         return run
 
     return register
+
+
+async def carry_out(console: Console, line: str) -> None:
+    """Carry out one line and show what came of it; what is typed wrong ends nothing."""
+    name, _, rest = line.strip().partition(" ")
+    try:
+        if name:
+            found = _find(name)
+            typed = [rest.strip()] if found.whole and rest.strip() else shlex.split(rest)
+            await found.run(console, *_fitting(found, typed))
+    except ValueError as error:
+        console.show(f"-- {error}.")
+    except (Wrong, Lost, Refused) as wrong:
+        console.show(f"-- {wrong}")
 
 
 def _find(name: str) -> Command:
@@ -49,27 +62,22 @@ def _find(name: str) -> Command:
     raise Wrong(f"{name}: no such command{hint}")
 
 
-async def carry_out(console: Console, line: str) -> None:
-    """Carry out one line and show what came of it; what is typed wrong ends nothing."""
-    name, _, rest = line.strip().partition(" ")
+def _fitting(found: Command, arguments: list[str]) -> list[str]:
     try:
-        if name:
-            found = _find(name)
-            await found.run(console, [rest.strip()] if found.whole else shlex.split(rest))
-    except ValueError as error:
-        console.show(f"-- {error}.")
-    except (Wrong, Lost, Refused) as wrong:
-        console.show(f"-- {wrong}")
+        inspect.signature(found.run).bind(None, *arguments)
+    except TypeError:
+        raise Wrong(f"Say: {found.usage}") from None
+    return arguments
 
 
 @command("help", "this list")
-async def _help(console: Console, _arguments: list[str]) -> None:
+async def show_help(console: Console) -> None:
     width = max(len(one.usage) for one in COMMANDS.values())
     console.show(*(f"{one.usage.ljust(width)}  {one.help}" for one in COMMANDS.values()))
 
 
 @command("sessions", "the open sessions")
-async def _sessions(console: Console, _arguments: list[str]) -> None:
+async def list_sessions(console: Console) -> None:
     for number, session_id in enumerate(console.sessions, 1):
         chosen = "*" if session_id == console.current else " "
         works = "  (works)" if session_id in console.busy else ""
@@ -79,37 +87,35 @@ async def _sessions(console: Console, _arguments: list[str]) -> None:
 
 
 @command("use N|ID", "join a session; the commands below are about it")
-async def _use(console: Console, arguments: list[str]) -> None:
-    if not arguments:
-        raise Wrong("Which one? `sessions` lists them.")
-    chosen = console.named(arguments[0])
+async def use(console: Console, name: str) -> None:
+    chosen = console.named(name)
     await _join(console, "", session_id=chosen, resume=chosen not in console.sessions)
 
 
 @command("start [AGENT] [DIRECTORY]", "a new session of an agent that the bridge runs", whole=True)
-async def _start(console: Console, arguments: list[str]) -> None:
-    agent, _, directory = arguments[0].partition(" ")
+async def start(console: Console, text: str = "") -> None:
+    agent, _, directory = text.partition(" ")
     # a person quotes a path with a space, which needs no quotes here
     directory = directory.strip().strip("\"'") or "."
     await _join(console, "started ", agent=agent, working_directory=directory)
 
 
 @command("resume [N|ID]", "have a paused or failed session go on; without a name the chosen one")
-async def _resume(console: Console, arguments: list[str]) -> None:
-    chosen = console.named(arguments[0]) if arguments else console.session
+async def resume(console: Console, name: str = "") -> None:
+    chosen = console.named(name) if name else console.session
     await _join(console, "resumed ", session_id=chosen, resume=True)
 
 
 async def _join(console: Console, done: str, **how: Any) -> None:
-    start = {"agent": "", "session_id": None, "working_directory": "", "resume": False} | how
-    ready = await console.ask("session_start", **start)
+    asked = {"agent": "", "session_id": None, "working_directory": "", "resume": False} | how
+    ready = await console.ask("session_start", **asked)
     console.current = str(ready["session_id"])
     where = clean(ready.get("working_directory")) or "no directory"
     console.show(f"-- {done}{console.current}: {clean(ready.get('agent'))} in {where}")
 
 
 @command("history", "what the bridge still has of the session")
-async def _history(console: Console, _arguments: list[str]) -> None:
+async def show_history(console: Console) -> None:
     found = await console.ask("replay_request")
     past = Console(print)  # nothing in it is news
     past.titles = dict(console.titles)
@@ -120,27 +126,26 @@ async def _history(console: Console, _arguments: list[str]) -> None:
 
 
 @command("say TEXT", "a message to that agent", whole=True)
-async def _say(console: Console, arguments: list[str]) -> None:
-    if not arguments[0]:
-        raise Wrong("Say what?")
+async def say(console: Console, text: str) -> None:
     busy = console.session in console.busy
-    await console.tell("message", content=arguments[0], role="user")
-    console.show(*(["-- queued: the agent still works"] if busy else []))
+    await console.tell("message", content=text, role="user")
+    if busy:
+        console.show("-- queued: the agent still works")
 
 
 @command("interrupt", "stop what it is doing")
-async def _interrupt(console: Console, _arguments: list[str]) -> None:
+async def interrupt(console: Console) -> None:
     await console.tell("session_interrupt")
 
 
 @command("end", "end the session; one that is only observed is left")
-async def _end(console: Console, _arguments: list[str]) -> None:
+async def end(console: Console) -> None:
     await console.tell("session_end", reason="user_request")
     console.current = None
 
 
 @command("approvals", "what waits for a decision, in all sessions")
-async def _approvals(console: Console, _arguments: list[str]) -> None:
+async def list_approvals(console: Console) -> None:
     for number, one in enumerate(console.pending.values(), 1):
         risk = clean(one.get("risk_level"))
         console.show(f"{number}  [{risk}] {plain(one.get('description'), 300)}")
@@ -150,36 +155,32 @@ async def _approvals(console: Console, _arguments: list[str]) -> None:
 
 
 @command("approve [N]", "approve the one that waits, or number N of `approvals`")
-async def _approve(console: Console, arguments: list[str]) -> None:
-    await _decide(console, "".join(arguments[:1]), "approved")
+async def approve(console: Console, number: str = "") -> None:
+    await _decide(console, number, "approved")
 
 
 @command("reject [N]", "reject it")
-async def _reject(console: Console, arguments: list[str]) -> None:
-    await _decide(console, "".join(arguments[:1]), "rejected")
+async def reject(console: Console, number: str = "") -> None:
+    await _decide(console, number, "rejected")
 
 
 @command("modify [N] {JSON}", "approve it with other parameters", whole=True)
-async def _modify(console: Console, arguments: list[str]) -> None:
-    text = arguments[0].lstrip("0123456789")
-    number = arguments[0].removesuffix(text)
+async def modify(console: Console, typed: str) -> None:
+    text = typed.lstrip("0123456789")
     try:
         params = json.loads(text)
     except ValueError:
         params = None
     if not isinstance(params, dict):
         raise Wrong('The new parameters are a JSON object: modify 1 {"command": "ls"}')
-    await _decide(console, number, "modified", params)
+    await _decide(console, typed.removesuffix(text), "modified", params)
 
 
 async def _decide(console: Console, number: str, decision: str, params: Any = None) -> None:
     asked = console.waiting(number)
+    ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
     recorded = await console.ask(
-        "approval_response",
-        session_id=asked["session_id"],
-        tool_call_id=asked["tool_call_id"],
-        decision=decision,
-        modifications=params,
+        "approval_response", **ids, decision=decision, modifications=params
     )
     nobody = "; no agent session takes it: decide at the machine too"
     taken = "" if recorded["forwarded"] else nobody
@@ -187,37 +188,31 @@ async def _decide(console: Console, number: str, decision: str, params: Any = No
 
 
 @command("status", "the state of the repository")
-async def _status(console: Console, _arguments: list[str]) -> None:
+async def show_status(console: Console) -> None:
     console.show(*render.status(await console.ask("git_status_request")))
 
 
 @command("diff [--cached] [FILE …]", "the changes, line by line")
-async def _diff(console: Console, arguments: list[str]) -> None:
+async def show_diff(console: Console, *arguments: str) -> None:
     files = [one for one in arguments if one != "--cached"] or None
     answer = await console.ask("git_diff", files=files, cached="--cached" in arguments)
     console.show(*(render.diff(answer) or ["No change."]))
 
 
 @command('commit "MESSAGE" [FILE …]', "commit files, or all that is staged")
-async def _commit(console: Console, arguments: list[str]) -> None:
-    if not arguments:
-        raise Wrong('A commit needs a message: commit "What it does." [FILE …]')
-    answer = await console.ask("git_commit", message=arguments[0], files=arguments[1:] or None)
+async def commit(console: Console, message: str, *files: str) -> None:
+    answer = await console.ask("git_commit", message=message, files=list(files) or None)
     console.show(*render.commit(answer))
 
 
 @command("ls [PATH]", "a directory")
-async def _list(console: Console, arguments: list[str]) -> None:
-    console.show(
-        *render.entries(await console.ask("file_list", path="".join(arguments[:1]) or "."))
-    )
+async def list_directory(console: Console, path: str = ".") -> None:
+    console.show(*render.entries(await console.ask("file_list", path=path)))
 
 
 @command("read FILE [FIRST] [LINES]", "lines of a file")
-async def _read(console: Console, arguments: list[str]) -> None:
-    numbers = arguments[1:3]
-    if not arguments or not all(number.isdigit() for number in numbers):
+async def read(console: Console, path: str, first: str = "0", lines: str = "200") -> None:
+    if not (first + lines).isdecimal():
         raise Wrong(f"Say: {COMMANDS['read'].usage}")
-    offset, limit = [*map(int, numbers), *[0, READ_LINES][len(numbers) :]]
-    answer = await console.ask("file_read", path=arguments[0], offset=offset, limit=limit)
-    console.show(*render.content(answer, offset))
+    answer = await console.ask("file_read", path=path, offset=int(first), limit=int(lines))
+    console.show(*render.content(answer, int(first)))
