@@ -57,12 +57,8 @@ class Phone:
         dial: Dial | None = None,
     ) -> None:
         self.port, self.token, self.pin, self.device_id = port, token, pin, device_id
-        self.client_version, self.plain, self.source, self.dial = (
-            client_version,
-            plain,
-            source,
-            dial,
-        )
+        self.client_version, self.plain = client_version, plain
+        self.source, self.dial = source, dial
         self.socket: WebSocket | None = None
         self.messages: list[Message] = []
         self.untaken: list[Message] = []
@@ -210,6 +206,12 @@ class Phone:
         self.untaken.append(message)
         return dict(message)
 
+    def _receive_by(self, deadline: float, what: str) -> None:
+        try:
+            self.receive(max(0.01, deadline - time.monotonic()))
+        except TimeoutError:
+            raise AssertionError(f"not in time: {what}; received {brief(self.messages)}") from None
+
     def until(
         self, wanted: Callable[[Message], bool], what: str, timeout: float = PATIENCE
     ) -> Message:
@@ -224,11 +226,7 @@ class Phone:
                     return message
             looked_at = len(self.untaken)
             try:
-                self.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                raise AssertionError(
-                    f"no {what} within {timeout} s; received {brief(self.messages)}"
-                ) from None
+                self._receive_by(deadline, what)
             except Closed as closed:
                 raise AssertionError(
                     f"{closed} while waiting for {what}; received {brief(self.messages)}"
@@ -248,12 +246,7 @@ class Phone:
         """Receive until `enough` of what is in `messages`."""
         deadline = time.monotonic() + timeout
         while not enough():
-            try:
-                self.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                raise AssertionError(
-                    f"not within {timeout} s: {what}; received {brief(self.messages)}"
-                ) from None
+            self._receive_by(deadline, what)
 
     def numbers(self, session_id: str) -> list[Any]:
         """`payload.number` of each agent_event of that session received on this connection, in
@@ -288,13 +281,9 @@ class Phone:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                self.receive(max(0.01, deadline - time.monotonic()))
+                self._receive_by(deadline, "the end of the connection")
             except Closed as closed:
                 return closed.code
-            except TimeoutError:
-                raise AssertionError(
-                    f"not closed within {timeout} s; received {brief(self.messages)}"
-                ) from None
 
     # leaving
 
