@@ -257,9 +257,7 @@ def _fresh(token: Token) -> str | None:
 
 
 def _announce(token: Token, *, first: bool) -> None:
-    signals.device_paired.send(
-        sender=Device, device=token.device, token=token, announce=True, first=first
-    )
+    signals.device_paired.send(sender=Device, device=token.device, token=token, first=first)
 
 
 def _storable(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.dispatch import Signal
 
 # Sent in the transaction in which a token is used for the first time, authenticates for the first
-# time, or is bound; keyword arguments: device, token, announce (bool: D15 wants it said),
-# first (bool: the device was never used before, so its place in the log begins now).
+# time, or is bound; keyword arguments: device, token, first (bool: the device was never used
+# before, so its place in the log begins now).
 device_paired = Signal()
 # Sent in the transaction in which a device is revoked; keyword argument: device.
 device_revoked = Signal()

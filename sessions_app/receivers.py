@@ -19,18 +19,14 @@ log = structlog.get_logger("bridge.pairing")
 
 
 @receiver(device_paired)
-def start_at_the_present(
-    sender: type[Device], device: Device, announce: bool, first: bool, **_: Any
-) -> None:
-    """Tell the other devices, and let a new one begin after that."""
+def start_at_the_present(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
+    """Tell the other devices, and let a new one begin after that: the past is not sent to it."""
     with outbox() as box:
-        if announce:
-            box.append_to_all(encode(notifications.paired(device, device.last_address)))
+        box.append_to_all(encode(notifications.paired(device, device.last_address)))
         if first:
             device.start_seq = box.seq
             device.save(update_fields=["start_seq"])
-    if announce:
-        transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
+    transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
 
 
 @receiver(device_revoked)

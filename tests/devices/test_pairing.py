@@ -57,34 +57,6 @@ class TestBinding:
             signals.device_paired.disconnect(receive)
         assert seen == ["10.0.0.1", "10.0.0.2"]
 
-    def test_the_first_device_id_binds_also_later_and_is_announced(
-        self, mint: Callable[..., Minted], paired: Signals
-    ) -> None:
-        _, _, plain = mint()
-        auth(plain, None)
-        auth(plain, "id-1")
-        assert refused(plain, None) == refused(plain, "id-2") == pairing.BOUND_ELSEWHERE
-        assert [seen["first"] for seen in paired] == [True, False]
-
-    def test_use_over_http_claims_but_binds_nothing(
-        self, mint: Callable[..., Minted], paired: Signals
-    ) -> None:
-        device, token, plain = mint()
-        with time_machine.travel(timezone.now(), tick=False) as clock:
-            use(plain)
-            clock.shift(timedelta(hours=1))  # long after the ttl: it was used in time
-            use(plain)
-            token.refresh_from_db()
-            assert (
-                token.used_at and token.client_device_id is None and token.authenticated_at is None
-            )
-            assert len(paired) == 1 and paired[0]["first"] and paired[0]["announce"]
-            auth(plain, "id-1")
-        assert [seen["first"] for seen in paired] == [True, False]
-        assert refused(plain, "id-2")
-        device.refresh_from_db()
-        assert device.paired_at is not None
-
     def test_a_failing_listener_undoes_the_claim(
         self, mint: Callable[..., Minted], monkeypatch: pytest.MonkeyPatch
     ) -> None:
