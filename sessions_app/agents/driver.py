@@ -1,23 +1,21 @@
-"""Define what an agent is to the bridge: its kind, its driver, and the events that it reports.
+"""Define what an agent is to the bridge: its kind, and the driver of one session.
 
 A driver runs one session of one agent. It knows nothing of devices, the log or the database: the
-supervisor tells it what to do and writes down what it reports (D35, D40, D41).
+supervisor tells it what to do and writes down what it reports (``events.py``; D35, D40, D41).
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bridge_project.kernel import limits
-from bridge_project.protocol.resources import ToolErrorDetails
 from bridge_project.protocol.risk import risk_of
-from bridge_project.protocol.types import Decision, FinishReason, ToolErrorCode
+from bridge_project.protocol.types import Decision
+from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue
 from sessions_app.approvals.tool_call import Call, describe
 
 REJECTED = "The call was rejected."
@@ -44,167 +42,6 @@ class AgentKind:
     mend: Callable[[], str] = str
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
-
-
-# -- events ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of the answer; with ``is_tool_use`` a piece of a tool's input."""
-
-    content: str
-    is_tool_use: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
-    """A tool runs about which nobody is asked."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalAsked:
-    """A call waits for ``Driver.decide``, under the id of ``call``."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalWithdrawn:
-    """The agent no longer waits for a decision."""
-
-    call_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSucceeded:
-    """A tool has given its result."""
-
-    call: Call
-    content: str = ""
-    diff: str | None = None
-    metadata: Mapping[str, Any] | None = None
-    duration_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStopped:
-    """A call is over without a result: rejected, interrupted, or forgotten by the agent."""
-
-    call: Call
-    reason: str
-    duration_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFailed:
-    """A tool has failed; ``retries`` is how often the spec's table lets it be tried again."""
-
-    call: Call
-    message: str
-    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
-    details: ToolErrorDetails = field(default_factory=ToolErrorDetails)
-    retries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
-    """A turn is over; ``error`` says for a person why it failed. The session goes on."""
-
-    finish_reason: FinishReason
-    usage: Mapping[str, Any] | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionIdentified:
-    """The agent's own id of the session, with which it can be resumed, is this from now on."""
-
-    resume_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoppedAsking:
-    """The agent does not ask any more; the driver has told it to stop (D59)."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentDied:
-    """The agent has ended by itself; nothing follows."""
-
-    reason: str
-
-
-Event = (
-    Chunk
-    | ToolStarted
-    | ApprovalAsked
-    | ApprovalWithdrawn
-    | ToolSucceeded
-    | ToolStopped
-    | ToolFailed
-    | TurnEnded
-    | SessionIdentified
-    | StoppedAsking
-    | AgentDied
-)
-
-
-class EventQueue:
-    """What a driver has reported and the log does not have yet."""
-
-    def __init__(self) -> None:
-        self._events: deque[Event] = deque()
-        self._chars = 0  # of text in them
-        self._closed = False
-        self._changed = asyncio.Event()
-        self._taken = asyncio.Event()
-
-    def put(self, event: Event) -> None:
-        """Add an event; a closed queue ignores it."""
-        if not self._closed:
-            self._events.append(event)
-            self._chars += len(event.content) if isinstance(event, Chunk) else 0
-            self._changed.set()
-
-    def close(self) -> None:
-        """Take no more events; those in it can still be read."""
-        self._closed = True
-        self._changed.set()
-        self._taken.set()
-
-    async def wait_for_room(self) -> None:
-        """Wait while it is full: a driver does not read an agent meanwhile."""
-        while not self._closed and (
-            len(self._events) >= limits.AGENT_EVENTS_WAITING
-            or self._chars >= limits.AGENT_CHARS_WAITING
-        ):
-            self._taken.clear()
-            await self._taken.wait()
-
-    async def wait(self) -> bool:
-        """Wait for an event; False when none will come any more."""
-        while not self._events and not self._closed:
-            self._changed.clear()
-            await self._changed.wait()
-        return bool(self._events)
-
-    def take(self) -> list[Event]:
-        """Return all events and empty the queue."""
-        taken = list(self._events)
-        self._events.clear()
-        self._chars = 0
-        self._taken.set()
-        return taken
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while await self.wait():
-            for event in self.take():
-                yield event
 
 
 # -- commands --------------------------------------------------------------------------------------

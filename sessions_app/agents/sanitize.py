@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from bridge_project.kernel import limits
-from sessions_app.agents.driver import Chunk, Event
+from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
 
 

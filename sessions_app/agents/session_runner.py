@@ -19,14 +19,8 @@ from django.db import InterfaceError, OperationalError
 from bridge_project.kernel import limits
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
-from sessions_app.agents.driver import (
-    AgentDied,
-    Driver,
-    Event,
-    StoppedAsking,
-    TurnEnded,
-    Verdict,
-)
+from sessions_app.agents.driver import Driver, Verdict
+from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.transcript import Lost, Transcript

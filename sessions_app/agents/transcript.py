@@ -18,7 +18,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import FinishReason, NotificationType, SessionEndReason
 from sessions_app import notifications
-from sessions_app.agents import driver, inbox
+from sessions_app.agents import events, inbox
 from sessions_app.agents.sanitize import plain, storable_call, storable_reason, truncate, valid
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import Call, usable_id
@@ -74,14 +74,14 @@ class Transcript:
         self._taking = None
         return taken
 
-    def write(self, events: Sequence[driver.Event]) -> None:
+    def write(self, batch: Sequence[events.Event]) -> None:
         """Write events to the log."""
         with outbox() as box:
             if self._tried and LogRow.objects.filter(message_id=self._tried[0]).exists():
                 ids = self._tried[1]
             else:
                 writer = SessionWriter(box, self._session_pk, self._owner, dict(self._ids))
-                for event in events:
+                for event in batch:
                     writer.write(event)
                 writer.save()
                 ids = writer.ids
@@ -117,31 +117,31 @@ class SessionWriter:
         self.session.last_activity_at = self.box.now
         self.session.save(update_fields=_SAVED)
 
-    def write(self, event: driver.Event) -> None:
+    def write(self, event: events.Event) -> None:
         """Write one event."""
         match event:
-            case driver.Chunk():
+            case events.Chunk():
                 self._write_chunk(event)
-            case driver.ToolStarted(call):
+            case events.ToolStarted(call):
                 self.close_stream("tool_call")
                 self._remember(call, approvals.report(self.box, self.session, storable_call(call)))
-            case driver.ApprovalAsked(call):
+            case events.ApprovalAsked(call):
                 self.close_stream("tool_call")
                 ours = storable_call(call)
                 record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
                 self._remember(call, record.tool_call_id)
-            case driver.ApprovalWithdrawn(call_id):
+            case events.ApprovalWithdrawn(call_id):
                 ours_id = self.ids.get(call_id, call_id)
                 approvals.withdraw(self.box, self.session, ours_id, reason="interrupted")
-            case driver.ToolSucceeded() | driver.ToolStopped() | driver.ToolFailed():
+            case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
-            case driver.TurnEnded():
+            case events.TurnEnded():
                 self._end_turn(event)
-            case driver.SessionIdentified(resume_id):
+            case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
-            case driver.StoppedAsking(reason):
+            case events.StoppedAsking(reason):
                 self.notify("error", "The agent stopped asking", reason)
-            case driver.AgentDied(reason):
+            case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
 
@@ -166,7 +166,7 @@ class SessionWriter:
     def _append(self, payload: Any) -> None:
         self.box.append(self.session.feed, encode(payload))
 
-    def _write_chunk(self, chunk: driver.Chunk) -> None:
+    def _write_chunk(self, chunk: events.Chunk) -> None:
         self.open_stream()
         size, ids = limits.STREAM_CHUNK_CHARS, self._stream_ids()
         for start in range(0, len(chunk.content), size):
@@ -180,13 +180,13 @@ class SessionWriter:
             self.ids[call.id] = tool_call_id
 
     def _conclude(
-        self, event: driver.ToolSucceeded | driver.ToolStopped | driver.ToolFailed
+        self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
     ) -> None:
         """Write how a call ended: ``tool_result``, and ``tool_error`` where the tool failed."""
         call = event.call
         known = self.ids.pop(call.id, None) if call.id is not None else None
         tool_call_id, error = known or usable_id(call.id) or str(uuid.uuid4()), None
-        if isinstance(event, driver.ToolSucceeded):
+        if isinstance(event, events.ToolSucceeded):
             outcome = ToolOutcome(
                 success=True,
                 content=truncate(event.content),
@@ -194,7 +194,7 @@ class SessionWriter:
                 metadata=plain(event.metadata),
                 duration_ms=event.duration_ms,
             )
-        elif isinstance(event, driver.ToolStopped):
+        elif isinstance(event, events.ToolStopped):
             why, took = truncate(event.reason), event.duration_ms
             outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
         else:
@@ -209,7 +209,7 @@ class SessionWriter:
         ours = storable_call(call)
         approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, error)
 
-    def _tool_error(self, event: driver.ToolFailed, tool_call_id: str) -> s.ToolError:
+    def _tool_error(self, event: events.ToolFailed, tool_call_id: str) -> s.ToolError:
         texts = {
             name: text and truncate(text)
             for name, text in (("stdout", event.details.stdout), ("stderr", event.details.stderr))
@@ -227,7 +227,7 @@ class SessionWriter:
 
     # -- the turn and the session ------------------------------------------------------------------
 
-    def _end_turn(self, event: driver.TurnEnded) -> None:
+    def _end_turn(self, event: events.TurnEnded) -> None:
         self.reject_pending("turn_ended")
         self.open_stream()
         self.close_stream(event.finish_reason, event.usage)

@@ -27,17 +27,15 @@ from acp import (
 from acp.interfaces import Agent, Client
 
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import CannotResume, Start, Verdict
+from sessions_app.agents.events import (
     ApprovalAsked,
-    CannotResume,
     Chunk,
     Event,
     SessionIdentified,
-    Start,
     ToolFailed,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from sessions_app.approvals.tool_call import Call
 

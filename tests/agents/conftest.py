@@ -19,7 +19,8 @@ from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent as claude
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.driver import AgentDied, Driver, Verdict
+from sessions_app.agents.driver import Driver, Verdict
+from sessions_app.agents.events import AgentDied
 from sessions_app.agents.process import groups
 from tests.agents.claude_model import Model
 from tests.agents.drive import Drive, carrying, command

@@ -13,16 +13,14 @@ from typing import TypeVar
 import psutil
 
 from bridge_project.kernel.config import PROJECT_DIR
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import Driver, Start, Verdict
+from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     Chunk,
-    Driver,
     Event,
     SessionIdentified,
-    Start,
     TurnEnded,
-    Verdict,
 )
 
 E = TypeVar("E")

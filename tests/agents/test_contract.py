@@ -15,17 +15,16 @@ import pytest
 import pytest_asyncio
 
 from bridge_project.kernel.config import conf
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import CannotResume, Verdict
+from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     ApprovalWithdrawn,
-    CannotResume,
     Chunk,
     SessionIdentified,
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import Open, claude_driver, demo_driver

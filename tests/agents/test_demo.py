@@ -12,7 +12,7 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.driver import Chunk, ToolFailed, ToolStopped, ToolSucceeded, TurnEnded
+from sessions_app.agents.events import Chunk, ToolFailed, ToolStopped, ToolSucceeded, TurnEnded
 from tests.agents.drive import APPROVED, Drive, carrying, eventually, kinds, only, text, within
 
 

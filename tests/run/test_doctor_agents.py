@@ -32,7 +32,8 @@ from sessions_app.agents import registry
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.driver import AgentDied, AgentKind, CannotStart, Chunk, TurnEnded
+from sessions_app.agents.driver import AgentKind, CannotStart
+from sessions_app.agents.events import AgentDied, Chunk, TurnEnded
 from sessions_app.agents.process import groups
 from tests.agents.drive import carrying, command
 from tests.faults.quick import QuickBridge, nursery

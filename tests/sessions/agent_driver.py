@@ -14,7 +14,8 @@ from asgiref.sync import sync_to_async
 
 from devices_app.models import Device
 from sessions_app.agents import registry
-from sessions_app.agents.driver import AgentKind, Driver, Event, Start, Verdict
+from sessions_app.agents.driver import AgentKind, Driver, Start, Verdict
+from sessions_app.agents.events import Event
 from sessions_app.agents.ownership import found
 from sessions_app.agents.supervisor import Supervisor
 from sessions_app.approvals.tool_call import Call

@@ -22,7 +22,8 @@ from django.utils import timezone
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents import breaker, inbox, messages, ownership, registry, transcript
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import Verdict
+from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     Chunk,
@@ -30,7 +31,6 @@ from sessions_app.agents.driver import (
     ToolStarted,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from sessions_app.approvals import decisions
 from sessions_app.log.outbox import Outbox, outbox

@@ -19,7 +19,7 @@ from devices_app.models import AuditEntry
 from sessions_app import leases
 from sessions_app.agents import inbox, sanitize, session_runner
 from sessions_app.agents import messages as agent_messages
-from sessions_app.agents.driver import (
+from sessions_app.agents.events import (
     ApprovalAsked,
     ApprovalWithdrawn,
     Chunk,

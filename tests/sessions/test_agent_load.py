@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from sessions_app.agents.driver import Chunk, TurnEnded
+from sessions_app.agents.events import Chunk, TurnEnded
 from tests.sessions.agent_driver import Agency, Scripted, has_said, said
 from tests.sessions.test_agent_conversation import say
 

@@ -17,15 +17,8 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app import leases
 from sessions_app.agents import breaker, messages, ownership
-from sessions_app.agents.driver import (
-    AgentDied,
-    ApprovalAsked,
-    CannotResume,
-    CannotStart,
-    Chunk,
-    SessionIdentified,
-    TurnEnded,
-)
+from sessions_app.agents.driver import CannotResume, CannotStart
+from sessions_app.agents.events import AgentDied, ApprovalAsked, Chunk, SessionIdentified, TurnEnded
 from sessions_app.agents.supervisor import Supervisor
 from sessions_app.agents.transcript import Transcript
 from sessions_app.models import Connection, Join, Process, Session, ToolCall

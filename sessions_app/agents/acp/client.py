@@ -20,20 +20,14 @@ from acp import RequestError, schema
 
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents.acp import errors, files
+from sessions_app.agents.acp.content import text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
 from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
-from sessions_app.agents.acp.tool_calls import Record, ToolCalls, text_of
+from sessions_app.agents.acp.tool_calls import Record, ToolCalls
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import (
-    Chunk,
-    EventQueue,
-    PendingApprovals,
-    ToolStarted,
-    ToolStopped,
-    ToolSucceeded,
-    make_call,
-)
+from sessions_app.agents.driver import PendingApprovals, make_call
+from sessions_app.agents.events import Chunk, EventQueue, ToolStarted, ToolStopped, ToolSucceeded
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call

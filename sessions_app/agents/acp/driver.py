@@ -21,17 +21,8 @@ from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.errors import words_of
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
-from sessions_app.agents.driver import (
-    AgentDied,
-    CannotResume,
-    CannotStart,
-    Driver,
-    SessionIdentified,
-    Start,
-    StoppedAsking,
-    TurnEnded,
-    WillNotAsk,
-)
+from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
+from sessions_app.agents.events import AgentDied, SessionIdentified, StoppedAsking, TurnEnded
 from sessions_app.agents.process import groups
 
 AUTH_REQUIRED = -32000  # the protocol's own

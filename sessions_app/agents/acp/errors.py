@@ -9,7 +9,7 @@ from acp import RequestError
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import ToolErrorCode
-from sessions_app.agents.driver import ToolFailed
+from sessions_app.agents.events import ToolFailed
 from sessions_app.agents.process import shell
 from sessions_app.approvals.tool_call import Call
 

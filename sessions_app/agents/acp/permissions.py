@@ -15,14 +15,8 @@ from acp import schema
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.tool_calls import ToolCalls
-from sessions_app.agents.driver import (
-    REJECTED,
-    EventQueue,
-    PendingApprovals,
-    ToolFailed,
-    ToolStarted,
-    Verdict,
-)
+from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
+from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
 
 CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."

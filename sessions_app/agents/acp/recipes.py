@@ -28,16 +28,17 @@ _FILES = "{files}"  # for a directory of the session's own, which has the files 
 class Recipe:
     """How one agent is made to ask.
 
-    ``programs``: names of its program and packages; ``names``: what it calls itself; ``modes``:
-    those in which it asks, of which the first that it offers is set, unless it is ``configured``:
-    then its options and environment decide, and no mode is set. ``options`` follow all others in
-    its command line, ``environment`` wins over the line's, ``defaults`` does not; ``files`` are
-    what variables point to; ``meta`` is sent when a session begins.
+    ``programs``: names of its program and packages; ``names``: what it calls itself, if that is
+    something else. ``modes``: those in which it asks, of which the first that it offers is set,
+    unless it is ``configured``: then its options and environment decide, and no mode is set.
+    ``options`` follow all others in its command line, ``environment`` wins over the line's,
+    ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
+    begins.
     """
 
     programs: frozenset[str]
-    names: frozenset[str]
     modes: tuple[str, ...]
+    names: frozenset[str] = frozenset()
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +74,12 @@ _OPENCODE_PERMISSION = {
 # The user's settings, and not the repository's, whose hooks and servers would be started.
 _CLAUDE_META = {"claudeCode": {"options": {"settingSources": ["user"]}}}
 
+
+def _adapter(name: str) -> frozenset[str]:
+    """The names of an adapter that moved from one publisher to another."""
+    return frozenset({name, f"@zed-industries/{name}", f"@agentclientprotocol/{name}"})
+
+
 RECIPES = (
     Recipe(
         programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
@@ -84,9 +91,7 @@ RECIPES = (
             "QWEN_CODE_TRUSTED_FOLDERS_PATH": f"{_FILES}/folders.json",
         },
         files={
-            "settings.json": json.dumps(
-                {"$version": 4, "security": {"folderTrust": {"enabled": True}}}
-            ),
+            "settings.json": '{"$version": 4, "security": {"folderTrust": {"enabled": true}}}',
             "folders.json": f'{{{_DIRECTORY}: "DO_NOT_TRUST"}}',
         },
     ),
@@ -95,27 +100,9 @@ RECIPES = (
         names=frozenset({"gemini-cli"}),
         modes=("default",),
     ),
-    Recipe(
-        programs=frozenset(
-            {
-                "claude-agent-acp",
-                "@agentclientprotocol/claude-agent-acp",
-                "@zed-industries/claude-agent-acp",
-            }
-        ),
-        names=frozenset(
-            {
-                "claude-agent-acp",
-                "@agentclientprotocol/claude-agent-acp",
-                "@zed-industries/claude-agent-acp",
-            }
-        ),
-        modes=("default",),
-        meta=_CLAUDE_META,
-    ),
+    Recipe(programs=_adapter("claude-agent-acp"), modes=("default",), meta=_CLAUDE_META),
     Recipe(
         programs=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
-        names=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
         modes=("default",),
         meta=_CLAUDE_META,
     ),
@@ -132,12 +119,7 @@ RECIPES = (
         defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_INSTRUCTIONS}]}}'},
     ),
     Recipe(
-        programs=frozenset(
-            {"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}
-        ),
-        names=frozenset(
-            {"codex-acp", "@zed-industries/codex-acp", "@agentclientprotocol/codex-acp"}
-        ),
+        programs=_adapter("codex-acp"),
         # To set its mode `read-only` would undo the options: it runs every command in a sandbox
         # without asking. With them it reports that mode where the user distrusts the directory,
         # else none.
@@ -155,7 +137,10 @@ RECIPES = (
 
 def of_name(name: str) -> Recipe | None:
     """Find the recipe of an agent by what it calls itself in ``initialize``."""
-    return next((recipe for recipe in RECIPES if name.lower() in recipe.names), None)
+    for recipe in RECIPES:
+        if name.lower() in (recipe.names or recipe.programs):
+            return recipe
+    return None
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:
@@ -205,15 +190,8 @@ _NPX_TAKES, _NPX_FLAGS = (
     {"-p", "--package"},
     {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
 )
-_NODE_TAKES = {
-    "-r",
-    "--require",
-    "--import",
-    "-C",
-    "--conditions",
-    "--loader",
-    "--experimental-loader",
-    "--env-file",
+_NODE_TAKES = {"-r", "--require", "--import", "-C", "--conditions"} | {
+    *("--loader", "--experimental-loader", "--env-file")
 }
 _NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
 

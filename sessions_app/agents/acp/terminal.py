@@ -17,7 +17,7 @@ from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.acp.errors import Fault
-from sessions_app.agents.driver import Event, ToolFailed, ToolSucceeded
+from sessions_app.agents.events import Event, ToolFailed, ToolSucceeded
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call
 

@@ -7,7 +7,6 @@ first, its parts are merged by ``toolCallId``, and what is open at the turn's en
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,19 +16,11 @@ from typing import Any
 
 from acp import schema
 
-from bridge_project.protocol.resources import ToolErrorDetails
+from sessions_app.agents.acp.content import NAME_MAX_CHARS, details_of, name_of, readable, text_of
 from sessions_app.agents.acp.errors import Fault
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import (
-    INTERRUPTED,
-    TOOL_FAILED,
-    Event,
-    ToolFailed,
-    ToolStarted,
-    ToolStopped,
-    ToolSucceeded,
-    make_call,
-)
+from sessions_app.agents.driver import INTERRUPTED, TOOL_FAILED, make_call
+from sessions_app.agents.events import Event, ToolFailed, ToolStarted, ToolStopped, ToolSucceeded
 from sessions_app.approvals.tool_call import Call, usable_id
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
@@ -50,7 +41,6 @@ TOOL_OF_KIND = {
 # that a person allowed one is no leave to write a file
 _CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 _AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
-_NAME_MAX_CHARS = 64
 _REASONING_MAX_CHARS = 2000
 _NO_RESULT = "The agent reported no result of this call."
 
@@ -85,7 +75,7 @@ class Record:
         changes = [Change(diff.path, diff.old_text or "", diff.new_text) for diff in diffs]
         self.title = update.title or self.title
         self.kind = update.kind or self.kind
-        self.name = _name_of(update.field_meta) or self.name
+        self.name = name_of(update.field_meta) or self.name
         self.status = update.status or self.status
         self.raw_input = self.raw_input if given in (None, {}, "") else given
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
@@ -100,7 +90,7 @@ class Record:
 
     def describe(self) -> Call:
         """Describe the call as it is known by now."""
-        named = len(self.title) <= _NAME_MAX_CHARS and self.title.isprintable()
+        named = len(self.title) <= NAME_MAX_CHARS and self.title.isprintable()
         tool = TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
         return make_call(
             self.key,
@@ -262,7 +252,7 @@ class ToolCalls:
         text = self._text(record)
         if record.status == "failed":
             code, retries = record.fault
-            details = _details(record.raw_output)
+            details = details_of(record.raw_output)
             return ToolFailed(record.call, text or TOOL_FAILED, code, details, retries)
         return ToolSucceeded(record.call, text, diff_of_texts(record.changes))
 
@@ -274,41 +264,4 @@ class ToolCalls:
             elif isinstance(part, schema.TerminalToolCallContent):
                 parts.append(self._terminal_text(part.terminal_id))
         text = "\n".join(part for part in parts if part)
-        return text or ("" if record.changes else _readable(record.raw_output))
-
-
-def text_of(block: Any) -> str:
-    """Return a block of content as text; of what is none, what it is."""
-    if isinstance(block, schema.TextContentBlock):
-        return block.text
-    if isinstance(block, schema.ResourceContentBlock):
-        return block.uri
-    if isinstance(block, schema.EmbeddedResourceContentBlock):
-        return getattr(block.resource, "text", "") or f"[{block.resource.uri}]"
-    return f"[{getattr(block, 'type', 'content')}]"
-
-
-def _name_of(meta: Mapping[str, Any] | None) -> str:
-    """Return the tool's own name, where an agent says it beside the protocol."""
-    for holder in (meta, (meta or {}).get("claudeCode")):
-        name = holder.get("toolName") if isinstance(holder, dict) else None
-        if isinstance(name, str) and 0 < len(name) <= _NAME_MAX_CHARS and name.isprintable():
-            return name
-    return ""
-
-
-def _readable(output: Any) -> str:
-    if output is None or isinstance(output, str):
-        return output or ""
-    if isinstance(output, dict):
-        for name in ("output", "content", "stdout", "error", "message"):
-            if output.get(name) and isinstance(output[name], str):
-                return str(output[name])
-    return json.dumps(output, ensure_ascii=False, default=str)
-
-
-def _details(output: Any) -> ToolErrorDetails:
-    said = output if isinstance(output, dict) else {}
-    codes = [said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)]
-    texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
-    return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
+        return text or ("" if record.changes else readable(record.raw_output))

@@ -28,15 +28,9 @@ from claude_agent_sdk import (
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, process
-from sessions_app.agents.claude.events import REJECTED, Translation, asks
-from sessions_app.agents.driver import (
-    AgentDied,
-    ApprovalWithdrawn,
-    CannotResume,
-    CannotStart,
-    Driver,
-    Start,
-)
+from sessions_app.agents.claude.translation import REJECTED, Translation, asks
+from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start
+from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
 from sessions_app.agents.process import groups
 from sessions_app.agents.sanitize import clean
 

@@ -90,11 +90,8 @@ class ClaudeProcess(Transport):
         while (message := await self._lines.receive()) is not None:
             yield message
         if not self._closing:
-            raise ProcessError(f"I{(await self._lines.last_words())[1:]}")
-
-    async def last_words(self) -> str:
-        """Say how it has ended; empty when it was never started."""
-        return await self._lines.last_words() if self._lines is not None else ""
+            why = await self._lines.last_words()
+            raise ProcessError(why[0].upper() + why[1:])
 
     async def close(self) -> None:
         """End it within a bounded time; may be called twice.

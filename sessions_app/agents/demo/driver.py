@@ -13,19 +13,14 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.resources import ToolErrorDetails
-from sessions_app.agents.driver import (
-    INTERRUPTED,
-    REJECTED,
-    CannotResume,
+from sessions_app.agents.driver import INTERRUPTED, REJECTED, CannotResume, Driver, Start, make_call
+from sessions_app.agents.events import (
     Chunk,
-    Driver,
     SessionIdentified,
-    Start,
     ToolFailed,
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    make_call,
 )
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call

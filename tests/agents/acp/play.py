@@ -11,14 +11,8 @@ import pytest
 from acp import RequestError, schema
 
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.driver import (
-    ApprovalAsked,
-    Event,
-    EventQueue,
-    PendingApprovals,
-    ToolFailed,
-    Verdict,
-)
+from sessions_app.agents.driver import PendingApprovals, Verdict
+from sessions_app.agents.events import ApprovalAsked, Event, EventQueue, ToolFailed
 from tests.agents.acp_agent import OPTIONS
 from tests.agents.drive import APPROVED, only, within
 

@@ -18,11 +18,8 @@ from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import (
-    ApprovalAsked,
-    Start,
-    TurnEnded,
-)
+from sessions_app.agents.driver import Start
+from sessions_app.agents.events import ApprovalAsked, TurnEnded
 from tests.agents.acp.play import Play
 from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text
 

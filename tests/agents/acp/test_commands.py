@@ -12,7 +12,7 @@ import pytest
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents.acp import terminal as acp_terminal
-from sessions_app.agents.driver import ApprovalAsked, ToolFailed
+from sessions_app.agents.events import ApprovalAsked, ToolFailed
 from tests.agents.conftest import Open
 from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, only, text, within
 

@@ -15,7 +15,8 @@ import pytest
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from sessions_app.agents.acp import agent, driver
-from sessions_app.agents.driver import AgentDied, CannotResume, CannotStart, Start
+from sessions_app.agents.driver import CannotResume, CannotStart, Start
+from sessions_app.agents.events import AgentDied
 from tests.agents.conftest import AGENT, scripted
 from tests.agents.drive import Drive, carrying, command, eventually, kinds, text
 

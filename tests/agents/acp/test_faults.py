@@ -14,7 +14,7 @@ from acp import schema, start_tool_call, tool_diff_content
 
 from sessions_app.agents.acp import files
 from sessions_app.agents.acp import terminal as acp_terminal
-from sessions_app.agents.driver import ApprovalAsked, Event, ToolFailed, ToolStarted, ToolSucceeded
+from sessions_app.agents.events import ApprovalAsked, Event, ToolFailed, ToolStarted, ToolSucceeded
 from tests.agents.acp.play import Play
 from tests.agents.drive import eventually, only
 from tests.agents.test_shell import RETRIES

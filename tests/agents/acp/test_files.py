@@ -12,7 +12,8 @@ import pytest
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import files
 from sessions_app.agents.driver import REJECTED as WORDS_OF_A_REJECTION
-from sessions_app.agents.driver import ApprovalAsked, ToolFailed, ToolSucceeded, Verdict
+from sessions_app.agents.driver import Verdict
+from sessions_app.agents.events import ApprovalAsked, ToolFailed, ToolSucceeded
 from tests.agents.conftest import Open
 from tests.agents.drive import APPROVED, REJECTED, kinds, text
 

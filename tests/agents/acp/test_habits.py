@@ -10,17 +10,15 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import CannotResume, CannotStart, Verdict
+from sessions_app.agents.events import (
     ApprovalAsked,
-    CannotResume,
-    CannotStart,
     Chunk,
     ToolFailed,
     ToolStarted,
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from tests.agents.conftest import Open, scripted
 from tests.agents.drive import APPROVED, kinds, only, text

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sessions_app.agents.diffs import diff_of_result
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import Verdict
+from sessions_app.agents.events import (
     ApprovalWithdrawn,
     Chunk,
     ToolFailed,
@@ -17,18 +18,17 @@ from sessions_app.agents.driver import (
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 
 if TYPE_CHECKING:
-    from sessions_app.agents.claude.events import Translation
+    from sessions_app.agents.claude.translation import Translation
 
 sdk: Any = pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed")
 
 
 @pytest.fixture
 def talk() -> Translation:
-    from sessions_app.agents.claude.events import Translation
+    from sessions_app.agents.claude.translation import Translation
 
     return Translation()
 
@@ -177,7 +177,7 @@ def test_a_subagents_talk_is_its_own(talk: Translation) -> None:
 
 def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
     """Asking is the rule; what does not is listed (docs/agents.md)."""
-    from sessions_app.agents.claude.events import asks
+    from sessions_app.agents.claude.translation import asks
 
     assert (
         asks("InventedLater")

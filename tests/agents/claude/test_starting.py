@@ -15,7 +15,8 @@ import pytest
 
 from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app.agents.claude import agent
-from sessions_app.agents.driver import ApprovalAsked, CannotResume, CannotStart, Start, ToolStarted
+from sessions_app.agents.driver import CannotResume, CannotStart, Start
+from sessions_app.agents.events import ApprovalAsked, ToolStarted
 from tests.agents.claude_model import Model, Text, Tool
 from tests.agents.conftest import Open, claude_driver
 from tests.agents.drive import REJECTED, only

@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import Verdict
+from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     ApprovalWithdrawn,
@@ -27,7 +28,6 @@ from sessions_app.agents.driver import (
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from tests.agents.claude_model import Model, Text, Tool
 from tests.agents.conftest import Open, claude_driver

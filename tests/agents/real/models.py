@@ -17,9 +17,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+Json = dict[str, Any]
+
 ORDER = re.compile(r"do: (say|run|write|count|fail)\b ?([^\n\"]*)")
 WORD_SECONDS = 0.05
-USAGE = (11, 7)  # tokens in and out
+IN, OUT = 11, 7  # tokens
+FAILURE = {"message": "the model was told to fail", "type": "invalid_request_error"}
 
 
 @dataclass(slots=True)
@@ -28,9 +31,13 @@ class Reply:
 
     words: list[str]
     tool: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: Json = field(default_factory=dict)
     pause: float = 0.0
-    status: int = 200
+    fails: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
 
 
 # What agents call the tool that runs a command and the one that writes a file.
@@ -38,7 +45,7 @@ COMMANDS = ("run_shell_command", "bash", "Bash", "exec_command", "shell_command"
 WRITERS = ("write_file", "write", "Write")
 
 
-def reply_to(prompts: list[tuple[str, str]], tools: dict[str, dict[str, Any]]) -> Reply:
+def reply_to(prompts: list[tuple[str, str]], tools: dict[str, Json]) -> Reply:
     """Answer the last order of the user.
 
     ``prompts``: (role, text) in order, role ``tool`` for a result; ``tools``: name → the JSON
@@ -53,9 +60,9 @@ def reply_to(prompts: list[tuple[str, str]], tools: dict[str, dict[str, Any]]) -
     return Reply(["ok"])
 
 
-def _obey(verb: str, rest: str, *, done: int, tools: dict[str, dict[str, Any]]) -> Reply:
+def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
     if verb == "fail":
-        return Reply([], status=400)
+        return Reply([], fails=True)
     if verb == "say":
         return Reply(re.findall(r"\S+\s*", rest))
     if verb == "count":
@@ -63,52 +70,32 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, dict[str, Any]]) 
     if done:
         return Reply(["All ", "done."])
     if verb == "run":
-        return _call(
-            COMMANDS,
-            {
-                "command": rest,
-                "cmd": rest,
-                "description": "As told",
-                "is_background": False,
-                "timeout": 10_000,
-                "yield_time_ms": 10_000,
-            },
-            tools,
-        )
+        run: Json = {"command": rest, "cmd": rest, "description": "As told", "timeout": 10_000}
+        return _call(COMMANDS, run | {"is_background": False, "yield_time_ms": 10_000}, tools)
     path, _, text = rest.partition(" ")
-    return _call(
-        WRITERS, {"file_path": path, "filePath": path, "path": path, "content": text}, tools
-    )
+    write = {"file_path": path, "filePath": path, "path": path, "content": text}
+    return _call(WRITERS, write, tools)
 
 
-def _call(
-    names: tuple[str, ...], arguments: dict[str, Any], tools: dict[str, dict[str, Any]]
-) -> Reply:
+def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Reply:
     """Call the first of these tools that there is, with the parameters that it knows."""
     name = next((name for name in names if name in tools), None)
     if name is None:
         return Reply([f"There is none of {names} in {sorted(tools)}."])
-    known = tools[name].get("properties", {})
-    optional = ("timeout",)  # given only where the tool demands it
+    known, required = tools[name].get("properties", {}), tools[name].get("required", ())
     wanted = {
         key: value
         for key, value in arguments.items()
-        if key in known and (key not in optional or key in tools[name].get("required", ()))
+        if key in known and (key != "timeout" or key in required)  # given only where demanded
     }
     return Reply(["I ", "will. "], name, wanted)
 
 
 class Model:
-    """The server; ``asked`` are the paths of all requests, ``url`` its address."""
+    """The server; ``url`` is its address."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        model = self
-
-        class Handler(_Handler):
-            asked = model.asked
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -119,64 +106,46 @@ class Model:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    asked: list[str]
 
     def log_message(self, format: str, *args: Any) -> None:
         """The tests' output is theirs."""
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self._json(404, {})
+        self._json({}, 404)
 
     def do_POST(self) -> None:
-        self.asked.append(self.path)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        ways: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
-            ("/chat/completions", self._openai),
-            ("/responses", self._responses),
-            ("/v1/messages", self._anthropic),
-            ("/count_tokens", lambda _: self._json(200, {"input_tokens": USAGE[0]})),
-            (":streamGenerateContent", self._gemini),
-            (":generateContent", self._gemini_whole),
-            (":countTokens", lambda _: self._json(200, {"totalTokens": USAGE[0]})),
-        ]
-        way = next(
-            (way for ending, way in ways if self.path.partition("?")[0].endswith(ending)), None
-        )
-        if way is None:
-            self._json(404, {})
-        else:
-            way(body)
+        ways: dict[str, Callable[[Json], None]] = {
+            "/chat/completions": self._openai,
+            "/responses": self._responses,
+            "/v1/messages": self._anthropic,
+            "/count_tokens": lambda _: self._json({"input_tokens": IN}),
+            ":streamGenerateContent": self._gemini,
+            ":generateContent": self._gemini_whole,
+            ":countTokens": lambda _: self._json({"totalTokens": IN}),
+        }
+        for ending, way in ways.items():
+            if self.path.partition("?")[0].endswith(ending):
+                return way(body)
+        return self._json({}, 404)
 
     # -- OpenAI ------------------------------------------------------------------------------------
 
-    def _openai(self, body: dict[str, Any]) -> None:
-        tools = {
-            tool["function"]["name"]: tool["function"].get("parameters", {})
-            for tool in body.get("tools") or []
-        }
-        reply = reply_to(
-            [(message["role"], _plain(message.get("content"))) for message in body["messages"]],
-            tools,
-        )
-        if reply.status != 200:
-            self._json(
-                reply.status,
-                {
-                    "error": {
-                        "message": "the model was told to fail",
-                        "type": "invalid_request_error",
-                    }
-                },
-            )
+    def _openai(self, body: Json) -> None:
+        functions = [tool["function"] for tool in body.get("tools") or []]
+        prompts = [(one["role"], _plain(one.get("content"))) for one in body["messages"]]
+        tools = {one["name"]: one.get("parameters", {}) for one in functions}
+        reply = reply_to(prompts, tools)
+        if reply.fails:
+            self._json({"error": FAILURE}, 400)
         elif body.get("stream"):
             self._stream(self._openai_events(reply), end=b"data: [DONE]\n\n")
         else:
-            message = {"role": "assistant", "content": "".join(reply.words)}
-            self._json(200, _completion("chat.completion", {"message": message}, "stop"))
+            message = {"role": "assistant", "content": reply.text}
+            self._json(_completion("chat.completion", {"message": message}, "stop"))
 
-    def _openai_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
-        def event(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def _openai_events(self, reply: Reply) -> Iterator[Json]:
+        def event(delta: Json, finish: str | None = None) -> Json:
             return _completion("chat.completion.chunk", {"delta": delta}, finish)
 
         yield event({"role": "assistant", "content": ""})
@@ -184,221 +153,132 @@ class _Handler(BaseHTTPRequestHandler):
             yield event({"content": word})
             time.sleep(reply.pause)
         if reply.tool:
-            call = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
-            yield event(
-                {
-                    "tool_calls": [
-                        {
-                            "index": 0,
-                            "id": f"call_{time.monotonic_ns()}",
-                            "type": "function",
-                            "function": call,
-                        }
-                    ]
-                }
-            )
+            function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
+            call = {"index": 0, "id": _id("call"), "type": "function", "function": function}
+            yield event({"tool_calls": [call]})
         yield event({}, "tool_calls" if reply.tool else "stop")
 
     # -- OpenAI's newer interface ------------------------------------------------------------------
 
-    def _responses(self, body: dict[str, Any]) -> None:
-        tools = {
-            tool["name"]: tool.get("parameters", {})
-            for tool in body.get("tools") or []
-            if tool.get("type") == "function"
-        }
-        items = body["input"]
+    def _responses(self, body: Json) -> None:
+        functions = [tool for tool in body.get("tools") or [] if tool.get("type") == "function"]
+        tools = {one["name"]: one.get("parameters", {}) for one in functions}
         prompts = [
             ("tool", "")
             if item.get("type") == "function_call_output"
             else (item.get("role", ""), _plain(item.get("content")))
-            for item in items
+            for item in body["input"]
         ]
         reply = reply_to(prompts, tools)
-        if reply.status != 200:
-            self._json(
-                reply.status,
-                {
-                    "error": {
-                        "message": "the model was told to fail",
-                        "type": "invalid_request_error",
-                    }
-                },
-            )
+        if reply.fails:
+            self._json({"error": FAILURE}, 400)
         else:
             self._stream(self._response_events(reply))
 
-    def _response_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
-        words = {
-            "type": "message",
-            "role": "assistant",
-            "id": "m1",
-            "content": [{"type": "output_text", "text": "".join(reply.words)}],
-        }
+    def _response_events(self, reply: Reply) -> Iterator[Json]:
+        said = {"type": "message", "role": "assistant", "id": "m1"}
+        whole = said | {"content": [{"type": "output_text", "text": reply.text}]}
+        item = "response.output_item"
         yield {"type": "response.created", "response": {"id": "r1"}}
-        yield {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": words | {"content": []},
-        }
+        yield {"type": f"{item}.added", "output_index": 0, "item": said | {"content": []}}
         for word in reply.words:
-            yield {
-                "type": "response.output_text.delta",
-                "item_id": "m1",
-                "output_index": 0,
-                "content_index": 0,
-                "delta": word,
-            }
+            delta = {"item_id": "m1", "output_index": 0, "content_index": 0, "delta": word}
+            yield {"type": "response.output_text.delta"} | delta
             time.sleep(reply.pause)
-        yield {"type": "response.output_item.done", "output_index": 0, "item": words}
+        yield {"type": f"{item}.done", "output_index": 0, "item": whole}
         if reply.tool:
-            call = {
-                "type": "function_call",
-                "id": "f1",
-                "call_id": f"call_{time.monotonic_ns()}",
-                "name": reply.tool,
-                "arguments": json.dumps(reply.arguments),
-            }
-            yield {"type": "response.output_item.done", "output_index": 1, "item": call}
-        usage = {"input_tokens": USAGE[0], "output_tokens": USAGE[1], "total_tokens": sum(USAGE)}
+            call = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
+            call |= {"type": "function_call", "id": "f1", "call_id": _id("call")}
+            yield {"type": f"{item}.done", "output_index": 1, "item": call}
+        usage = {"input_tokens": IN, "output_tokens": OUT, "total_tokens": IN + OUT}
         yield {"type": "response.completed", "response": {"id": "r1", "usage": usage}}
 
     # -- Anthropic ---------------------------------------------------------------------------------
 
-    def _anthropic(self, body: dict[str, Any]) -> None:
+    def _anthropic(self, body: Json) -> None:
         tools = {tool["name"]: tool.get("input_schema", {}) for tool in body.get("tools") or []}
         prompts = []
         for message in body["messages"]:
-            parts = (
-                message["content"]
-                if isinstance(message["content"], list)
-                else [{"type": "text", "text": message["content"]}]
-            )
-            prompts += [
-                ("tool" if part["type"] == "tool_result" else message["role"], part.get("text", ""))
-                for part in parts
-            ]
+            parts = message["content"]
+            for part in parts if isinstance(parts, list) else [{"type": "text", "text": parts}]:
+                role = "tool" if part["type"] == "tool_result" else message["role"]
+                prompts.append((role, part.get("text", "")))
         reply = reply_to(prompts, tools) if tools else Reply(["A title"])
-        if reply.status != 200:
-            self._json(
-                reply.status,
-                {
-                    "type": "error",
-                    "error": {
-                        "type": "invalid_request_error",
-                        "message": "the model was told to fail",
-                    },
-                },
-            )
+        if reply.fails:
+            self._json({"type": "error", "error": FAILURE}, 400)
         elif body.get("stream"):
             self._stream(self._anthropic_events(reply), named=True)
         else:
-            self._json(200, _said_at_once(reply))
+            self._json(_anthropic_message(reply))
 
-    def _anthropic_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
-        whole = _said_at_once(reply)
+    def _anthropic_events(self, reply: Reply) -> Iterator[Json]:
+        whole = _anthropic_message(reply)
+
+        def block(index: int, content: Json, deltas: list[Json]) -> Iterator[Json]:
+            yield {"type": "content_block_start", "index": index, "content_block": content}
+            for delta in deltas:
+                yield {"type": "content_block_delta", "index": index, "delta": delta}
+                time.sleep(reply.pause)
+            yield {"type": "content_block_stop", "index": index}
+
         yield {"type": "message_start", "message": whole | {"content": [], "stop_reason": None}}
-        yield {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "text", "text": ""},
-        }
-        for word in reply.words:
-            yield {
-                "type": "content_block_delta",
-                "index": 0,
-                "delta": {"type": "text_delta", "text": word},
-            }
-            time.sleep(reply.pause)
-        yield {"type": "content_block_stop", "index": 0}
+        words = [{"type": "text_delta", "text": word} for word in reply.words]
+        yield from block(0, {"type": "text", "text": ""}, words)
         if reply.tool:
             call = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
-            yield {
-                "type": "content_block_start",
-                "index": 1,
-                "content_block": whole["content"][1] | {"input": {}},
-            }
-            yield {"type": "content_block_delta", "index": 1, "delta": call}
-            yield {"type": "content_block_stop", "index": 1}
-        yield {
-            "type": "message_delta",
-            "delta": {"stop_reason": whole["stop_reason"]},
-            "usage": {"output_tokens": USAGE[1]},
-        }
+            yield from block(1, whole["content"][1] | {"input": {}}, [call])
+        stop = {"stop_reason": whole["stop_reason"]}
+        yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": OUT}}
         yield {"type": "message_stop"}
 
     # -- Gemini ------------------------------------------------------------------------------------
 
-    def _gemini_reply(self, body: dict[str, Any]) -> Reply:
-        tools = {}
-        for group in body.get("tools") or []:
-            for tool in group.get("functionDeclarations", []):
-                tools[tool["name"]] = (
-                    tool.get("parametersJsonSchema") or tool.get("parameters") or {}
-                )
-        parts = [
-            (content.get("role", "user"), part)
-            for content in body["contents"]
-            for part in content.get("parts", [])
-        ]
+    def _gemini_reply(self, body: Json) -> Reply:
+        groups = [group.get("functionDeclarations", []) for group in body.get("tools") or []]
+        tools = {
+            tool["name"]: tool.get("parametersJsonSchema") or tool.get("parameters") or {}
+            for group in groups
+            for tool in group
+        }
         prompts = [
-            ("tool" if "functionResponse" in part else role, part.get("text", ""))
-            for role, part in parts
+            ("tool" if "functionResponse" in part else said.get("role", "user"), _text(part))
+            for said in body["contents"]
+            for part in said.get("parts", [])
         ]
         return reply_to(prompts, tools)
 
-    def _gemini(self, body: dict[str, Any]) -> None:
+    def _gemini(self, body: Json) -> None:
         reply = self._gemini_reply(body)
-        if reply.status != 200:
-            self._json(
-                reply.status,
-                {
-                    "error": {
-                        "code": reply.status,
-                        "message": "the model was told to fail",
-                        "status": "INVALID_ARGUMENT",
-                    }
-                },
-            )
+        if reply.fails:
+            error = {"code": 400, "message": FAILURE["message"], "status": "INVALID_ARGUMENT"}
+            self._json({"error": error}, 400)
         else:
             self._stream(self._gemini_events(reply))
 
-    def _gemini_events(self, reply: Reply) -> Iterator[dict[str, Any]]:
-        parts: list[dict[str, Any]] = [{"text": word} for word in reply.words]
+    def _gemini_events(self, reply: Reply) -> Iterator[Json]:
+        parts: list[Json] = [{"text": word} for word in reply.words]
         if reply.tool:
             parts.append({"functionCall": {"name": reply.tool, "args": reply.arguments}})
         for number, part in enumerate(parts, 1):
             yield _candidate([part], last=number == len(parts))
             time.sleep(reply.pause)
 
-    def _gemini_whole(self, body: dict[str, Any]) -> None:
+    def _gemini_whole(self, body: Json) -> None:
         """What the agent asks on the side, such as which model to take: any answer that is JSON
         will do.
         """
         wants = body.get("generationConfig", {})
-        if wants.get("responseMimeType") == "application/json":
-            names = (wants.get("responseJsonSchema") or {}).get("properties", {})
-            self._json(
-                200,
-                _candidate(
-                    [
-                        {
-                            "text": json.dumps(
-                                {
-                                    name: 1 if kind.get("type") in ("number", "integer") else "x"
-                                    for name, kind in names.items()
-                                }
-                            )
-                        }
-                    ]
-                ),
-            )
-        else:
-            self._json(200, _candidate([{"text": word} for word in self._gemini_reply(body).words]))
+        if wants.get("responseMimeType") != "application/json":
+            self._json(_candidate([{"text": word} for word in self._gemini_reply(body).words]))
+            return
+        names = (wants.get("responseJsonSchema") or {}).get("properties", {})
+        numbers = ("number", "integer")
+        answer = {name: 1 if kind.get("type") in numbers else "x" for name, kind in names.items()}
+        self._json(_candidate([{"text": json.dumps(answer)}]))
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _json(self, status: int, body: dict[str, Any]) -> None:
+    def _json(self, body: Json, status: int = 200) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -406,9 +286,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(
-        self, events: Iterator[dict[str, Any]], end: bytes = b"", *, named: bool = False
-    ) -> None:
+    def _stream(self, events: Iterator[Json], end: bytes = b"", *, named: bool = False) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -424,50 +302,35 @@ class _Handler(BaseHTTPRequestHandler):
             return  # the agent was interrupted
 
 
-def _completion(kind: str, choice: dict[str, Any], finish: str | None) -> dict[str, Any]:
-    usage = {"prompt_tokens": USAGE[0], "completion_tokens": USAGE[1], "total_tokens": sum(USAGE)}
-    return {
-        "id": "1",
-        "object": kind,
-        "created": 1,
-        "model": "scripted",
-        "choices": [{"index": 0, "finish_reason": finish, **choice}],
-        "usage": usage,
-    }
+def _id(kind: str) -> str:
+    return f"{kind}_{time.monotonic_ns()}"
 
 
-def _said_at_once(reply: Reply) -> dict[str, Any]:
-    """A reply as a whole message of Anthropic's interface."""
-    content: list[dict[str, Any]] = [{"type": "text", "text": "".join(reply.words)}]
+def _completion(kind: str, choice: Json, finish: str | None) -> Json:
+    choices = [{"index": 0, "finish_reason": finish, **choice}]
+    usage = {"prompt_tokens": IN, "completion_tokens": OUT, "total_tokens": IN + OUT}
+    about = {"id": "1", "object": kind, "created": 1, "model": "scripted"}
+    return about | {"choices": choices, "usage": usage}
+
+
+def _anthropic_message(reply: Reply) -> Json:
+    content: list[Json] = [{"type": "text", "text": reply.text}]
     if reply.tool:
-        content.append(
-            {
-                "type": "tool_use",
-                "id": f"toolu_{time.monotonic_ns()}",
-                "name": reply.tool,
-                "input": reply.arguments,
-            }
-        )
-    return {
-        "id": f"msg_{time.monotonic_ns()}",
-        "type": "message",
-        "role": "assistant",
-        "model": "scripted",
+        call = {"type": "tool_use", "id": _id("toolu"), "name": reply.tool}
+        content.append(call | {"input": reply.arguments})
+    about = {"id": _id("msg"), "type": "message", "role": "assistant", "model": "scripted"}
+    return about | {
         "content": content,
         "stop_reason": "tool_use" if reply.tool else "end_turn",
-        "usage": {"input_tokens": USAGE[0], "output_tokens": USAGE[1]},
+        "usage": {"input_tokens": IN, "output_tokens": OUT},
     }
 
 
-def _candidate(parts: list[dict[str, Any]], *, last: bool = True) -> dict[str, Any]:
-    candidate = {"content": {"role": "model", "parts": parts}, "index": 0} | (
-        {"finishReason": "STOP"} if last else {}
-    )
-    usage = {
-        "promptTokenCount": USAGE[0],
-        "candidatesTokenCount": USAGE[1],
-        "totalTokenCount": sum(USAGE),
-    }
+def _candidate(parts: list[Json], *, last: bool = True) -> Json:
+    candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
+    if last:
+        candidate["finishReason"] = "STOP"
+    usage = {"promptTokenCount": IN, "candidatesTokenCount": OUT, "totalTokenCount": IN + OUT}
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted"}
 
 
@@ -475,3 +338,7 @@ def _plain(content: Any) -> str:
     if isinstance(content, list):
         return " ".join(part.get("text", "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _text(part: Json) -> str:
+    return str(part.get("text", ""))

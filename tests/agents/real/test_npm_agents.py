@@ -14,7 +14,8 @@ import pytest
 
 from sessions_app.agents.acp.agent import versions
 from sessions_app.agents.acp.driver import AcpDriver
-from sessions_app.agents.driver import (
+from sessions_app.agents.driver import Verdict
+from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     ApprovalWithdrawn,
@@ -24,7 +25,6 @@ from sessions_app.agents.driver import (
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
 )
 from tests.agents.drive import APPROVED, Drive, kinds, only, text, within
 from tests.agents.real.conftest import Real

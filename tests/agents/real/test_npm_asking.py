@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sessions_app.agents.acp.driver import AcpDriver
-from sessions_app.agents.driver import ApprovalAsked, SessionIdentified
+from sessions_app.agents.events import ApprovalAsked, SessionIdentified
 from tests.agents.drive import APPROVED, REJECTED, Drive
 from tests.agents.real.conftest import Real
 from tests.agents.real.test_npm_agents import make_older

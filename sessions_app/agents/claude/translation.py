@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,8 @@ from claude_agent_sdk import (
 from bridge_project.protocol.resources import ToolErrorDetails
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.diffs import diff_of_result
-from sessions_app.agents.driver import (
-    INTERRUPTED,
-    TOOL_FAILED,
+from sessions_app.agents.driver import INTERRUPTED, TOOL_FAILED, Verdict, make_call
+from sessions_app.agents.events import (
     ApprovalWithdrawn,
     Chunk,
     Event,
@@ -37,8 +36,6 @@ from sessions_app.agents.driver import (
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
-    Verdict,
-    make_call,
 )
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
@@ -91,10 +88,7 @@ class _OpenCall:
 class Translation:
     """What one session's agent has said so far."""
 
-    def __init__(
-        self, resume_id: str | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._clock = clock
+    def __init__(self, resume_id: str | None = None) -> None:
         self._resume_id = resume_id
         self._prompt: str | None = None  # the id of the message whose turn runs
         self._interrupted = False
@@ -132,7 +126,7 @@ class Translation:
     def decide(self, call_id: str, verdict: Verdict) -> None:
         """Note a decision."""
         if (found := self._open.get(call_id)) is not None:
-            found.waiting, found.begun = False, self._clock()
+            found.waiting, found.begun = False, time.monotonic()
             found.refused = (verdict.reason or REJECTED) if verdict.decision == "rejected" else ""
 
     def withdraw(self, call_id: str) -> list[Event]:
@@ -144,7 +138,7 @@ class Translation:
         return [ApprovalWithdrawn(call_id)]
 
     def _opened(self, call_id: str, tool: str, params: Mapping[str, Any]) -> _OpenCall:
-        fresh = _OpenCall(_call(call_id, tool, params), self._clock())
+        fresh = _OpenCall(_call(call_id, tool, params), time.monotonic())
         return self._open.setdefault(call_id, fresh)
 
     # -- what the agent says -----------------------------------------------------------------------
@@ -212,7 +206,7 @@ class Translation:
             return
         if not found.reported:  # refused by the agent itself before anybody was asked
             yield ToolStarted(found.call)
-        took = max(0, round((self._clock() - found.begun) * 1000))
+        took = max(0, round((time.monotonic() - found.begun) * 1000))
         text = clean(_text(block.content))
         if block.is_error and (found.refused or self._interrupted):
             yield _stopped(found, took)

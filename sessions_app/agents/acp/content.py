@@ -1,0 +1,52 @@
+"""Read the content of an ACP agent's messages, which each agent shapes in its own way. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from acp import schema
+
+from bridge_project.protocol.resources import ToolErrorDetails
+
+NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
+
+
+def text_of(block: Any) -> str:
+    """Return a block of content as text; of what is none, what it is."""
+    if isinstance(block, schema.TextContentBlock):
+        return block.text
+    if isinstance(block, schema.ResourceContentBlock):
+        return block.uri
+    if isinstance(block, schema.EmbeddedResourceContentBlock):
+        return getattr(block.resource, "text", "") or f"[{block.resource.uri}]"
+    return f"[{getattr(block, 'type', 'content')}]"
+
+
+def name_of(meta: Mapping[str, Any] | None) -> str:
+    """Return the tool's own name, where an agent says it beside the protocol."""
+    for holder in (meta, (meta or {}).get("claudeCode")):
+        name = holder.get("toolName") if isinstance(holder, dict) else None
+        if isinstance(name, str) and 0 < len(name) <= NAME_MAX_CHARS and name.isprintable():
+            return name
+    return ""
+
+
+def readable(output: Any) -> str:
+    """Return a tool's raw output as text."""
+    if output is None or isinstance(output, str):
+        return output or ""
+    if isinstance(output, dict):
+        for name in ("output", "content", "stdout", "error", "message"):
+            if output.get(name) and isinstance(output[name], str):
+                return str(output[name])
+    return json.dumps(output, ensure_ascii=False, default=str)
+
+
+def details_of(output: Any) -> ToolErrorDetails:
+    """Read how a tool failed from its raw output."""
+    said = output if isinstance(output, dict) else {}
+    codes = [said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)]
+    texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
+    return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
