@@ -38,7 +38,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "error.tool_error.code": "tool_error `code`, `message`",
         "error.tool_error.details": "tool_error `details`: exit_code, stderr, stdout, execution_time_ms",
         "error.tool_error.retry": "tool_error `retryable`, `max_retries`",
-        "ws.tool_error": "a tool that failed is a tool_error",
     },
     "connection_error codes": {
         "connerror.AUTH_FAILED": "AUTH_FAILED",
@@ -108,9 +107,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "versioning.wire_types": "times ISO 8601 UTC, numbers numbers, binary base64, enumerations lower case, what is absent left out or null",
     },
     "Added by the project's decisions": {
-        "ws.approval_recorded": "approval_recorded answers approval_response (D38)",
-        "ws.session_interrupt": "session_interrupt stops the turn (D40)",
-        "ws.replay_request": "replay_request is how a client asks (D29)",
         "wscode.TOOL_ALREADY_DECIDED": "TOOL_ALREADY_DECIDED names the decision that stands (D38)",
         "wscode.TOOL_CALL_NOT_FOUND": "TOOL_CALL_NOT_FOUND for an unknown call",
         "wscode.CONN_REPLACED": "CONN_REPLACED: the device's newer connection (D23)",

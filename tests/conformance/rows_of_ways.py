@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from bridge_project.protocol.base import Payload
+from bridge_project.protocol.catalogue import CATALOGUE
+
+
+def _fields_of(model: type[Payload]) -> str:
+    answers = f"; answered by {' or '.join(model.reply)}" if model.reply else ""
+    return f"{model.type}: {', '.join(model.model_fields) or 'a timestamp'}{answers}"
+
+
 SECTIONS: dict[str, dict[str, str]] = {
     "HTTP endpoints": {
         "http.health": "GET /health: 200 and the health object",
@@ -48,42 +57,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "batch.errors": "one by one: the good are stored in order, the bad are named by index",
     },
     "WebSocket operations": {
-        "ws.auth": "auth: token, client_version, platform, device_id; answered by connection_ack or connection_error",
-        "ws.connection_ack": "connection_ack: versions, agents, mode, address, active sessions",
-        "ws.health_check": "health_check: timestamp, client_nonce, client_capabilities; answered by health_status",
-        "ws.health_status": "health_status: status, mode, warnings, checks, time, latency, ready, requires_acknowledgment",
-        "ws.acknowledge_warning": "acknowledge_warning: code, acknowledged, when",
-        "ws.acknowledgment_accepted": "acknowledgment_accepted: code, ready, session_timeout",
-        "ws.connection_error": "connection_error: code, message, and what helps; then the close",
-        "ws.heartbeat_ping": "heartbeat_ping: a timestamp",
-        "ws.heartbeat_pong": "heartbeat_pong: a timestamp",
-        "ws.session_start": "session_start: agent, session_id or null, working_directory, resume; answered by session_ready",
-        "ws.session_ready": "session_ready: session_id, agent, working_directory, branch, status",
-        "ws.session_end": "session_end: session_id, reason; both ways",
-        "ws.message": "message: session_id, content, role; answered by a stream",
-        "ws.stream_start": "stream_start: session_id, message_id",
-        "ws.stream_chunk": "stream_chunk: session_id, message_id, content, is_tool_use",
-        "ws.stream_end": "stream_end: session_id, message_id, finish_reason",
-        "ws.tool_call": "tool_call: session_id, tool_call_id, tool, params, description",
-        "ws.approval_required": "approval_required: the call, its description, risk_level and source",
-        "ws.approval_response": "approval_response: session_id, tool_call_id, decision, modifications",
-        "ws.tool_result": "tool_result: session_id, tool_call_id, tool, result",
-        "ws.agent_event": "agent_event: the hook event",
-        "ws.git_status_request": "git_status_request: session_id",
-        "ws.git_status_response": "git_status_response: session_id and the git status",
-        "ws.git_commit": "git_commit: session_id, message, files or null for all that is staged",
-        "ws.git_diff": "git_diff: session_id, files or null for all changes, cached",
-        "ws.git_diff_response": "git_diff_response: session_id, files",
-        "ws.file_list": "file_list: session_id, path",
-        "ws.file_list_response": "file_list_response: session_id, path, entries",
-        "ws.file_read": "file_read: session_id, path, offset, limit",
-        "ws.file_read_response": "file_read_response: session_id, path, content, size, lines",
-        "ws.notification": "notification: its payload; answered by notification_ack",
-        "ws.notification_ack": "notification_ack: notification_ids",
-        "ws.error": "error: code, message, session_id, recoverable",
-        "ws.replay_buffer": "replay_buffer: messages",
+        **{f"ws.{type}": _fields_of(model) for type, model in CATALOGUE.items()},
         "ws.replay_buffer.reconnect": "replay_buffer: sent after coming back to a session in its grace period",
-        "ws.session_started": "session_started: session_id, when a session-start event arrives",
     },
     "Authentication": {
         "auth.required": "every endpoint asks for a bearer token",
