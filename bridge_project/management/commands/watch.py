@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import conf
-from bridge_project.terminal import input
+from bridge_project.terminal import stdin
 from bridge_project.terminal.client import Refused
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
@@ -70,7 +70,7 @@ async def _agree(_question: str) -> bool:
 
 async def _ask(question: str) -> bool:
     print(f"{question} [y/N] ", end="", flush=True)
-    return (await input.read_line()).strip().lower() in ("y", "yes")
+    return (await stdin.read_line()).strip().lower() in ("y", "yes")
 
 
 async def _run(watcher: Watcher, *, commands: bool) -> None:
@@ -78,7 +78,7 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    source = input.pipe if commands else input.prompt if _can_prompt(watcher) else None
+    source = stdin.pipe if commands else stdin.prompt if _can_prompt(watcher) else None
     reading = asyncio.create_task(source(watcher)) if source else None
     if reading is not None:
         reading.add_done_callback(lambda _: running.cancel())
@@ -91,4 +91,4 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
 
 
 def _can_prompt(watcher: Watcher) -> bool:
-    return not watcher.raw and input.can_prompt()
+    return not watcher.raw and stdin.can_prompt()
