@@ -1,5 +1,4 @@
-"""What the bridge may know of a session's working directory: the repository around it and its
-branch, found without running anything.
+"""Find the repository around a session's working directory, and its branch, without running git.
 
 As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused,
 whatever its files say (D10, D12).
@@ -42,8 +41,9 @@ class Place:
 
 
 def inside(directory: str) -> str:
-    """The real, absolute path of a directory inside the roots, where an agent may work. Raises the
-    jail's errors, in words about such a directory (D41).
+    """Return the real, absolute path of a directory where an agent may work (D41).
+
+    Raises the jail's errors, in words about such a directory.
     """
     try:
         with default_jail().open_dir(directory) as opened:
@@ -53,10 +53,10 @@ def inside(directory: str) -> str:
 
 
 def place_of(directory: str, jail: Jail) -> Place | None:
-    """The repository that a working directory is in; None when it is in none.
+    """Return the repository that a working directory is in; None when it is in none.
 
-    Errors: the jail's for the directory itself; FILE_ACCESS_DENIED for a repository that leads out
-    of the roots, GIT_ERROR for one that is damaged.
+    Raises the jail's errors for the directory itself; FILE_ACCESS_DENIED for a repository that
+    leads out of the roots, GIT_ERROR for one that is damaged.
     """
     with jail.open_dir(directory) as opened:
         names = opened.names
@@ -64,15 +64,22 @@ def place_of(directory: str, jail: Jail) -> Place | None:
         if not any(names[:depth][: len(root)] == root for root in jail.roots):
             break
         top = "/" + "/".join(names[:depth])
-        git_dir = _git_dir(top, jail)
-        if git_dir is not None:
-            return Place("/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail))
+        try:
+            git_dir = _git_dir(top, jail)
+            if git_dir is not None:
+                return Place("/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail))
+        except BridgeError as error:
+            if error.code != "FILE_ACCESS_DENIED":
+                raise
+            outside = "The git directory lies outside what may be seen."
+            raise BridgeError(error.code, outside) from None
     return None
 
 
 def branch_of(directory: str) -> str:
-    """The name of the branch checked out there, a short commit in parentheses where HEAD is
-    detached; empty outside a repository and outside the roots.
+    """Return the name of the branch, or a short commit in parentheses where HEAD is detached.
+
+    Empty outside a repository and outside the roots.
     """
     if not directory.startswith("/"):
         return ""
@@ -90,7 +97,7 @@ def branch_of(directory: str) -> str:
 
 
 def detached(commit: str) -> str:
-    """What is said in place of a branch's name."""
+    """Return what stands in place of a branch's name."""
     return f"({commit[:_SHORT]})"
 
 
@@ -103,23 +110,17 @@ def _git_dir(top: str, jail: Jail) -> str | None:
         if error.code == "FILE_NOT_FOUND":
             return None
         if error.code == "FILE_INVALID_PATH":  # a file: a linked work tree, or a submodule
-            return _named(top, jail)
-        raise _outside(error) from None
-    return (
-        path
-        if _exists(f"{path}/HEAD", jail)
-        and (_exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail))
-        else None
-    )
+            return _named_directory(top, jail)
+        raise
+    objects = _exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail)
+    return path if objects and _exists(f"{path}/HEAD", jail) else None
 
 
-def _named(top: str, jail: Jail) -> str:
+def _named_directory(top: str, jail: Jail) -> str:
     text = _read(f"{top}/.git", jail)
     target = text.removeprefix("gitdir: ")
     if target == text:
-        raise BridgeError(
-            "GIT_ERROR", "Not a git repository: .git is a file that names no directory."
-        )
+        raise _damaged(".git is a file that names no directory.")
     return _directory(target, top, jail)
 
 
@@ -129,7 +130,7 @@ def _common_dir(git_dir: str, jail: Jail) -> str:
     except BridgeError as error:
         if error.code == "FILE_NOT_FOUND":
             return git_dir
-        raise _outside(error) from None
+        raise
     return _directory(target, git_dir, jail)
 
 
@@ -139,16 +140,12 @@ def _directory(target: str, base: str, jail: Jail) -> str:
             return opened.path
     except BridgeError as error:
         if error.code in ("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
-            raise BridgeError(
-                "GIT_ERROR", "Not a git repository: the directory that .git names is not there."
-            ) from None
-        raise _outside(error) from None
+            raise _damaged("the directory that .git names is not there.") from None
+        raise
 
 
-def _outside(error: BridgeError) -> BridgeError:
-    if error.code != "FILE_ACCESS_DENIED":
-        return error
-    return BridgeError("FILE_ACCESS_DENIED", "The git directory lies outside what may be seen.")
+def _damaged(reason: str) -> BridgeError:
+    return BridgeError("GIT_ERROR", f"Not a git repository: {reason}")
 
 
 def _exists(path: str, jail: Jail) -> bool:
@@ -157,7 +154,7 @@ def _exists(path: str, jail: Jail) -> bool:
     except BridgeError as error:
         if error.code == "FILE_NOT_FOUND":
             return False
-        raise _outside(error) from None
+        raise
     return True
 
 

@@ -72,24 +72,23 @@ def followed(session_pks: Collection[int]) -> set[int]:
     )
 
 
-# Asked for twice a second, so written out: see statements. What is NULL is no reason to end.
+# Asked for twice a second, so written out. What is NULL is no reason to end.
 _CONNECTION, _DEVICE, _TOKEN = (model._meta.db_table for model in (Connection, Device, Token))
 _OVER = "d.revoked_at IS NOT NULL OR t.revoked_at IS NOT NULL OR t.expires_at <= %s"
 _ENDED = f"""
-SELECT c.id, c.replaced, {_OVER} FROM "{_CONNECTION}" c JOIN "{_DEVICE}" d ON d.id = c.device_id LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id
-WHERE c.process_id = %s AND (c.replaced OR {_OVER})
+SELECT c.id, c.replaced, {_OVER} FROM "{_CONNECTION}" c JOIN "{_DEVICE}" d ON d.id = c.device_id
+LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id WHERE c.process_id = %s AND (c.replaced OR {_OVER})
 """  # noqa: S608 - our own names
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
-    """The connections that this process must end: (those that were replaced, those whose device or
-    token was revoked or has expired).
+    """Return the connections that this process must end: those that were replaced, and those whose
+    device or token was revoked or has expired.
     """
     now = ingest_sql.moment(timezone.now())
+    key = Process._meta.pk.get_db_prep_value(process_id, connection)
     with connection.cursor() as cursor:
-        cursor.execute(
-            _ENDED, [now, Process._meta.pk.get_db_prep_value(process_id, connection), now]
-        )
+        cursor.execute(_ENDED, [now, key, now])
         found = cursor.fetchall()
     return {pk for pk, replaced, _ in found if replaced}, {pk for pk, _, ended in found if ended}
 
