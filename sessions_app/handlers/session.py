@@ -46,7 +46,7 @@ async def session_of(
 
 @handles(c.SessionStart)
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
-    """Join a session at once; starting an agent takes its time, beside the conversation."""
+    """Join a session at once; starting an agent takes its time, beside what the client sends next."""
     payload: c.SessionStart = message.payload
     session = (
         await readers.run(observed_sessions.find, payload.session_id)

@@ -46,11 +46,11 @@ def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
     # All from there on: a clock that was set back may have made some look older.
     recent = lacking.filter(seq__gte=upto + 1 if first is None else first)
     rows: list[Row] = []
-    room = limits.REPLAY_BUFFER_BYTES
+    left = limits.REPLAY_BUFFER_BYTES
     for values in recent.order_by("-seq").values_list(*COLUMNS).iterator(chunk_size=50):
         row = Row(*values)
-        room -= row.size
-        if room < 0:
+        left -= row.size
+        if left < 0:
             break
         rows.append(row)
     older = lacking.filter(seq__lt=rows[-1].seq) if rows else lacking
@@ -84,14 +84,14 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
         if oldest is not None and oldest[1] <= moment:  # nothing after that can be missing
             start = oldest[0] if first is None else first - 1
     frames: list[str] = []
-    room = conf.max_message_bytes - ENVELOPE_BYTES
+    left = conf.max_message_bytes - ENVELOPE_BYTES
     asked = rows.filter(seq__gt=start or 0).order_by("-seq").values_list("frame", flat=True)
     for frame in asked.iterator(chunk_size=100):
-        room -= size_of(frame) + 1
-        if room < 0:
+        left -= size_of(frame) + 1
+        if left < 0:
             break
         frames.append(frame)
-    return frames[::-1], room >= 0 and start is not None and _dropped(feed_id) <= start
+    return frames[::-1], left >= 0 and start is not None and _dropped(feed_id) <= start
 
 
 def _first(rows: QuerySet[LogRow]) -> int | None:
