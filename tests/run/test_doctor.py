@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -220,37 +220,32 @@ def test_a_bridge_that_hangs(bridge: Bridge) -> None:
 # -- one part at a time, beside the running bridge -------------------------------------------------
 
 
-@contextmanager
-def kept(*files: Path) -> Iterator[None]:
-    """Whatever happens to these files, they are as before in the end."""
-    before = {file: file.read_bytes() for file in files}
-    try:
-        yield
-    finally:
-        for file, data in before.items():
-            file.write_bytes(data)
+@pytest.fixture
+def copied(bridge: Bridge, tmp_path: Path) -> Conf:
+    """The running bridge, seen with another data directory: it keeps its own files right."""
+    data = tmp_path / "data"
+    shutil.copytree(bridge.data / "tls", data / "tls")
+    shutil.copyfile(bridge.data / "server.json", data / "server.json")
+    return conf_of(bridge, bridge_data_dir=data)
 
 
-def test_certificate_replaced(bridge: Bridge, tmp_path: Path) -> None:
+def test_certificate_replaced(copied: Conf, tmp_path: Path) -> None:
     other = certificates.ensure(Conf(bridge_data_dir=tmp_path / "other", bridge_host="127.0.0.1"))
-    directory = bridge.data / "tls"
-    with kept(directory / "server.crt", directory / "server.key"):
-        shutil.copyfile(other.chain, directory / "server.crt")
-        half = only(parts.certificate(take(conf_of(bridge))), Level.BROKEN)
-        shutil.copyfile(other.key, directory / "server.key")
-        whole = only(parts.certificate(take(conf_of(bridge))), Level.BROKEN)
+    directory = copied.bridge_data_dir / "tls"
+    shutil.copyfile(other.chain, directory / "server.crt")
+    half = only(parts.certificate(take(copied)), Level.BROKEN)
+    shutil.copyfile(other.key, directory / "server.key")
+    whole = only(parts.certificate(take(copied)), Level.BROKEN)
     assert "is not the key of" in half.text and mended_by(half, "make run")
     assert "another key than the one that devices were paired with" in whole.text
     assert mended_by(whole, "make run") and mended_by(whole, "make qr")
 
 
-def test_something_else_answers(bridge: Bridge) -> None:
-    conf = conf_of(bridge)
-    recorded = server_address.recorded(conf)
+def test_something_else_answers(copied: Conf) -> None:
+    recorded = server_address.recorded(copied)
     assert recorded is not None
-    with kept(server_address.path(conf)):
-        server_address.record(conf, replace(recorded, pin="ab" * 32))
-        seen = take(conf)
+    server_address.record(copied, replace(recorded, pin="ab" * 32))
+    seen = take(copied)
     assert seen.health is None and not seen.statuses
     assert "no token was sent" in only(parts.running(seen), Level.BROKEN).text
 
