@@ -21,7 +21,7 @@ from devices_app.models import Device
 from sessions_app import leases
 from sessions_app.agents import inbox
 from sessions_app.agents.sanitize import storable_reason
-from sessions_app.agents.transcript import Lost, writing
+from sessions_app.agents.transcript import OwnershipLost, writing
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Feed, LogRow, Process, Session
 from sessions_app.observed import sessions as observed_sessions
@@ -109,7 +109,7 @@ def _check_limit() -> None:
         raise BridgeError("SESS_LIMIT_REACHED", words)
 
 
-# -- states (D35); each raises Lost ----------------------------------------------------------------
+# -- states (D35); each raises OwnershipLost ----------------------------------------------------------------
 
 
 def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
@@ -203,7 +203,7 @@ def _pause_all(orphans: Iterable[Owned]) -> int:
     for session_pk, owner in orphans:
         try:
             pause(session_pk, owner, DIED)
-        except Lost:
+        except OwnershipLost:
             continue  # another process was quicker
         paused += 1
         log.warning("session_orphaned", session=session_pk, owner=str(owner))

@@ -23,7 +23,7 @@ from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
-from sessions_app.agents.transcript import Lost, Transcript
+from sessions_app.agents.transcript import OwnershipLost, Transcript
 
 log = structlog.get_logger("bridge.agent")
 P = ParamSpec("P")
@@ -128,7 +128,7 @@ class SessionRunner:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if isinstance(error, Lost):
+        if isinstance(error, OwnershipLost):
             self._end(self, End("lost"))
         else:
             log.error("agent_task_failed", session=self.session_id, exc_info=error)

@@ -24,7 +24,7 @@ from sessions_app.agents.driver import (
     WillNotAsk,
 )
 from sessions_app.agents.session_runner import close, stored
-from sessions_app.agents.transcript import Lost
+from sessions_app.agents.transcript import OwnershipLost
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")
@@ -74,7 +74,7 @@ async def start_agent(
         await close(driver, session.session_id)
         await stored(ownership.pause, session.pk, owner, STOPPED)
         raise
-    except Lost:
+    except OwnershipLost:
         breaker.succeeded()
         await close(driver, session.session_id)
         raise BridgeError("SESS_CLOSED", session_id=session.session_id) from None
@@ -105,7 +105,7 @@ async def _not_started(session: Session, breaker: Breaker, error: Exception) -> 
     write = ownership.release if code == "SESS_NOT_RESUMABLE" else ownership.fail
     try:
         await stored(write, session.pk, leases.current(), reason)
-    except Lost:
+    except OwnershipLost:
         return BridgeError("SESS_CLOSED", session_id=session.session_id)
     return BridgeError(code, reason, session_id=session.session_id)
 

@@ -24,7 +24,7 @@ from sessions_app.agents.driver import Driver
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner, stored
 from sessions_app.agents.starting import STOPPED
-from sessions_app.agents.transcript import Lost
+from sessions_app.agents.transcript import OwnershipLost
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")
@@ -200,7 +200,7 @@ class Supervisor:
                 kind = registry.KINDS.get((await readers.run(ownership.found, pk)).agent_type)
                 if kind is not None and kind.real:
                     breaker.of(kind.name).failed()
-        except Lost:
+        except OwnershipLost:
             log.info("session_was_taken", session=runner.session_id)
 
     # -- looking -----------------------------------------------------------------------------------

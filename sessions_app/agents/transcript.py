@@ -31,14 +31,14 @@ _STATE = ("status", "reason", "owner", "closed_at", "asks")
 _SAVED = (*_STATE, "open_message", "resume_id", "pending_approvals", "last_activity_at")
 
 
-class Lost(Exception):
+class OwnershipLost(Exception):
     """The session was ended, or another process has taken it from this one."""
 
 
 class Transcript:
     """The log of one session, as its owner writes it. Every method is one transaction.
 
-    They raise Lost, and remember only what has committed. A try that failed is repeated: what had
+    They raise OwnershipLost, and remember only what has committed. A try that failed is repeated: what had
     committed all the same, when the connection broke before it was told, is not done twice.
     """
 
@@ -58,7 +58,7 @@ class Transcript:
         """
         if self._taking is None and not inbox.is_waiting(self._session_pk, busy=busy):
             if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
-                raise Lost(self._session_pk)
+                raise OwnershipLost(self._session_pk)
             return None
         with outbox() as box:
             writer = SessionWriter(box, self._session_pk, self._owner, self._ids)
@@ -96,7 +96,7 @@ class Transcript:
 class SessionWriter:
     """Writes one session in one transaction; ``save`` comes last.
 
-    Raises Lost when the session is not ``owner``'s; None: whoever owns it.
+    Raises OwnershipLost when the session is not ``owner``'s; None: whoever owns it.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SessionWriter:
     ) -> None:
         session = Session.objects.select_related("feed").filter(pk=session_pk).first()
         if session is None or (owner is not None and session.owner != owner):
-            raise Lost(session_pk)
+            raise OwnershipLost(session_pk)
         self.box = box
         self.session = session
         self.ids = {} if ids is None else ids

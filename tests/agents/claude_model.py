@@ -140,33 +140,30 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
-        self._answer(200, {})
+        self._answer({})
 
     def do_GET(self) -> None:
-        self._answer(404, {})
+        self._answer({}, 404)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         path = self.path.partition("?")[0]
         if path == "/v1/messages/count_tokens":
-            self._answer(200, {"input_tokens": 100})
-        elif path != "/v1/messages":
-            self._answer(404, {})
-        else:
-            reply, stop = self.model.reply(body)
-            if isinstance(reply, Refused):
-                self._answer(
-                    reply.status,
-                    {"type": "error", "error": {"type": reply.kind, "message": reply.message}},
-                )
-            elif body.get("stream"):
-                # the agent was interrupted, or killed
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    self._stream(body, reply, stop)
-            else:
-                self._answer(200, _whole(body, reply, stop))
+            return self._answer({"input_tokens": 100})
+        if path != "/v1/messages":
+            return self._answer({}, 404)
+        reply, stop = self.model.reply(body)
+        if isinstance(reply, Refused):
+            error = {"type": reply.kind, "message": reply.message}
+            return self._answer({"type": "error", "error": error}, reply.status)
+        if not body.get("stream"):
+            return self._answer(_whole(body, reply, stop))
+        # the agent was interrupted, or killed
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._stream(body, reply, stop)
+        return None
 
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
+    def _answer(self, body: dict[str, Any], status: int = 200) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -183,19 +180,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self._event("message_start", message=_whole(body, [], None))
         for index, block in enumerate(reply):
-            self._event(
-                "content_block_start", index=index, content_block=_content(block, begun=True)
-            )
+            content = _content(block, begun=True)
+            self._event("content_block_start", index=index, content_block=content)
             for delta in _deltas(block):
-                if delta is None:
-                    assert isinstance(block, Text) and block.hold is not None
-                    block.hold.wait(PATIENCE)
-                else:
-                    self._event("content_block_delta", index=index, delta=delta)
+                self._event("content_block_delta", index=index, delta=delta)
             self._event("content_block_stop", index=index)
-        self._event(
-            "message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage=USAGE
-        )
+        delta = {"stop_reason": stop, "stop_sequence": None}
+        self._event("message_delta", delta=delta, usage=USAGE)
         self._event("message_stop")
 
     def _event(self, kind: str, **fields: Any) -> None:
@@ -215,13 +206,11 @@ USAGE = {
 
 
 def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> dict[str, Any]:
-    head = {
+    return {
         "id": f"msg_{uuid.uuid4().hex}",
         "type": "message",
         "role": "assistant",
         "model": body.get("model"),
-    }
-    return head | {
         "content": [_content(block) for block in reply],
         "stop_reason": stop,
         "stop_sequence": None,
@@ -232,25 +221,19 @@ def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> di
 def _content(block: Block, *, begun: bool = False) -> dict[str, Any]:
     if isinstance(block, Text):
         return {"type": "text", "text": "" if begun else block.text}
-    return {
-        "type": "tool_use",
-        "id": f"toolu_{uuid.uuid4().hex}",
-        "name": block.name,
-        "input": {} if begun else dict(block.input),
-    }
+    call = {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": block.name}
+    return call | {"input": {} if begun else dict(block.input)}
 
 
-def _deltas(block: Block) -> Iterator[dict[str, Any] | None]:
-    """The pieces of a block; None where it holds."""
+def _deltas(block: Block) -> Iterator[dict[str, Any]]:
+    """The pieces of a block."""
     if isinstance(block, Tool):
         text = json.dumps(dict(block.input))
-        yield from (
-            {"type": "input_json_delta", "partial_json": text[begin : begin + 20]}
-            for begin in range(0, len(text), 20)
-        )
+        for begin in range(0, len(text), 20):
+            yield {"type": "input_json_delta", "partial_json": text[begin : begin + 20]}
         return
     words = WORDS.findall(block.text)
     for number, word in enumerate(words, 1):
         if number == len(words) and block.hold is not None:
-            yield None
+            block.hold.wait(PATIENCE)
         yield {"type": "text_delta", "text": word}

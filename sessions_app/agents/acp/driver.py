@@ -18,7 +18,7 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.acp.errors import words_of
+from sessions_app.agents.acp.errors import text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
@@ -136,9 +136,9 @@ class AcpDriver(Driver):
 
     def _why_not_begun(self, error: RequestError) -> str:
         if error.code != AUTH_REQUIRED:
-            return f"{self._name} could not begin a session: {words_of(error)}"
+            return f"{self._name} could not begin a session: {text_of_error(error)}"
         program = shlex.join(self._command[:1])
-        return f"{self._name} wants a login ({words_of(error)}): run {program} once in a terminal on the bridge's machine."
+        return f"{self._name} wants a login ({text_of_error(error)}): run {program} once in a terminal on the bridge's machine."
 
     async def _load(
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
@@ -153,7 +153,7 @@ class AcpDriver(Driver):
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
-            why = f"does not know this session any more: {words_of(error)}"
+            why = f"does not know this session any more: {text_of_error(error)}"
             raise CannotResume(f"{self._name} {why}") from error
         with contextlib.suppress(TimeoutError):  # quiet, or one that tells on and on
             async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
@@ -209,7 +209,7 @@ class AcpDriver(Driver):
         if self._interrupted:  # some agents answer a cancelled prompt with an error
             return TurnEnded("stop")
         if isinstance(error, RequestError):
-            return TurnEnded("error", error=f"{self._name}: {words_of(error)}")
+            return TurnEnded("error", error=f"{self._name}: {text_of_error(error)}")
         return TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
 
     async def interrupt(self) -> None:

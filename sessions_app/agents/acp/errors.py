@@ -61,7 +61,7 @@ def _took_too_long(error: Exception) -> bool:
     return isinstance(error, TimeoutError) and error.errno is None
 
 
-def words_of(error: RequestError) -> str:
+def text_of_error(error: RequestError) -> str:
     """Return an agent's error in its own words, with the details that some put beside them."""
     data, text = error.data if isinstance(error.data, dict) else {}, str(error)
     for name in ("details", "message", "error"):

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from sessions_app.agents.acp.errors import words_of
+from sessions_app.agents.acp.errors import text_of_error
 from sessions_app.agents.acp.recipes import ASKING_MODES, Recipe
 from sessions_app.agents.driver import WillNotAsk
 
@@ -22,7 +22,7 @@ log = structlog.get_logger("bridge.agents.acp")
 
 _CANNOT = "{name} cannot be made to ask before it acts"
 _NEEDS_LINE = "{name} asks before it acts only when the bridge starts its program itself: BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
-_STRAYED = "{name} went to its mode {mode}, in which it may act without asking, and could not be set back. It was told to stop."
+_STOPPED_ASKING = "{name} went to its mode {mode}, in which it may act without asking, and could not be set back. It was told to stop."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Plan:
     fine: tuple[str, ...] = ()
     option: str | None = None
 
-    def strays(self, mode: str) -> bool:
+    def may_act_unasked(self, mode: str) -> bool:
         """Say whether an agent that reports this mode may not ask any more."""
         return self.asks is not False and mode not in ("", self.wanted, *self.fine)
 
@@ -101,12 +101,12 @@ def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
 class ModeKeeper:
     """Sets the asking mode of one session, and sets it again when the agent leaves it.
 
-    Where that fails, ``strayed`` is called with the reason.
+    Where that fails, ``stopped_asking`` is called with the reason.
     """
 
-    def __init__(self, name: str, strayed: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, name: str, stopped_asking: Callable[[str], Awaitable[None]]) -> None:
         self._name = name
-        self._strayed = strayed
+        self._stopped_asking = stopped_asking
         self._plan: Plan | None = None  # until it is settled
         self._mode = ""  # as far as the agent has reported it
         self._returning: asyncio.Task[None] | None = None
@@ -140,7 +140,7 @@ class ModeKeeper:
         except (WillNotAsk, RequestError) as error:
             why = str(error)
             if isinstance(error, RequestError):
-                why = f"{_CANNOT.format(name=self._name)}: {words_of(error)}."
+                why = f"{_CANNOT.format(name=self._name)}: {text_of_error(error)}."
             if self._name not in conf.bridge_acp_unasked:
                 hint = f"BRIDGE_ACP_UNASKED={self._name} lets it run all the same."
                 raise WillNotAsk(f"{why} {hint}") from error
@@ -166,11 +166,11 @@ class ModeKeeper:
         """Set the agent back when it reports a mode in which it may not ask."""
         self._mode = mode
         under_way = self._returning is not None and not self._returning.done()
-        if self._plan is not None and self._plan.strays(mode) and not under_way:
+        if self._plan is not None and self._plan.may_act_unasked(mode) and not under_way:
             self._returning = asyncio.create_task(self._return(self._plan))
 
     async def _return(self, plan: Plan) -> None:
-        while plan.strays(left_for := self._mode):
+        while plan.may_act_unasked(left_for := self._mode):
             log.warning("acp_agent_changed_its_mode", agent=self._name, mode=left_for)
             self._returns += 1
             try:
@@ -183,7 +183,7 @@ class ModeKeeper:
                 return  # gone: the watch says so
             except (RequestError, ValidationError, TimeoutError, WillNotAsk):
                 self._mode = left_for
-                await self._strayed(_STRAYED.format(name=self._name, mode=left_for))
+                await self._stopped_asking(_STOPPED_ASKING.format(name=self._name, mode=left_for))
                 return
 
     async def asks_again(self) -> bool:
@@ -192,7 +192,7 @@ class ModeKeeper:
         self._returns = 0
         self.reported(self._mode)
         await self._wait_returned()
-        return self._plan is None or not self._plan.strays(self._mode)
+        return self._plan is None or not self._plan.may_act_unasked(self._mode)
 
     async def _wait_returned(self) -> None:
         if self._returning is not None:

@@ -23,7 +23,6 @@ from claude_agent_sdk import (
 )
 
 from bridge_project.protocol.resources import ToolErrorDetails
-from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import INTERRUPTED, TOOL_FAILED, Verdict, make_call
 from sessions_app.agents.events import (
@@ -50,13 +49,7 @@ UNASKED = frozenset({
 })  # fmt: skip
 REJECTED = "The user rejected this call."
 IN_BACKGROUND = "It works in the background; what comes of it will be said."
-_FINISHED: Mapping[str | None, FinishReason] = {
-    None: "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "stop",
-    "max_tokens": "length",
-}
+_STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
 _WRAPPED = re.compile(r"^<tool_use_error>(.*)</tool_use_error>$", re.DOTALL)
 _EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)\n?")
@@ -247,14 +240,15 @@ class Translation:
         usage = _usage(message)
         if self._interrupted:
             return TurnEnded("stop", usage)
-        if self._error == _TOO_LONG:
+        failed = message.is_error or message.subtype != "success"
+        if self._error == _TOO_LONG or (message.stop_reason == "max_tokens" and not failed):
             return TurnEnded("length", usage)
-        if message.is_error or message.subtype != "success":
+        if failed:
             why = message.result or "; ".join(message.errors or ()) or _WHY.get(message.subtype)
             return TurnEnded("error", usage, clean(why or f"The agent failed: {message.subtype}."))
-        reason = _FINISHED.get(message.stop_reason, "error")
-        why = f"The model stopped: {message.stop_reason}." if reason == "error" else ""
-        return TurnEnded(reason, usage, why)
+        if message.stop_reason in _STOPPED:
+            return TurnEnded("stop", usage)
+        return TurnEnded("error", usage, f"The model stopped: {message.stop_reason}.")
 
 
 def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> Call:

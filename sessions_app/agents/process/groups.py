@@ -228,8 +228,9 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
         # also when whoever waits for this gives up: there is no other who would do it
         group.end()
     with contextlib.suppress(TimeoutError):
-        gone = asyncio.gather(group.closed.wait(), group.process.wait())
-        await asyncio.wait_for(gone, limits.AGENT_END_SECONDS)
+        async with asyncio.timeout(limits.AGENT_END_SECONDS):
+            await group.closed.wait()
+            await group.process.wait()
     if not group.nothing_left:
         await asyncio.to_thread(marks.sweep, AGENT_RUN, group.run)
     if group.process.stdin is not None:

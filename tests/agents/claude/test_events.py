@@ -34,12 +34,8 @@ def talk() -> Translation:
 
 
 def piece(text: str, parent: str | None = None) -> Any:
-    return sdk.StreamEvent(
-        "u",
-        "s",
-        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}},
-        parent,
-    )
+    delta = {"type": "text_delta", "text": text}
+    return sdk.StreamEvent("u", "s", {"type": "content_block_delta", "delta": delta}, parent)
 
 
 def used(call_id: str, tool: str, **params: Any) -> Any:
@@ -72,43 +68,27 @@ def test_a_turn_of_the_agents_own_never_ends_that_of_a_prompt(talk: Translation)
     """A prompt given while something in the background is told about waits behind it."""
     assert talk.read(piece("The job is done.")) == [Chunk("The job is done.")]
     talk.begin("a")
-    assert (
-        talk.read(
-            result(origin=BACKGROUND, user_message_uuid="another", user_message_uuids=["another"])
-        )
-        == []
-    )
+    assert talk.read(result(origin=BACKGROUND, user_message_uuids=["another"])) == []
     assert talk.read(result(origin=BACKGROUND)) == []
     [ended] = talk.read(result(user_message_uuid="a", user_message_uuids=["a"]))
     assert isinstance(ended, TurnEnded)
 
 
-def test_a_prompt_that_was_answered_within_such_a_turn_has_ended(talk: Translation) -> None:
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"origin": BACKGROUND, "user_message_uuids": ["another", "a"]},
+        {"user_message_uuid": "a"},
+        {},  # older programs do not say which prompt they answer
+    ],
+)
+def test_what_ends_the_turn_of_a_prompt(talk: Translation, answers: dict[str, Any]) -> None:
+    """Also a turn of the agent's own within which the prompt was answered; a further result in
+    which nothing was said ends no turn.
+    """
     talk.begin("a")
-    assert (
-        len(
-            talk.read(
-                result(
-                    origin=BACKGROUND,
-                    user_message_uuid="another",
-                    user_message_uuids=["another", "a"],
-                )
-            )
-        )
-        == 1
-    )
-
-
-def test_a_result_in_which_nothing_was_said_ends_no_turn(talk: Translation) -> None:
-    talk.begin("a")
-    assert len(talk.read(result(user_message_uuid="a"))) == 1
+    assert len(talk.read(result(**answers))) == 1
     assert talk.read(result(origin=BACKGROUND)) == []
-
-
-def test_a_result_that_names_no_prompt_ends_the_one_that_runs(talk: Translation) -> None:
-    """Older programs do not say which they answer."""
-    talk.begin("a")
-    assert len(talk.read(result())) == 1
 
 
 @pytest.mark.parametrize(
