@@ -12,8 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
-from bridge_project.network import transport
-from bridge_project.network.own_names import own_names
+from bridge_project.network.own_names import host_allowed, origin_allowed, own_names
 from devices_app import tokens
 
 WEBSOCKET_PATH: Final = "api/v1/ws"
@@ -41,10 +40,10 @@ async def _check(scope: Scope) -> None:
     names, client = own_names(scope), scope["bridge"].client
     if scope["path"] != f"/{WEBSOCKET_PATH}":
         raise BridgeError("NOT_FOUND")
-    if not transport.host_allowed(names, headers.get("host", "")):
+    if not host_allowed(names, headers.get("host", "")):
         raise BridgeError("HOST_NOT_ALLOWED")
     await readers.run(ratelimit.check, "ws", None, client)
-    if not transport.origin_allowed(conf, names, headers.get("origin")):
+    if not origin_allowed(conf, names, headers.get("origin")):
         raise BridgeError("ORIGIN_NOT_ALLOWED")
     if "authorization" not in headers:
         return

@@ -20,8 +20,7 @@ from bridge_project.http.errors import (
 from bridge_project.http.request import request_id_of, transport_of
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.network import transport
-from bridge_project.network.own_names import own_names
+from bridge_project.network.own_names import host_allowed, own_names
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -100,7 +99,7 @@ class HostMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if host := request.META.get("HTTP_HOST", ""):
-            if not transport.host_allowed(own_names(getattr(request, "scope", {})), host):
+            if not host_allowed(own_names(getattr(request, "scope", {})), host):
                 return error_response(request, BridgeError("HOST_NOT_ALLOWED"))
             request.checked_host = host  # type: ignore[attr-defined]
         return self.get_response(request)

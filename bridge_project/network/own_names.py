@@ -1,20 +1,27 @@
-"""Know the names under which this bridge answers (D18)."""
+"""Know the names under which this bridge answers, and whose pages may speak to it (D18)."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 
-from bridge_project.kernel.config import ConfError, conf
-from bridge_project.network import certificates, interfaces, transport
+from bridge_project.kernel.config import Conf, ConfError, conf
+from bridge_project.network import certificates, interfaces
+from bridge_project.network.transport import accepts_on, normalise, parse_address
 
 log = structlog.get_logger("bridge.http")
 
 NAMES_SECONDS: Final = 30  # an interface may come up while the bridge runs
 
+
+# nothing that a URL made of it would take for more than a host
+_HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 _known: tuple[float, frozenset[str]] = (0.0, frozenset())
 
@@ -31,7 +38,66 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
             except ConfError as error:  # the file is being replaced; the names in use stay
                 log.warning("certificate_unreadable", error=str(error))
                 certified += tuple(names)
-        names = transport.allowed_names(conf, certified, interfaces.local_addresses())
+        names = allowed_names(conf, certified, interfaces.local_addresses())
         _known = (time.monotonic() + NAMES_SECONDS, names)
     accepted_on = (scope.get("server") or ("",))[0]
-    return names | {transport.normalise(str(accepted_on or ""))}
+    return names | {normalise(str(accepted_on or ""))}
+
+
+def allowed_names(
+    conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
+) -> frozenset[str]:
+    """Return the host names and addresses this bridge answers to, in lower case, IPv6 without
+    brackets; ``*.`` begins a name of a whole domain.
+
+    ``certified``: the names in its certificate. ``addresses``: those of the machine's interfaces;
+    only those it listens on are taken.
+    """
+    names = {_host(name) for name in certified}
+    names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
+    if conf.bridge_public_url:
+        names.add(_host(urlsplit(conf.bridge_public_url).hostname or ""))
+    if parse_address(conf.bridge_host) is not None:
+        names.add(_host(conf.bridge_host))
+    return frozenset(names - {"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
+
+
+def host_allowed(names: frozenset[str], host_header: str) -> bool:
+    """Whether a ``Host`` header (with or without a port) names this bridge."""
+    found = _HOST_HEADER.fullmatch(host_header)
+    return found is not None and _named(names, _host(found[1]))
+
+
+def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
+    """Whether a page of this origin may open a WebSocket: the bridge's own pages, and those of
+    BRIDGE_ALLOWED_ORIGINS. None (no header) may.
+    """
+    if origin is None:
+        return True
+    given = _origin(origin)
+    if given is None:
+        return False
+    listed = [_origin(url) for url in (*conf.bridge_allowed_origins, conf.bridge_public_url)]
+    scheme, host, port = given
+    return given in listed or (
+        scheme == "https" and port == conf.bridge_port and _named(names, host)
+    )
+
+
+def _host(text: str) -> str:
+    return normalise(text.lower().rstrip("."))
+
+
+def _named(names: frozenset[str], host: str) -> bool:
+    return host in names or (parse_address(host) is None and "*." + host.partition(".")[2] in names)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname:
+        return None
+    return parts.scheme, _host(parts.hostname), port or _DEFAULT_PORTS.get(parts.scheme)

@@ -5,7 +5,6 @@ nothing here does I/O.
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,9 +66,6 @@ FORWARDING_HEADERS: Final = frozenset(
     )
 )
 EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104 - the values of BRIDGE_HOST that name no one address; compared with, not listened on
-# nothing that a URL made of it would take for more than a host
-_HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-_DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,75 +217,6 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
     return ConnectionMode.SECURE_REMOTE if tunnel else ConnectionMode.DIRECT_PUBLIC
 
 
-# -- names and origins (D18) -----------------------------------------------------------------------
-
-
-def allowed_names(
-    conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
-) -> frozenset[str]:
-    """Return the host names and addresses this bridge answers to, in lower case, IPv6 without
-    brackets; ``*.`` begins a name of a whole domain.
-
-    ``certified``: the names in its certificate. ``addresses``: those of the machine's interfaces;
-    only those it listens on are taken.
-    """
-    names = {_host(name) for name in certified}
-    names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
-    if conf.bridge_public_url:
-        names.add(_host(urlsplit(conf.bridge_public_url).hostname or ""))
-    if parse_address(conf.bridge_host) is not None:
-        names.add(_host(conf.bridge_host))
-    return frozenset(names - {"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
-
-
-def host_allowed(names: frozenset[str], host_header: str) -> bool:
-    """Whether a ``Host`` header (with or without a port) names this bridge."""
-    found = _HOST_HEADER.fullmatch(host_header)
-    return found is not None and _named(names, _host(found[1]))
-
-
-def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
-    """Whether a page of this origin may open a WebSocket: the bridge's own pages, and those of
-    BRIDGE_ALLOWED_ORIGINS. None (no header) may.
-    """
-    if origin is None:
-        return True
-    given = _origin(origin)
-    if given is None:
-        return False
-    listed = [_origin(url) for url in (*conf.bridge_allowed_origins, conf.bridge_public_url)]
-    scheme, host, port = given
-    return given in listed or (
-        scheme == "https" and port == conf.bridge_port and _named(names, host)
-    )
-
-
-def is_web_origin(origin: str) -> bool:
-    """Whether CORS knows such an origin: an app's own scheme (``capacitor://localhost``) may open a
-    WebSocket but sends no CORS request.
-    """
-    return urlsplit(origin).scheme in ("http", "https")
-
-
-def _host(text: str) -> str:
-    return normalise(text.lower().rstrip("."))
-
-
-def _named(names: frozenset[str], host: str) -> bool:
-    return host in names or (parse_address(host) is None and "*." + host.partition(".")[2] in names)
-
-
-def _origin(url: str) -> tuple[str, str, int | None] | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    if not parts.scheme or not parts.hostname:
-        return None
-    return parts.scheme, _host(parts.hostname), port or _DEFAULT_PORTS.get(parts.scheme)
-
-
 # -- own address -----------------------------------------------------------------------------------
 
 
@@ -317,6 +244,13 @@ def _url(host: str, port: int) -> str:
     host = normalise(host)
     netloc = f"[{host}]" if ":" in host else host
     return f"https://{netloc}" if port == 443 else f"https://{netloc}:{port}"
+
+
+def is_web_origin(origin: str) -> bool:
+    """Whether CORS knows such an origin: an app's own scheme (``capacitor://localhost``) may open a
+    WebSocket but sends no CORS request.
+    """
+    return urlsplit(origin).scheme in ("http", "https")
 
 
 def websocket_url(base: str) -> str:

@@ -27,8 +27,7 @@ from bridge_project.http.json import check_media_type
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
-from bridge_project.network import transport
-from bridge_project.network.own_names import own_names
+from bridge_project.network.own_names import host_allowed, own_names
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import HookEvent, HookInvalid, parse_hook_body
 from devices_app import tokens
@@ -148,7 +147,7 @@ def _is_plain(scope: Scope, headers: Headers) -> bool:
         check_media_type(headers.get(b"content-type", b"").decode("latin-1"))
     except BridgeError:
         return False
-    return transport.host_allowed(own_names(scope), headers.get(b"host", b"").decode("latin-1"))
+    return host_allowed(own_names(scope), headers.get(b"host", b"").decode("latin-1"))
 
 
 async def _whole_body(receive: Receive) -> bytes | None:

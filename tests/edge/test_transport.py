@@ -10,18 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge_project.kernel.config import Conf
+from bridge_project.network.own_names import allowed_names, host_allowed, origin_allowed
 from bridge_project.network.transport import (
     ConnectionMode,
     accepts_on,
-    allowed_names,
     base_url,
     connection_mode_description,
-    host_allowed,
     is_web_origin,
     mode_of_address,
     mode_of_url,
     normalise,
-    origin_allowed,
     resolve,
     websocket_url,
 )
