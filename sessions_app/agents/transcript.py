@@ -210,10 +210,8 @@ class SessionWriter:
         approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, error)
 
     def _tool_error(self, event: events.ToolFailed, tool_call_id: str) -> s.ToolError:
-        texts = {
-            name: text and truncate(text)
-            for name, text in (("stdout", event.details.stdout), ("stderr", event.details.stderr))
-        }
+        out, err = event.details.stdout, event.details.stderr
+        texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
         return s.ToolError(
             session_id=self.session.session_id,
             tool_call_id=tool_call_id,

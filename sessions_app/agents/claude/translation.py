@@ -291,10 +291,7 @@ def _text(content: str | Sequence[Any] | None) -> str:
 
 
 def _usage(message: ResultMessage) -> dict[str, Any]:
-    """Return the usage of this turn.
-
-    ``total_cost_usd`` is that of the session since it was started, resumed or cleared.
-    """
+    """Return the usage of this turn, and the cost since the session was begun or cleared."""
     counts = message.usage or {}
     used = {name: counts[name] for name in _USAGE if isinstance(counts.get(name), int)}
     cost = {} if message.total_cost_usd is None else {"total_cost_usd": message.total_cost_usd}

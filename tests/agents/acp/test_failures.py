@@ -76,7 +76,7 @@ async def test_a_command_that_is_not_there_says_so(root: Path) -> None:
 
 
 async def test_a_hang_at_start_is_ended_when_it_is_given_up(root: Path, tmp_path: Path) -> None:
-    """The runtime has the time limit; what it leaves is nothing."""
+    """The supervisor has the time limit; what it leaves is nothing."""
     drive = scripted(tmp_path / "journal", "hangs")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(drive.driver.start(Start("s", root)), 1.5)
