@@ -75,6 +75,8 @@ def fill(sessions: int, rows: int) -> None:
 
     now = datetime.now(UTC)
     with transaction.atomic(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":  # on a busy machine rows take their time to be made
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]
         feeds = _feeds(sessions, now)
         for chunk in _chunks(_rows(feeds, head, rows, now)):
