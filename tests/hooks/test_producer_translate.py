@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,9 @@ def test_risk_of_tools(tool: str, params: dict[str, Any], risk: str) -> None:
     "piece", ["curl ", "git ", "rm -a ", "git push ", "dd ", "chmod -v ", "eval ", "curl x | "]
 )
 def test_a_hostile_command_costs_little(piece: str) -> None:
-    began = datetime.now(UTC)
+    began = time.thread_time()
     risk_of("Bash", {"command": piece * (100_000 // len(piece))})
-    assert (datetime.now(UTC) - began).total_seconds() < 3
+    assert time.thread_time() - began < 3
 
 
 def made(raw: dict[str, Any], **more: Any) -> dict[str, Any]:
