@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import parse_hook_event
 from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
-from hooks_app.producer.__main__ import NOT_IN_IT, PACKAGE, make_one_file
+from hooks_app.producer.__main__ import make_one_file
 from hooks_app.producer.forwarder import SEND_MAX_EVENTS
 from hooks_app.producer.shell_command import HOOK_EVENTS
 from hooks_app.producer.translate import (
@@ -267,10 +268,13 @@ def test_numbers_agree_with_the_bridges_limits() -> None:
 # -- the one file ----------------------------------------------------------------------------------
 
 
-def test_every_module_of_the_one_file_is_python_3_9() -> None:
-    for path in PACKAGE.glob("*.py"):
-        if path.name not in NOT_IN_IT:
-            ast.parse(path.read_text(), feature_version=(3, 9))
+def test_every_module_of_the_one_file_is_python_3_9(tmp_path: Path) -> None:
+    make_one_file(tmp_path / "producer.py")
+    with zipfile.ZipFile(tmp_path / "producer.py") as one_file:
+        assert "hooks_app/producer/forwarder.py" in one_file.namelist()
+        for name in one_file.namelist():
+            if name.endswith(".py"):
+                ast.parse(one_file.read(name), feature_version=(3, 9))
 
 
 def test_it_prints_hooks_for_another_machine(tmp_path: Path) -> None:
