@@ -92,7 +92,8 @@ def test_a_forbidden_local_address_is_reset_before_tls(
         pytest.skip("this machine has no address that `auto` refuses")
     with pytest.raises((ConnectionError, ssl.SSLEOFError)):
         edge.stream(public[0])
-    named = start(BRIDGE_HOST=public[0])
+    # started, not forked: the middleware has its settings since its import
+    named = start(BRIDGE_HOST=public[0], cold=True)
     assert named.get("/scope", host=public[0])[1]["mode"] == "direct_public"
 
 
