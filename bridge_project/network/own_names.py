@@ -17,8 +17,6 @@ from bridge_project.network.transport import accepts_on, normalise, parse_addres
 log = structlog.get_logger("bridge.http")
 
 NAMES_SECONDS: Final = 30  # an interface may come up while the bridge runs
-
-
 # nothing that a URL made of it would take for more than a host
 _HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
