@@ -1,3 +1,1 @@
-"""The agents that the bridge runs itself: one driver for each kind, and the runtime that owns them
-(D34 to D41).
-"""
+"""The agents that the bridge runs itself: a driver for each kind, and their supervisor (D34 to D41)."""

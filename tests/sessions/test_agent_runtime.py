@@ -56,7 +56,7 @@ async def refused(work: Any, code: str) -> BridgeError:
 
 
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When the runtime looked at its sessions from now on, every 20 ms."""
+    """When the supervisor looked at its sessions from now on, every 20 ms."""
     looks: list[float] = []
     look = ownership.look
 
