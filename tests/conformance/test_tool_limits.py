@@ -26,7 +26,6 @@ COMMAND_SECONDS, FILE_SECONDS = 5, 0.5
 SERVE = f"""
 import os, pathlib, runpy, sys, time
 from bridge_project.kernel import limits
-from hooks_app import config
 from sessions_app.agents.acp import terminal as acp_terminal; from sessions_app.agents.process import shell
 runs = (shell.run, acp_terminal.Terminals.__init__)
 assert limits.TOOL_TIMEOUT_MS == {{"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}}
@@ -41,7 +40,6 @@ def slow(path, *rest, **more):
         time.sleep(0.1)
     return honest(path, *rest, **more)
 os.open = slow
-config.start()
 sys.argv = ["manage.py", "serve"]
 runpy.run_path("manage.py", run_name="__main__")
 """
