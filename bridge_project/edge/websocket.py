@@ -51,7 +51,7 @@ class Inbox(asyncio.Queue[dict[str, Any]]):
 
 
 def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
-    """Accept an offer of permessage-deflate, so that an idle socket costs no memory (D58)."""
+    """Accept an offer of permessage-deflate with a small window (D58)."""
     for offer in offers:
         if isinstance(offer, PerMessageDeflateOffer):
             offer.accept_no_context_takeover = True  # whatever the client says (RFC 7692, 7.1.1.2)

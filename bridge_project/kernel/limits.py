@@ -190,9 +190,9 @@ INBOUND_BUFFER_BYTES: Final = MB
 DEFLATE_WINDOW_BITS: Final = 13
 DEFLATE_MEMORY_LEVEL: Final = 5
 DEFLATE_KEEP_SECONDS: Final = 10
-# of an inflated message, counted as a frame: 10 KB may become 10 MB, which take 50 ms to check
+# of an inflated message, counted as a frame: 10 KB of zeros become 10 MB, which must all be checked
 DEFLATE_FRAME_BYTES: Final = 10 * 1024
-DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is, and an idle socket keeps nothing
+DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it would save nothing
 # Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 STRANGERS_PER_ADDRESS: Final = 128
