@@ -42,10 +42,8 @@ START_SECONDS = 20
 SERVE = f"""
 import runpy, sys
 from bridge_project.kernel import limits
-from hooks_app import config
 assert limits.AGENT_START_SECONDS == 60
 limits.AGENT_START_SECONDS = {START_SECONDS}
-config.start()
 sys.argv = ["manage.py", "serve"]
 runpy.run_path("manage.py", run_name="__main__")
 """

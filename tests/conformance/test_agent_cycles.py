@@ -36,11 +36,9 @@ TAIL_ROWS = 40
 # first look as at the last.
 SERVE = f"""
 import runpy, sys
-from hooks_app import config
 from sessions_app.log import tail as hub
 assert hub.TAIL_ROWS > {TAIL_ROWS}
 hub.TAIL_ROWS = {TAIL_ROWS}
-config.start()
 sys.argv = ["manage.py", "serve"]
 runpy.run_path("manage.py", run_name="__main__")
 """
