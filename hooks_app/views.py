@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.http.json import json_bytes
+from bridge_project.http.request import client_address
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import examples, http
@@ -23,6 +24,7 @@ from bridge_project.protocol.hooks import (
 from bridge_project.protocol.types import now_text
 from devices_app.authentication import AdminOnly, HookOnly
 from hooks_app import config
+from hooks_app.intake import forwarders
 from hooks_app.intake.store import Posted, store
 
 _SOURCE = "What sends: the `agent_type` of a session that this event creates."
@@ -49,6 +51,11 @@ class HookView(BridgeAPIView):
 
     permission_classes = [HookOnly]
     takes_large_bodies = True
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if said := request.headers.get(forwarders.HEADER):
+            forwarders.note(client_address(request._request), said)
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, HookInvalid):  # in all three forms that the spec shows, at once

@@ -5,7 +5,7 @@ WebSocket's address without an upgrade.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from django.http import HttpResponse
 from drf_spectacular.generators import SchemaGenerator
@@ -26,6 +26,8 @@ from bridge_project.network.transport import websocket_url
 from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.types import HookEventName
 from devices_app.authentication import AdminOnly, AnyToken
+from devices_app.tokens import Principal
+from hooks_app.intake import forwarders
 from sessions_app.agents import registry
 
 # What /info lists; `file_sync` is the specification's word for seeing files.
@@ -57,6 +59,7 @@ class InfoView(BridgeAPIView):
     @extend_schema(operation_id="info", responses=http.Info)
     def get(self, request: Request) -> Response:
         known = registry.listed()
+        principal = cast(Principal, request.user)
         body = http.Info(
             name="bridge",
             version=__version__,
@@ -71,6 +74,7 @@ class InfoView(BridgeAPIView):
                 max_message_size_mb=conf.bridge_max_message_mb,
                 hook_timeout_seconds=limits.HOOK_TIMEOUT_SECONDS,
             ),
+            forwarders=forwarders.behind() if principal.kind == "admin" else None,
         )
         return Response(body.wire())
 

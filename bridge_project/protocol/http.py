@@ -127,8 +127,20 @@ class AgentInfo(Sent):
     reason: str | None = None
 
 
+class ForwarderInfo(Sent):
+    """A forwarder on another machine that is behind: events that wait, and the oldest's seconds."""
+
+    address: str
+    waiting: Count
+    seconds: Count
+    at: Timestamp
+
+
 class Info(Sent):
-    """``agents``, which the contract does not have: also those that cannot start, and why (D41)."""
+    """``agents``, which the contract does not have: also those that cannot start, and why (D41).
+
+    ``forwarders``: those of other machines that are behind, for the admin token only (D47).
+    """
 
     name: str
     version: str
@@ -138,6 +150,7 @@ class Info(Sent):
     agents: list[AgentInfo]
     supported_hooks: list[HookEventName]
     limits: InfoLimits
+    forwarders: list[ForwarderInfo] | None = None
 
 
 def _payloads_by_event(schema: dict[str, Any]) -> None:

@@ -74,18 +74,19 @@ class HttpsTransport:
             parts.hostname, parts.port or 443, timeout=timeout, context=context
         )
 
-    def post(self, path: str, body: bytes) -> Answer:
-        """Post JSON. Raises Unreachable when no whole answer came."""
+    def post(self, path: str, body: bytes, behind: str = "") -> Answer:
+        """Post JSON; ``behind``: X-Hook-Behind. Raises Unreachable when no whole answer came."""
+        more = {"X-Hook-Behind": behind} if behind else {}
         if self._connection.sock is not None:
             try:
-                return self._post(path, body)
+                return self._post(path, body, more)
             except Unreachable:
                 # the bridge had closed the idle connection; the event_id makes a repetition
                 # harmless
                 pass
-        return self._post(path, body)
+        return self._post(path, body, more)
 
-    def _post(self, path: str, body: bytes) -> Answer:
+    def _post(self, path: str, body: bytes, more: dict[str, str]) -> Answer:
         try:
             if self._connection.sock is None:
                 self._connect()
@@ -94,6 +95,7 @@ class HttpsTransport:
                 "Content-Type": "application/json",
                 "X-Hook-Source": "primary-agent",
                 "X-Hook-Version": VERSION,
+                **more,
             }
             self._connection.request("POST", self._prefix + path, body, headers)
             response = self._connection.getresponse()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from hooks_app.producer.forwarder import (
+    BEHIND_SECONDS,
     SEND_MAX_EVENTS,
     TAKEN,
     WAITS,
@@ -33,6 +34,7 @@ class HttpsSender:
         self.clock_offset = 0.0
         self._transport = transport
         self._path = EVENT  # of the next request
+        self._behind = ""  # what it says of how far behind this forwarder is
         self._open_at = {EVENT: 0.0, BATCH: 0.0}  # monotonic: when the rate allows the next one
         self._last_batch = -BATCH_GAP_SECONDS
         # halved while batches are refused as a whole, until the culprit is alone
@@ -44,6 +46,7 @@ class HttpsSender:
         Between two small batches the rate of single events is used up first; nobody waits for that
         gap when a person is asked. Raises Limited.
         """
+        self._behind = _behind(waiting)
         now = time.monotonic()
         size = sum(item.file.size for item in waiting)
         full = len(waiting) >= self._batch_max or size > SEND_MAX_BYTES
@@ -65,10 +68,11 @@ class HttpsSender:
         if len(events) == 1 and self._open_at[EVENT] <= time.monotonic():
             self._path = EVENT
         if self._path == EVENT:
-            answer = self._transport.post(EVENT, events[0])
+            answer = self._transport.post(EVENT, events[0], self._behind)
         else:
             self._last_batch = time.monotonic()
-            answer = self._transport.post(BATCH, b'{"events":[' + b",".join(events) + b"]}")
+            body = b'{"events":[' + b",".join(events) + b"]}"
+            answer = self._transport.post(BATCH, body, self._behind)
         status, code = answer.status, str(answer.body.get("code"))
         if status == 200 and answer.body.get("received") is not None:
             self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
@@ -94,6 +98,13 @@ class HttpsSender:
             else:
                 self.clock_offset = server - time.time()
         return [errors.get(index, TAKEN) for index in range(count)]
+
+
+def _behind(waiting: Sequence[Item]) -> str:
+    """Return how many events wait and for how many seconds, "" while that is under a minute."""
+    oldest = min((item.file.mtime_ns / 1e9 for item in waiting), default=time.time())
+    seconds = time.time() - oldest
+    return f"{len(waiting)} {seconds:.0f}" if seconds >= BEHIND_SECONDS else ""
 
 
 def _result(body: dict[str, Any], status: int = 400) -> Result:

@@ -28,10 +28,14 @@ from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import machine
 from bridge_project.operations.doctor.findings import Level
 from bridge_project.operations.doctor.snapshot import Snapshot, take
+from hooks_app.producer.forwarder import Forwarder
+from hooks_app.producer.https import HttpsTransport
+from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.install import install
 from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
+from tests.hooks.test_forwarder import put
 from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
@@ -187,6 +191,18 @@ def test_all_sockets_are_taken(bridge: Bridge) -> None:
         told["event"]["level"] == "warning" and "no device could be tried" in told["event"]["text"]
     )
     assert "BRIDGE_MAX_WEBSOCKETS=2" in told["event"]["mend"][0]
+
+
+def test_a_forwarder_of_another_machine_that_is_behind(bridge: Bridge, tmp_path: Path) -> None:
+    """It says so with what it sends; the file of its oldest event is five minutes old (D47)."""
+    put(tmp_path, "1", time.time() - 300)
+    url = f"https://127.0.0.1:{bridge.port}"
+    transport = HttpsTransport(url, lambda: bridge.hook_token, bridge.pairing().pin)
+    assert Forwarder(tmp_path, HttpsSender(transport)).run_once() == 1
+    told = run_doctor(bridge, expected=0)["forwarders"]
+    assert told["level"] == "warning" and "127.0.0.1 is 30" in told["text"]
+    info = bridge.get("/api/v1/info", bridge.hook_token).json()
+    assert "forwarders" not in info  # whose addresses those are is the owner's business
 
 
 def test_a_locked_database(bridge: Bridge) -> None:

@@ -138,6 +138,18 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
 # -- clock, address, proxy -------------------------------------------------------------------------
 
 
+def forwarders(seen: Snapshot) -> list[Finding]:
+    """Say which forwarders of other machines are behind, as they say with what they send (D47)."""
+    return [
+        warning(
+            f"The forwarder at {one['address']} is {one['seconds']} s behind; "
+            f"{one['waiting']} hook events or more wait there.",
+            "python3 producer.py --spool DIR --status   # on that machine",
+        )
+        for one in seen.info.get("forwarders") or []
+    ]
+
+
 def clock(seen: Snapshot) -> Finding:
     """Compare with the last start: clients and certificates need a clock that is right."""
     now = datetime.now(UTC)

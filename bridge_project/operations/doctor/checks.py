@@ -35,6 +35,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("file limit", machine.file_limit),
     ("spool", machine.spool),
     ("hooks", machine.hooks),
+    ("forwarders", bridge.forwarders),
     ("agents", agents.agents),
 )
 

@@ -1,0 +1,36 @@
+"""Remember how far behind the forwarders of other machines are, by what they say (D47)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.core.cache import cache
+
+from bridge_project.protocol.http import ForwarderInfo
+from bridge_project.protocol.types import now_text, parse_timestamp
+
+HEADER: Final = (
+    "X-Hook-Behind"  # events that wait, at most 500, and seconds of the oldest: "312 95"
+)
+KEPT_SECONDS: Final = 180  # one that is behind says so with every request
+MOST: Final = 20
+_FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")
+_KEY: Final = "hook forwarders"
+
+
+def note(address: str, said: str) -> None:
+    """Keep what a forwarder says of itself; what has another form is ignored."""
+    if (found := _FORM.fullmatch(said)) is None:
+        return
+    others = [one for one in behind() if one.address != address][-(MOST - 1) :]
+    waiting, seconds = int(found[1]), int(found[2])
+    one = ForwarderInfo(address=address, waiting=waiting, seconds=seconds, at=now_text())
+    cache.set(_KEY, [*others, one], KEPT_SECONDS)
+
+
+def behind() -> list[ForwarderInfo]:
+    """Return the forwarders that said lately that they are a minute or more behind."""
+    since = datetime.now(UTC) - timedelta(seconds=KEPT_SECONDS)
+    return [one for one in cache.get(_KEY, []) if parse_timestamp(one.at) > since]
