@@ -33,18 +33,18 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import path
 
 from bridge_project.composition import handlers  # noqa: F401 - importing them registers them
-from bridge_project.composition.upgrade import WEBSOCKET_PATH, Gate
+from bridge_project.composition.upgrade import WEBSOCKET_PATH, UpgradeCheck
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware
 from bridge_project.operations.standalone import Standalone
-from files_app.threads import FileRequests
-from hooks_app.intake.fast_path import HotPath
+from files_app.request_limiter import FileRequestLimiter
+from hooks_app.intake.fast_path import FastPath
 from sessions_app.socket.consumer import BridgeConsumer
 
 routes = ProtocolTypeRouter(
     {
-        "http": HotPath(FileRequests(Handler())),
-        "websocket": Gate(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
+        "http": FastPath(FileRequestLimiter(Handler())),
+        "websocket": UpgradeCheck(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
     }
 )
 _standalone = Standalone(routes)

@@ -83,7 +83,7 @@ CACHES: dict[str, Any] = {
         # of the default, 300, an attacker with a few addresses would wash out the counts of others
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     },
-    "rates": {"BACKEND": "bridge_project.http.ratelimit.SteadyCache"},
+    "rates": {"BACKEND": "bridge_project.http.ratelimit.FallbackCache"},
 }
 RATELIMIT_USE_CACHE = "rates"
 CACHES["default"] = CACHES["local"]

@@ -32,7 +32,7 @@ class BearerAuthentication(BaseAuthentication):
         if principal is None:
             _fail("HOOK_AUTH_FAILED" if _is_for_hooks(request) else "AUTH_INVALID_TOKEN", address)
         if not _is_for_hooks(request):
-            pairing.use(principal, address=address)
+            pairing.record_token_use(principal, address=address)
         return principal, None
 
     def authenticate_header(self, request: Request) -> str:

@@ -62,7 +62,7 @@ def forget_void() -> int:
     )
 
 
-def use(principal: Principal, *, address: str) -> None:
+def record_token_use(principal: Principal, *, address: str) -> None:
     """Take note of a token that came over HTTP: its first use claims it but binds nothing (D15).
 
     Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify``

@@ -103,4 +103,4 @@ def _hash(text: str) -> str:
 @cache
 def _ca_path() -> Path | None:
     """Find the authority's certificate; the file itself may be renewed while the bridge runs."""
-    return certificates.ensure(conf).ca
+    return certificates.load_or_renew(conf).ca

@@ -14,7 +14,7 @@ from typing import Any, Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, Opened, answering, shown
+from bridge_project.kernel.path_jail import Jail, Opened, shown, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
 
 _CHUNK: Final = 2**20
@@ -195,6 +195,6 @@ def _line_start(chunk: bytes, line: int, newlines: int) -> int:
 
 
 def _chunks(file: Opened) -> Iterator[bytes]:
-    with answering():
+    with translate_os_errors():
         while chunk := os.read(file.fd, _CHUNK):
             yield chunk

@@ -20,9 +20,9 @@ from bridge_project.kernel.path_jail import (
     Jail,
     Names,
     Opened,
-    answering,
     identity,
     shown,
+    translate_os_errors,
 )
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import ENVELOPE_BYTES, modified_at
@@ -162,7 +162,7 @@ class _Tree:
         return [one for one in found if one.is_entered and one.level < self.levels]
 
     def _look(self, parent: _Found, directory: Opened) -> list[_Found]:
-        with answering(), os.scandir(directory.fd) as entries:
+        with translate_os_errors(), os.scandir(directory.fd) as entries:
             scanned = [entry.name for entry in islice(entries, self.looks + 1)]
         if len(scanned) > self.looks:
             self.truncated = True
@@ -177,7 +177,7 @@ class _Tree:
         """
         names: Names = (*directory.names, name)
         try:
-            with answering():
+            with translate_os_errors():
                 stat = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
             if st.S_ISLNK(stat.st_mode):
                 with self.jail.below(directory, [name], "any") as target:

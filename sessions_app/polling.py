@@ -12,6 +12,7 @@ from django.db import Error as DatabaseError
 from django.db import transaction
 
 from bridge_project.kernel import failure_alerts, limits
+from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.catalogue import encode
@@ -27,24 +28,19 @@ from sessions_app.socket.registry import registry
 
 log = structlog.get_logger("bridge.polling")
 
-_task: asyncio.Task[None] | None = None
-
 
 async def start() -> None:
-    global _task
     await writers.run(leases.start, leases.instance())
     registry.open()
     tail.open(await readers.run(reader.head_seq))
     failure_alerts.reset()
     await tail.notifier.start()
     await tail.notifier.join(Feed.ALL)
-    _task = asyncio.create_task(_poll())
+    await _polling.start()
 
 
 async def stop() -> None:
-    if _task is not None:
-        _task.cancel()
-        await asyncio.gather(_task, return_exceptions=True)
+    await _polling.stop()
     await tail.notifier.stop()
     tail.close()
     registry.close()
@@ -59,7 +55,7 @@ async def _poll() -> None:
     while True:
         try:
             head, replaced, ended = await readers.run(_changes, bool(registry.sockets))
-            tail.heard(head)
+            tail.notify_head(head)
             registry.retire(replaced, ended)
             for failure in failure_alerts.take():
                 _notify(failure)
@@ -75,6 +71,9 @@ async def _poll() -> None:
             log.exception("poll_failed")
             failure_alerts.report("INTERNAL_ERROR", "poll_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
+
+
+_polling = BackgroundTask(_poll)
 
 
 def _changes(connected: bool) -> tuple[int, set[int], set[int]]:

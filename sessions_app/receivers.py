@@ -19,7 +19,7 @@ log = structlog.get_logger("bridge.pairing")
 
 
 @receiver(device_paired)
-def start_at_the_present(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
+def on_device_paired(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
     """Tell the other devices, and let a new one begin after that: the past is not sent to it."""
     with outbox() as box:
         box.append_to_all(encode(notifications.paired(device, device.last_address)))

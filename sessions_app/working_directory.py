@@ -27,7 +27,7 @@ _UNFIT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RepositoryPaths:
     """A repository around a working directory; all paths are real, absolute and inside the roots.
 
     ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects,
@@ -52,7 +52,7 @@ def inside(directory: str) -> str:
         raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
 
 
-def place_of(directory: str, jail: Jail) -> Place | None:
+def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
     """Return the repository that a working directory is in; None when it is in none.
 
     Raises the jail's errors for the directory itself; FILE_ACCESS_DENIED for a repository that
@@ -67,7 +67,9 @@ def place_of(directory: str, jail: Jail) -> Place | None:
         try:
             git_dir = _git_dir(top, jail)
             if git_dir is not None:
-                return Place("/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail))
+                return RepositoryPaths(
+                    "/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail)
+                )
         except BridgeError as error:
             if error.code != "FILE_ACCESS_DENIED":
                 raise
@@ -85,7 +87,7 @@ def branch_of(directory: str) -> str:
         return ""
     jail = default_jail()
     try:
-        place = place_of(directory, jail)
+        place = find_repository(directory, jail)
         head = _read(f"{place.git_dir}/HEAD", jail) if place else ""
     except BridgeError:
         return ""

@@ -10,8 +10,8 @@ import structlog
 
 from bridge_project.composition import chores
 from bridge_project.kernel.config import conf
-from bridge_project.operations.keepers import AddressKeeper, DataFilesKeeper
-from files_app import threads
+from bridge_project.operations.monitors import AddressUpdater, DataFilesMonitor
+from files_app import request_limiter
 from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
 from sessions_app import polling
@@ -40,17 +40,17 @@ async def _nothing() -> None:
     pass
 
 
-_address = AddressKeeper(conf)
-_data_files = DataFilesKeeper(conf)
+_address = AddressUpdater(conf)
+_data_files = DataFilesMonitor(conf)
 
 WORKS: tuple[Work, ...] = (
     Work("hook configuration", _read_hook_configuration, _nothing),
     Work("sessions", polling.start, polling.stop),
-    Work("chores", chores.start, chores.stop),
+    Work("chores", chores.task.start, chores.task.stop),
     Work("agents", supervisor.start, supervisor.stop),
     # of the agents that the supervisor has loaded
     Work("agent versions", registry.start, registry.stop),
-    Work("git", threads.start, threads.stop),
+    Work("git", request_limiter.start, request_limiter.stop),
     Work("forwarder", server_forwarder.start, server_forwarder.stop),
     Work("address", _address.start, _address.stop),
     Work("data files", _data_files.start, _data_files.stop),

@@ -1,4 +1,4 @@
-"""Remove what is past its bounds, once a minute (D15, D30, D31, D34)."""
+"""Delete expired rows and close idle sessions, once a minute (D15, D30, D31, D34)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel import failure_alerts
+from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.threads import chores
 from devices_app import pairing
 from hooks_app.intake import store
@@ -34,19 +35,6 @@ CHORES: dict[str, Callable[[], int]] = {
     "memories of events removed": store.forget_old,
 }
 
-_task: asyncio.Task[None] | None = None
-
-
-async def start() -> None:
-    global _task
-    _task = asyncio.create_task(_repeat())
-
-
-async def stop() -> None:
-    if _task is not None:
-        _task.cancel()
-        await asyncio.gather(_task, return_exceptions=True)
-
 
 async def _repeat() -> None:
     while True:
@@ -59,3 +47,6 @@ async def _repeat() -> None:
                 if not isinstance(error, DatabaseError):
                     failure_alerts.report("INTERNAL_ERROR", f"chore: {what}")
         await asyncio.sleep(INTERVAL_SECONDS)
+
+
+task = BackgroundTask(_repeat)

@@ -18,7 +18,7 @@ from devices_app import tokens
 WEBSOCKET_PATH: Final = "api/v1/ws"
 
 
-class Gate:
+class UpgradeCheck:
     """Answer an upgrade that is refused with a real HTTP status."""
 
     def __init__(self, application: Application) -> None:

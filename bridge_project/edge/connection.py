@@ -49,7 +49,7 @@ class Connection(tcp.Server):
         # or the kernel takes megabytes, and a heartbeat's answer waits behind them
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
-        self.server.admission.admit(self)
+        self.server.limiter.admit(self)
 
     @property
     def established(self) -> bool:
@@ -101,7 +101,7 @@ class Connection(tcp.Server):
             self.reactor.callLater(limits.LINGER_SECONDS, self.linger, self.last_progress)
 
     def connectionLost(self, reason: Failure) -> None:
-        self.server.admission.forget(self)
+        self.server.limiter.forget(self)
         super().connectionLost(reason)
         self.progress.set()
 
@@ -149,7 +149,7 @@ async def drain(transport: Transport) -> bool:
     return bool(connection.connected)
 
 
-class Admission:
+class ConnectionLimiter:
     """Which connections are let in: none on a public address with `auto` (D44), and so many that
     have not authenticated. Above that bound one that does least is reset.
 
@@ -158,7 +158,9 @@ class Admission:
 
     def __init__(self, conf: Conf) -> None:
         self._conf = conf
-        self._strangers: dict[str, dict[Connection, None]] = {}  # by network, the oldest first
+        self._unauthenticated: dict[
+            str, dict[Connection, None]
+        ] = {}  # by network, the oldest first
 
     def admit(self, connection: Connection) -> None:
         """Reset a connection on a forbidden address; count one, and make room for it if need be."""
@@ -168,20 +170,20 @@ class Admission:
         address = connection.getPeer().host
         if not self._conf.rate_limits_on or is_trusted_proxy(self._conf, address):
             return
-        same = self._strangers.setdefault(network_of(address), {})
+        same = self._unauthenticated.setdefault(network_of(address), {})
         same[connection] = None
-        if len(same) > limits.STRANGERS_PER_ADDRESS:
+        if len(same) > limits.UNAUTHENTICATED_PER_ADDRESS:
             self._make_room(same, connection)
-        elif sum(map(len, self._strangers.values())) > limits.STRANGERS:
-            self._make_room(max(self._strangers.values(), key=len), connection)
+        elif sum(map(len, self._unauthenticated.values())) > limits.UNAUTHENTICATED:
+            self._make_room(max(self._unauthenticated.values(), key=len), connection)
 
     def forget(self, connection: Connection) -> None:
         """Stop counting a connection that has authenticated or is lost, if it was counted."""
         network = network_of(connection.getPeer().host)
-        same = self._strangers.get(network, {})
+        same = self._unauthenticated.get(network, {})
         same.pop(connection, None)
         if not same:
-            self._strangers.pop(network, None)
+            self._unauthenticated.pop(network, None)
 
     def _make_room(self, same: dict[Connection, None], newest: Connection) -> None:
         known = [one for one in same if one.authenticated]
@@ -196,7 +198,7 @@ class Admission:
 
 
 @implementer(IOpenSSLServerConnectionCreator)
-class Contexts:
+class TLSContextHolder:
     """The TLS context of the newest certificate: what is connected keeps its own, what connects
     gets the newest (D19).
     """
@@ -231,8 +233,8 @@ class TLSFactory(TLSMemoryBIOFactory):
 
     protocol = TLSConnection
 
-    def __init__(self, contexts: Contexts, wrapped: Any) -> None:
-        super().__init__(contexts, False, wrapped, reactor)
+    def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:
+        super().__init__(holder, False, wrapped, reactor)
 
 
 # -- listening -----------------------------------------------------------------------------------
@@ -273,13 +275,13 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
     return ConfError(f"{setting}: cannot listen on {address} port {port} ({error.strerror})")
 
 
-def accept_on(listening: socket.socket, factory: Any, admission: Admission) -> Any:
+def accept_on(listening: socket.socket, factory: Any, limiter: ConnectionLimiter) -> Any:
     """Accept connections on a bound socket; return twisted's port, which has a socket of its own."""
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)
     port.transport = Connection
-    port.admission = admission
+    port.limiter = limiter
     port.startListening()
     listening.close()
     return port

@@ -23,9 +23,9 @@ from twisted.logger import LogLevel, globalLogBeginner
 
 from bridge_project.edge import http, websocket
 from bridge_project.edge.connection import (
-    Admission,
-    Contexts,
+    ConnectionLimiter,
     TLSConnection,
+    TLSContextHolder,
     TLSFactory,
     accept_on,
     bind,
@@ -90,8 +90,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             application, endpoints=["tls"], server_name="", request_buffer_size=256 * 1024
         )
         self.conf = conf
-        self.contexts = Contexts(certificates)
-        self.admission = Admission(conf)
+        self.tls_context = TLSContextHolder(certificates)
+        self.limiter = ConnectionLimiter(conf)
         self.channels: set[http.Channel] = set()
         # the application of each request and socket, and when it is cancelled after its end
         self.tasks: dict[Any, asyncio.Task[None]] = {}
@@ -136,7 +136,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         try:
             await self.on_start()
             try:
-                tls_factory = TLSFactory(self.contexts, self.http_factory)
+                tls_factory = TLSFactory(self.tls_context, self.http_factory)
                 self._listen(secure, tls_factory, "BRIDGE_PORT", "TLS")
                 self._listen(plain, self.http_factory, "BRIDGE_PLAIN_PORT", "plain, for a proxy")
                 await self.on_listening()
@@ -159,7 +159,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         for one in bound:
             host, port = one.getsockname()[:2]
             try:
-                self._ports.append(accept_on(one, factory, self.admission))
+                self._ports.append(accept_on(one, factory, self.limiter))
             except OSError as error:
                 raise cannot_listen(setting, host, port, error) from None
             log.info("Listening on %s port %d (%s).", host, port, how)
@@ -219,9 +219,9 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         while True:
             await asyncio.sleep(self.certificate_check_seconds)
             try:
-                newest = await asyncio.to_thread(tls_certificates.ensure, self.conf)
-                if newest.fingerprint != self.contexts.certificates.fingerprint:
-                    self.contexts.use(newest)
+                newest = await asyncio.to_thread(tls_certificates.load_or_renew, self.conf)
+                if newest.fingerprint != self.tls_context.certificates.fingerprint:
+                    self.tls_context.use(newest)
                     until = newest.not_after.date()
                     log.info("A new certificate is served, valid until %s.", until)
             except ConfError as error:

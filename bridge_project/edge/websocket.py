@@ -133,7 +133,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     _deflated = 0.0  # when something was compressed last
     _frames_left = float(limits.FRAMES_BURST)
     _broken = False  # where the next frame begins is not known any more, or does not matter
-    _stranger_refused = _disconnect_sent = False
+    _unauthenticated_refused = _disconnect_sent = False
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
 
     def connectionMade(self) -> None:
@@ -153,7 +153,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         if not self.authenticated:
             self._early_bytes += len(data)
             if self._early_bytes > limits.EARLY_BYTES:
-                self._refuse_stranger(TOO_BIG, "Too many bytes before auth.")
+                self._refuse_unauthenticated(TOO_BIG, "Too many bytes before auth.")
         if self._broken:
             return
         self.data += data
@@ -191,7 +191,7 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
 
     def _steer_reading(self) -> None:
         """Read while the application keeps up and no frames wait."""
-        paused = self._inbox_full or self._resting is not None or self._stranger_refused
+        paused = self._inbox_full or self._resting is not None or self._unauthenticated_refused
         if paused != self.paused:
             self.paused = paused
             self.heard = time.monotonic()
@@ -204,12 +204,12 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         if not self.authenticated:
             self._early_frames += 1
             if self._early_frames > limits.EARLY_FRAMES:
-                self._refuse_stranger(POLICY_VIOLATION, "Too many frames before auth.")
+                self._refuse_unauthenticated(POLICY_VIOLATION, "Too many frames before auth.")
 
-    def _refuse_stranger(self, code: int, reason: str) -> None:
+    def _refuse_unauthenticated(self, code: int, reason: str) -> None:
         """Close, and read nothing more; CLOSE_WAIT_SECONDS later the connection is reset."""
-        if not self._stranger_refused:
-            self._stranger_refused = self._broken = True
+        if not self._unauthenticated_refused:
+            self._unauthenticated_refused = self._broken = True
             self._steer_reading()
             self.data = b""
             if self.state == self.STATE_OPEN:

@@ -104,7 +104,7 @@ def log_error(code: str, **where: Any) -> None:
     """Log an error answer at its code's severity; `where`: its status, method, path, client.
 
     A refusal with a `client` is logged once a minute for each client and code, then counted
-    (`logging.HoldBack`).
+    (`logging.LogRateLimiter`).
     """
     level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
     log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)

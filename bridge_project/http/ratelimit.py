@@ -97,7 +97,7 @@ class MessageBudget:
         return max(1, round(self._window_ends - now))
 
 
-class SteadyCache(BaseCache):
+class FallbackCache(BaseCache):
     """The shared cache, and while that cannot be reached this process's own (D46)."""
 
     away_until = 0.0
@@ -131,13 +131,13 @@ def shared_cache() -> BaseCache:
 
 def _either(use: Callable[[BaseCache], T]) -> T:
     now = time.monotonic()
-    if now >= SteadyCache.away_until:
+    if now >= FallbackCache.away_until:
         try:
             return use(shared_cache())
         except redis_errors() as error:
-            SteadyCache.away_until = now + REDIS_PAUSE_SECONDS
-            if now - SteadyCache.logged_at >= REDIS_LOG_SECONDS:
-                SteadyCache.logged_at = now
+            FallbackCache.away_until = now + REDIS_PAUSE_SECONDS
+            if now - FallbackCache.logged_at >= REDIS_LOG_SECONDS:
+                FallbackCache.logged_at = now
                 effect = "each process counts rate limits by itself"
                 log.warning("redis_unreachable", effect=effect, error=str(error))
     return use(caches["local"])

@@ -43,7 +43,7 @@ class TransportMiddleware:
         is_socket = scope["type"] == "websocket"
         scope = dict(scope)  # the server writes its log by its own
         if "bridge" not in scope:
-            scope["bridge"] = settle(scope)
+            scope["bridge"] = transport_from_scope(scope)
             if is_socket:
                 scope["bridge.socket"] = ServerSocket()
             else:
@@ -75,7 +75,7 @@ def _local(scope: Mapping[str, Any]) -> str:
     return str((scope.get("server") or ("",))[0])
 
 
-def settle(scope: Mapping[str, Any]) -> Transport:
+def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
     """Tell what a connection is, from the scope of an ASGI server other than `serve`.
 
     daphne tells where a connection was accepted, and its command line whether TLS ends there. Other

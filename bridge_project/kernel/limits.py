@@ -195,8 +195,8 @@ DEFLATE_FRAME_BYTES: Final = 10 * 1024
 DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it would save nothing
 # Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
-STRANGERS_PER_ADDRESS: Final = 128
-STRANGERS: Final = 512
+UNAUTHENTICATED_PER_ADDRESS: Final = 128
+UNAUTHENTICATED: Final = 512
 # of one socket before `auth` has succeeded; an auth message has under 2 KB
 EARLY_BYTES: Final = 128 * 1024
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings

@@ -86,9 +86,11 @@ def configure(_config: Mapping[str, Any]) -> None:
         }
     )
     logging.captureWarnings(True)
-    _hold_backs[:] = [
-        HoldBack(REFUSALS, "refusals", each=1, total=limits.LOG_REFUSALS),
-        HoldBack(ACCESS, "requests", each=limits.LOG_CLIENT_REQUESTS, total=limits.LOG_REQUESTS),
+    _rate_limiters[:] = [
+        LogRateLimiter(REFUSALS, "refusals", each=1, total=limits.LOG_REFUSALS),
+        LogRateLimiter(
+            ACCESS, "requests", each=limits.LOG_CLIENT_REQUESTS, total=limits.LOG_REQUESTS
+        ),
     ]
 
 
@@ -146,7 +148,7 @@ class LogFile(RotatingFileHandler):
             print(f"The log file cannot be written: {error}", file=sys.stderr)  # noqa: T201 - logging is what fails
 
 
-class HoldBack(logging.Filter):
+class LogRateLimiter(logging.Filter):
     """Let the first lines about a client and a code through, and once a minute count the others.
 
     A line is about a client when it is below ERROR and has `client`; its code is the field `code`,
@@ -160,7 +162,7 @@ class HoldBack(logging.Filter):
         self._lock = threading.Lock()
         self._begin()
         filters = logging.getLogger(logger).filters
-        filters[:] = [one for one in filters if not isinstance(one, HoldBack)]
+        filters[:] = [one for one in filters if not isinstance(one, LogRateLimiter)]
         filters.append(self)
 
     def _begin(self) -> None:
@@ -204,12 +206,12 @@ class HoldBack(logging.Filter):
             logging.getLogger(HELD_BACK).log(level, text)
 
 
-_hold_backs: list[HoldBack] = []
+_rate_limiters: list[LogRateLimiter] = []
 
 
 def log_held_back() -> None:
     """Log what has been held back so far: the process ends, or logging is set up anew."""
-    for one in _hold_backs:
+    for one in _rate_limiters:
         one.log_counts()
 
 

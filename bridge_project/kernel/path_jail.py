@@ -27,9 +27,9 @@ from bridge_project.kernel.path_walk import (
     Rules,
     Walk,
     Want,
-    answering,
     identity,
     split,
+    translate_os_errors,
 )
 
 __all__ = [
@@ -37,12 +37,12 @@ __all__ = [
     "Jail",
     "Names",
     "Opened",
-    "answering",
     "default_jail",
     "identity",
     "mount_points",
     "shown",
     "split",
+    "translate_os_errors",
 ]
 
 # a directory that changed since may change again without a newer time

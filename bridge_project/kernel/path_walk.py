@@ -125,7 +125,7 @@ class Walk:
 
     def run(self) -> Opened:
         try:
-            with answering():
+            with translate_os_errors():
                 if self.fd < 0:
                     self._arrive()
                 steps = 0
@@ -264,7 +264,7 @@ class Walk:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def translate_os_errors() -> Iterator[None]:
     """Raise what the operating system says of a path as the error of D12; the rest as OSError."""
     try:
         yield

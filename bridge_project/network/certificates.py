@@ -59,7 +59,7 @@ class Certificates:
         return self.ca is not None
 
 
-def ensure(conf: Conf) -> Certificates:
+def load_or_renew(conf: Conf) -> Certificates:
     """Return the certificate to serve now, made or renewed if need be.
 
     Cheap enough for every minute, from any process. Raises ConfError, one line naming the setting,

@@ -32,7 +32,7 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
         certified = certificates.wanted_names(conf)
         if conf.bridge_tls_cert:
             try:
-                certified += certificates.ensure(conf).names
+                certified += certificates.load_or_renew(conf).names
             except ConfError as error:  # the file is being replaced; the names in use stay
                 log.warning("certificate_unreadable", error=str(error))
                 certified += tuple(names)

@@ -57,7 +57,7 @@ class Standalone:
         with ExitStack() as held:
             startup.check_made(conf)
             held.enter_context(startup.only_server(conf))
-            certificates = tls_certificates.ensure(conf)
+            certificates = tls_certificates.load_or_renew(conf)
             startup.check_system(conf)
             migrations.check_migrated()
             server_address.record(conf, server_address.current(conf, certificates))

@@ -51,7 +51,7 @@ def bridge_address() -> Address:
     found = server_address.recorded(conf)
     if found is not None:
         return found
-    return server_address.current(conf, certificates.ensure(conf))
+    return server_address.current(conf, certificates.load_or_renew(conf))
 
 
 def find_device(text: str) -> Device:

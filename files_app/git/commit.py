@@ -30,7 +30,7 @@ from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.staging import stage
 from files_app.git.status import DIFF_OPTIONS, empty_tree
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 
 log = structlog.get_logger("bridge.git")
 
@@ -48,7 +48,7 @@ _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8"
 
 
 def commit(
-    place: Place,
+    place: RepositoryPaths,
     jail: Jail,
     message: str,
     files: list[str] | None,
@@ -100,7 +100,7 @@ def _turn(common_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _wait_for_index(place: Place) -> None:
+def _wait_for_index(place: RepositoryPaths) -> None:
     """Wait for another git that writes the index. Raises BridgeError GIT_ERROR when it takes too
     long.
     """
@@ -120,7 +120,7 @@ def _commit_at(git: Git, name: str) -> str:
     return done.out.decode().strip()
 
 
-def _check_alone(place: Place) -> None:
+def _check_alone(place: RepositoryPaths) -> None:
     """Named files cannot conclude what was begun with all of them."""
     for name, what in _IN_PROGRESS.items():
         if os.path.lexists(f"{place.git_dir}/{name}"):

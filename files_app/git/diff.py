@@ -17,7 +17,7 @@ from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.status import DIFF_OPTIONS
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 
 _SUBMODULE: Final = "160000"
 _ENVELOPE_BYTES: Final = 4096
@@ -26,7 +26,7 @@ _LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTION
 
 
 def diff(
-    place: Place, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
+    place: RepositoryPaths, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
 ) -> GitDiffResponse:
     """Compare the work tree with the index, or ``cached``: the index with the last commit.
 
@@ -130,7 +130,9 @@ class _Answer:
     def fitting(self, changes: list[Change]) -> list[Change]:
         """Set aside what the files cost without their lines, so that all are named that fit."""
         for at, change in enumerate(changes):
-            longest = max(len(self.names.told(name)) for name in (change.name, change.old))
+            longest = max(
+                len(self.names.to_client_name(name)) for name in (change.name, change.old)
+            )
             # three names, at worst six bytes a character
             if not self.budget.take(_FILE_BYTES + 18 * longest):
                 self.truncated = True
@@ -144,9 +146,9 @@ class _Answer:
         self.truncated = self.truncated or change.cut
         self.files.append(
             DiffFile(
-                path=self.names.told(change.name),
-                old_path=self.names.told(change.old),
-                new_path=self.names.told(change.name),
+                path=self.names.to_client_name(change.name),
+                old_path=self.names.to_client_name(change.old),
+                new_path=self.names.to_client_name(change.name),
                 status=change.status,
                 additions=change.additions,
                 deletions=change.deletions,

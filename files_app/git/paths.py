@@ -11,7 +11,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, identity, shown
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 
 REPLACED = "\ufffd"  # what stands for a byte that is no text
 
@@ -22,7 +22,7 @@ class Names:
     A name that is not UTF-8 has surrogates here, and replacement characters at the client.
     """
 
-    def __init__(self, place: Place, jail: Jail) -> None:
+    def __init__(self, place: RepositoryPaths, jail: Jail) -> None:
         self.place = place
         self.jail = jail
         self.forbidden = jail.forbidden_identities()
@@ -30,7 +30,7 @@ class Names:
         inner = os.path.relpath(place.directory, place.top)
         self.inner = "" if inner == "." else f"{inner}/"
 
-    def asked(self, name: str) -> str:
+    def to_git_name(self, name: str) -> str:
         """Return git's name of what a client names; ``.`` for the whole work tree.
 
         By the letters alone, as git does it: nothing has to be there. Raises BridgeError
@@ -57,7 +57,7 @@ class Names:
         except BridgeError:
             return _parts(name)
 
-    def told(self, name: str) -> str:
+    def to_client_name(self, name: str) -> str:
         """Return a client's name of what git names; a directory keeps its slash at the end."""
         if name.startswith(self.inner):
             return shown(name[len(self.inner) :] or "./")
@@ -82,7 +82,7 @@ class Selection:
     """The files that a client has named; a directory means all in it."""
 
     def __init__(self, names: Names, asked: Iterable[str]) -> None:
-        self.given = {names.asked(name) for name in asked}
+        self.given = {names.to_git_name(name) for name in asked}
         self.everything = "." in self.given
 
     def __contains__(self, name: str) -> bool:

@@ -7,13 +7,19 @@ from __future__ import annotations
 import os
 
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, answering, default_jail, mount_points, split
+from bridge_project.kernel.path_jail import (
+    Jail,
+    default_jail,
+    mount_points,
+    split,
+    translate_os_errors,
+)
 from files_app.git.sandbox import config
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import Place, place_of
+from sessions_app.working_directory import RepositoryPaths, find_repository
 
 
-def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Place, Jail]:
+def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[RepositoryPaths, Jail]:
     """The repository around a session's working directory, and the jail that it lies in.
 
     Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part
@@ -25,7 +31,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Pla
             "GIT_ERROR",
             "The session has no working directory on this machine, so there is no repository.",
         )
-    place = place_of(working_directory, jail)
+    place = find_repository(working_directory, jail)
     if place is None:
         raise BridgeError(
             "GIT_ERROR",
@@ -41,11 +47,11 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Pla
     return place, jail
 
 
-def _check_owner(place: Place) -> None:
+def _check_owner(place: RepositoryPaths) -> None:
     """As git does it: of somebody else's repository nothing is run and nothing believed, unless the
     user has named it as safe.
     """
-    with answering():
+    with translate_os_errors():
         foreign = [
             path
             for path in (place.top, place.git_dir, place.common_dir)
@@ -58,7 +64,7 @@ def _check_owner(place: Place) -> None:
         )
 
 
-def _check_mounts(place: Place, jail: Jail) -> None:
+def _check_mounts(place: RepositoryPaths, jail: Jail) -> None:
     """Refuse a repository into which something is mounted that is not to be seen: git would read
     it.
     """
@@ -91,7 +97,7 @@ def _safe_directories() -> list[str]:
 def leads_out(git: Git, name: str) -> bool:
     """Tell whether a submodule's commit would be read from a git directory outside the roots."""
     try:
-        place_of(f"{git.place.top}/{name}", git.jail)
+        find_repository(f"{git.place.top}/{name}", git.jail)
     except BridgeError as error:
         return error.code == "FILE_ACCESS_DENIED"
     return False

@@ -85,4 +85,4 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry])
 
 def _list(names: Names, found: list[str]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(names.told(name) for name in found[:_NAMED]) + more
+    return ", ".join(names.to_client_name(name) for name in found[:_NAMED]) + more

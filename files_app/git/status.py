@@ -21,7 +21,7 @@ from files_app.git.paths import Names
 from files_app.git.repository import repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import Place, detached
+from sessions_app.working_directory import RepositoryPaths, detached
 
 # No program of anybody's, no look into submodules; renames are found whatever was configured.
 DIFF_OPTIONS: Final = (
@@ -60,7 +60,7 @@ class State:
 
 
 def status(
-    place: Place, jail: Jail, session_id: str, commit: GitCommitSummary | None = None
+    place: RepositoryPaths, jail: Jail, session_id: str, commit: GitCommitSummary | None = None
 ) -> GitStatusResponse:
     """Return the status of the whole repository; additions and deletions are those between the last
     commit and the work tree.
@@ -76,7 +76,7 @@ def status(
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
     changes, room = [], conf.max_message_bytes - _ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
-        path = names.told(entry.name)
+        path = names.to_client_name(entry.name)
         room -= 100 + 6 * len(path)  # the longest that JSON makes of a character
         if room < 0:
             break

@@ -12,7 +12,7 @@ from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Opened, answering
+from bridge_project.kernel.path_jail import Opened, translate_os_errors
 from files_app.git.sandbox.git import Git
 
 _BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
@@ -73,7 +73,7 @@ def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | N
     A link is its own text, whatever it leads to.
     """
     try:
-        with _parent(git, name) as directory, answering():
+        with _parent(git, name) as directory, translate_os_errors():
             last = name.rpartition("/")[2]
             stat = os.stat(last, dir_fd=directory.fd, follow_symlinks=False)
             if st.S_ISLNK(stat.st_mode):
@@ -91,7 +91,7 @@ def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | N
 def exists(git: Git, name: str) -> bool:
     """Tell whether there is anything of that name; nothing is said of what lies behind a link."""
     try:
-        with _parent(git, name) as directory, answering():
+        with _parent(git, name) as directory, translate_os_errors():
             os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
     except BridgeError:
         return False

@@ -51,7 +51,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 
-class HotPath:
+class FastPath:
     """An ASGI application in front of ``application``, for HTTP."""
 
     def __init__(self, application: Application) -> None:

@@ -32,7 +32,7 @@ class Tail:
     def __init__(self) -> None:
         self.followers: set[Callable[[], None]] = set()  # called on the loop when it grows
         self.head = 0
-        self.notifier = Notifier(self.heard)
+        self.notifier = Notifier(self.notify_head)
         self._grown = 0  # the newest row that a notification named
         self._catching_up: asyncio.Task[None] | None = None
         self._rows: deque[Row] = deque()
@@ -62,10 +62,10 @@ class Tail:
         if rows[0].seq <= self.head + 1:
             self._append(rows)
         else:
-            self.heard(rows[-1].seq)  # rows of another process lie before them
+            self.notify_head(rows[-1].seq)  # rows of another process lie before them
         self.notifier.publish({row.feed_id for row in rows}, rows[-1].seq)
 
-    def heard(self, upto: int) -> None:
+    def notify_head(self, upto: int) -> None:
         """Read what others have written, when somebody says that the log has grown to ``upto``."""
         self._grown = max(self._grown, upto)
         if self._grown > self.head and (self._catching_up is None or self._catching_up.done()):

@@ -465,7 +465,7 @@ def test_idle_connections_of_an_address_have_a_bound(limited: Bridge) -> None:
         return kept.get("/api/v1/sessions", token=limited.admin_token, connection=owner).status
 
     assert served() == 200
-    idle = [connect(limited, "127.0.0.3") for _ in range(limits.STRANGERS_PER_ADDRESS + 20)]
+    idle = [connect(limited, "127.0.0.3") for _ in range(limits.UNAUTHENTICATED_PER_ADDRESS + 20)]
     try:
         wait_until(lambda: not any(map(is_open, idle[:19])), 20, "the oldest are closed")
         assert all(map(is_open, idle[-100:]))
@@ -485,7 +485,8 @@ def test_connections_without_tls_go_first(limited: Bridge) -> None:
     """So that many of them do not end somebody who is about to send a request."""
     honest = connect(limited, "127.0.0.5")
     idle = [
-        connect(limited, "127.0.0.5", tls=False) for _ in range(2 * limits.STRANGERS_PER_ADDRESS)
+        connect(limited, "127.0.0.5", tls=False)
+        for _ in range(2 * limits.UNAUTHENTICATED_PER_ADDRESS)
     ]
     try:
         wait_until(lambda: not is_open(idle[0]), 20, "the oldest is closed")
@@ -502,7 +503,7 @@ def test_sockets_before_auth_count_and_those_after_do_not(limited: Bridge) -> No
         """Whether a socket ends without the 4408 that ten seconds without `auth` give it."""
         waiting = RawSocket(limited.port, source="127.0.0.6")
         assert waiting.upgrade().status == 101
-        idle = [connect(limited, "127.0.0.6") for _ in range(limits.STRANGERS_PER_ADDRESS)]
+        idle = [connect(limited, "127.0.0.6") for _ in range(limits.UNAUTHENTICATED_PER_ADDRESS)]
         code = closed_with(waiting)
         waiting.close()
         for one in idle:
@@ -519,10 +520,10 @@ def test_all_idle_connections_have_a_bound(limited: Bridge) -> None:
     few = connect(limited, "127.0.1.200")
     idle = []
     try:
-        for number in range(limits.STRANGERS + 50):
-            source = f"127.0.1.{1 + number // (limits.STRANGERS_PER_ADDRESS - 1)}"
+        for number in range(limits.UNAUTHENTICATED + 50):
+            source = f"127.0.1.{1 + number // (limits.UNAUTHENTICATED_PER_ADDRESS - 1)}"
             idle.append(connect(limited, source, tls=False))
-        wait_until(lambda: sum(map(is_open, idle)) < limits.STRANGERS, 20, "some are closed")
+        wait_until(lambda: sum(map(is_open, idle)) < limits.UNAUTHENTICATED, 20, "some are closed")
         assert is_open(few)
     finally:
         for one in (few, *idle):
@@ -530,7 +531,9 @@ def test_all_idle_connections_have_a_bound(limited: Bridge) -> None:
 
 
 def test_a_trusted_proxy_is_not_one_address(limited: Bridge) -> None:
-    idle = [connect(limited, PROXY, tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)]
+    idle = [
+        connect(limited, PROXY, tls=False) for _ in range(limits.UNAUTHENTICATED_PER_ADDRESS + 50)
+    ]
     try:
         assert limited.https().get("/api/v1/health", token=limited.admin_token).status == 200
         assert all(map(is_open, idle))
@@ -541,7 +544,8 @@ def test_a_trusted_proxy_is_not_one_address(limited: Bridge) -> None:
 
 def test_without_limits_there_is_no_bound(bridge: Bridge) -> None:
     idle = [
-        connect(bridge, "127.0.0.1", tls=False) for _ in range(limits.STRANGERS_PER_ADDRESS + 50)
+        connect(bridge, "127.0.0.1", tls=False)
+        for _ in range(limits.UNAUTHENTICATED_PER_ADDRESS + 50)
     ]
     try:
         assert bridge.get("/api/v1/health", token=bridge.admin_token).status == 200

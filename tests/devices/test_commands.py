@@ -203,7 +203,7 @@ class TestMint:
         server_address.path(conf).unlink()
         answer = json.loads(run("mint_pairing_qr", "--format", "json"))
         assert re.fullmatch(rf"wss://[^/]+:{conf.bridge_port}/api/v1/ws", answer["url"])
-        assert answer["pin"] == certificates.ensure(conf).pin
+        assert answer["pin"] == certificates.load_or_renew(conf).pin
 
     def test_not_where_devices_would_be_rejected(self) -> None:
         server_address.record(

@@ -67,7 +67,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     asked: list[str] = []
-    certificates = tls_certificates.ensure(conf)
+    certificates = tls_certificates.load_or_renew(conf)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.chain, certificates.key)
 

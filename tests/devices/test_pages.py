@@ -77,7 +77,9 @@ class TestAuthority:
             200,
             "application/x-x509-ca-cert",
         )
-        leaf = x509.load_pem_x509_certificates(certificates.ensure(conf).chain.read_bytes())[0]
+        leaf = x509.load_pem_x509_certificates(certificates.load_or_renew(conf).chain.read_bytes())[
+            0
+        ]
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(response.content))
         assert b"PRIVATE" not in response.content
         assert not response.cookies
@@ -86,7 +88,9 @@ class TestAuthority:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            views, "certificates", SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=None))
+            views,
+            "certificates",
+            SimpleNamespace(load_or_renew=lambda _conf: SimpleNamespace(ca=None)),
         )
         response = client.get("/ca.crt")
         assert response.status_code == 404
@@ -99,7 +103,7 @@ class TestAuthority:
         monkeypatch.setattr(
             views,
             "certificates",
-            SimpleNamespace(ensure=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")),
+            SimpleNamespace(load_or_renew=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")),
         )
         assert client.get("/ca.crt").content == b"first"
         (tmp_path / "ca.crt").write_bytes(b"second")

@@ -30,7 +30,7 @@ Signals = list[dict[str, Any]]
 def use(plain: str, address: str = "192.168.1.7") -> None:
     found = tokens.identify(plain)
     assert found is not None
-    pairing.use(found, address=address)
+    pairing.record_token_use(found, address=address)
 
 
 def refused(plain: str, device_id: str | None = "id-1") -> str:
@@ -148,7 +148,7 @@ class TestRefusal:
         assert found is not None
         pairing.revoke(device)
         with pytest.raises(BridgeError, match="AUTH_INVALID_TOKEN"):
-            pairing.use(found, address="127.0.0.1")
+            pairing.record_token_use(found, address="127.0.0.1")
         assert not paired
 
 

@@ -227,7 +227,7 @@ def main() -> None:
         server.run(
             TransportMiddleware(application),
             conf=conf,
-            certificates=certificates.ensure(conf),
+            certificates=certificates.load_or_renew(conf),
             on_start=on_start,
             on_stop=on_stop,
             on_listening=on_listening,

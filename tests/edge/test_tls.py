@@ -38,8 +38,8 @@ def leaf_of(found: certificates.Certificates) -> x509.Certificate:
 
 
 def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> None:
-    first = certificates.ensure(conf())
-    assert certificates.ensure(conf()) == first
+    first = certificates.load_or_renew(conf())
+    assert certificates.load_or_renew(conf()) == first
     assert first.own and first.ca == tmp_path / "data" / "tls" / "ca.crt"
     assert first.ca.read_bytes().startswith(b"-----BEGIN CERTIFICATE")
     for name in ("ca.key", "server.key"):
@@ -48,7 +48,7 @@ def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> 
 
 
 def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
-    found = certificates.ensure(conf(bridge_public_url="https://Bridge.example:444"))
+    found = certificates.load_or_renew(conf(bridge_public_url="https://Bridge.example:444"))
     leaf, ca = x509.load_pem_x509_certificates(found.chain.read_bytes())
     leaf.verify_directly_issued_by(ca)
     assert leaf.not_valid_after_utc - leaf.not_valid_before_utc <= timedelta(days=397)
@@ -65,7 +65,7 @@ def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
 def test_openssl_finds_the_pin(conf: Callable[..., Conf]) -> None:
-    found = certificates.ensure(conf())
+    found = certificates.load_or_renew(conf())
     command = f"openssl x509 -in '{found.chain}' -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256"
     assert (
         subprocess.run(
@@ -76,15 +76,15 @@ def test_openssl_finds_the_pin(conf: Callable[..., Conf]) -> None:
 
 
 def test_renewal_keeps_the_pin_and_the_authority(conf: Callable[..., Conf]) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     with time_machine.travel(
         first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=1), tick=False
     ):
-        assert certificates.ensure(conf()) == first
+        assert certificates.load_or_renew(conf()) == first
     with time_machine.travel(
         first.not_after - timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS, hours=-1), tick=False
     ):
-        second = certificates.ensure(conf())
+        second = certificates.load_or_renew(conf())
     assert second.pin == first.pin and second.fingerprint != first.fingerprint
     assert second.not_after > first.not_after
     assert first.ca and second.ca and first.ca.read_bytes() == second.ca.read_bytes()
@@ -93,23 +93,23 @@ def test_renewal_keeps_the_pin_and_the_authority(conf: Callable[..., Conf]) -> N
 def test_new_names_renew_and_lost_names_do_not(
     conf: Callable[..., Conf], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     monkeypatch.setattr(
         interfaces, "local_addresses", lambda: ("127.0.0.1", "::1", "10.99.0.1", "8.8.8.8")
     )
-    second = certificates.ensure(conf())
+    second = certificates.load_or_renew(conf())
     assert "10.99.0.1" in second.names and second.pin == first.pin
     assert "8.8.8.8" not in second.names, "nothing is let in there"
     monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", "::1"))
-    assert certificates.ensure(conf()) == second
-    assert "8.8.8.8" in certificates.ensure(conf(bridge_host="8.8.8.8")).names
+    assert certificates.load_or_renew(conf()) == second
+    assert "8.8.8.8" in certificates.load_or_renew(conf(bridge_host="8.8.8.8")).names
 
 
 @pytest.mark.parametrize("days", [-400, -3000, -2])
 def test_a_clock_that_was_set_back(conf: Callable[..., Conf], days: int) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     with time_machine.travel(datetime.now(UTC) + timedelta(days=days), tick=False):
-        back = certificates.ensure(conf())
+        back = certificates.load_or_renew(conf())
         assert back.not_before <= datetime.now(UTC) <= back.not_after
     assert back.pin == first.pin
 
@@ -117,11 +117,11 @@ def test_a_clock_that_was_set_back(conf: Callable[..., Conf], days: int) -> None
 def test_the_authority_is_renewed_with_its_key_before_it_ends(
     conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     assert first.ca
     old = x509.load_pem_x509_certificate(first.ca.read_bytes())
     with time_machine.travel(old.not_valid_after_utc + timedelta(days=1), tick=False):
-        second = certificates.ensure(conf())
+        second = certificates.load_or_renew(conf())
         new = x509.load_pem_x509_certificate(first.ca.read_bytes())
         assert new.not_valid_after_utc > datetime.now(UTC)
     assert (
@@ -136,9 +136,9 @@ def test_the_authority_is_renewed_with_its_key_before_it_ends(
 def test_a_damaged_or_lost_leaf_is_made_again(
     conf: Callable[..., Conf], text: bytes | None
 ) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     first.chain.unlink() if text is None else first.chain.write_bytes(text)
-    second = certificates.ensure(conf())
+    second = certificates.load_or_renew(conf())
     assert second.pin == first.pin and second.fingerprint != first.fingerprint
 
 
@@ -147,11 +147,11 @@ def test_a_damaged_or_lost_leaf_is_made_again(
 def test_what_clients_rely_on_is_never_replaced(
     conf: Callable[..., Conf], tmp_path: Path, name: str, text: bytes
 ) -> None:
-    certificates.ensure(conf())
+    certificates.load_or_renew(conf())
     path = tmp_path / "data" / "tls" / name
     path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
-        certificates.ensure(conf())
+        certificates.load_or_renew(conf())
     assert (
         str(path) in str(raised.value)
         and str(raised.value).startswith("BRIDGE_DATA_DIR: ")
@@ -164,31 +164,31 @@ def test_what_clients_rely_on_is_never_replaced(
 def test_a_lost_key_is_said_and_a_new_start_possible(
     conf: Callable[..., Conf], tmp_path: Path, name: str
 ) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     (tmp_path / "data" / "tls" / name).unlink()
     with pytest.raises(ConfError, match="is missing"):
-        certificates.ensure(conf())
+        certificates.load_or_renew(conf())
     (tmp_path / "data" / "tls" / name.replace(".key", ".crt")).unlink()
-    second = certificates.ensure(conf())
+    second = certificates.load_or_renew(conf())
     assert (second.pin == first.pin) is (name == "ca.key")
 
 
 def test_an_authority_that_is_not_its_keys(conf: Callable[..., Conf], tmp_path: Path) -> None:
-    certificates.ensure(conf())
+    certificates.load_or_renew(conf())
     (tmp_path / "data" / "tls" / "ca.crt").write_bytes(trustme.CA().cert_pem.bytes())
     with pytest.raises(ConfError, match="do not belong together"):
-        certificates.ensure(conf())
+        certificates.load_or_renew(conf())
 
 
 def test_open_permissions_of_a_key_are_closed(conf: Callable[..., Conf]) -> None:
-    first = certificates.ensure(conf())
+    first = certificates.load_or_renew(conf())
     first.key.chmod(0o644)
-    certificates.ensure(conf())
+    certificates.load_or_renew(conf())
     assert first.key.stat().st_mode & 0o777 == 0o600
 
 
 def test_processes_that_start_together_agree(tmp_path: Path) -> None:
-    program = "from bridge_project.network import certificates as tls; from bridge_project.kernel.config import load; print(tls.ensure(load()))"
+    program = "from bridge_project.network import certificates as tls; from bridge_project.kernel.config import load; print(tls.load_or_renew(load()))"
     environment = os.environ | {"BRIDGE_DATA_DIR": str(tmp_path / "data")}
     started = [
         subprocess.Popen(
@@ -219,7 +219,7 @@ def test_a_given_certificate_is_used_as_it_is(
     conf: Callable[..., Conf], given: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
     files = given()
-    found = certificates.ensure(conf(**files))
+    found = certificates.load_or_renew(conf(**files))
     assert (found.chain, found.key, found.ca, found.own) == (
         files["bridge_tls_cert"],
         files["bridge_tls_key"],
@@ -233,7 +233,7 @@ def test_a_given_certificate_is_used_as_it_is(
 def test_a_given_key_of_another_kind(
     conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]
 ) -> None:
-    assert len(certificates.ensure(conf(**given(key_type=trustme.KeyType.RSA))).pin) == 64
+    assert len(certificates.load_or_renew(conf(**given(key_type=trustme.KeyType.RSA))).pin) == 64
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_given_file_that_cannot_be_used(
     path = files[setting.lower()]
     path.unlink() if text is None else path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
-        certificates.ensure(conf(**files))
+        certificates.load_or_renew(conf(**files))
     assert (
         str(raised.value).startswith(f"{setting}: {path}")
         and said in str(raised.value)
@@ -280,14 +280,14 @@ def test_an_encrypted_key_is_said(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
     )
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_KEY: .* is encrypted"):
-        certificates.ensure(conf(**files))
+        certificates.load_or_renew(conf(**files))
 
 
 def test_an_expired_certificate_is_said(
     conf: Callable[..., Conf], given: Callable[..., dict[str, Path]]
 ) -> None:
     with pytest.raises(ConfError, match=r"BRIDGE_TLS_CERT: .* expired on 2020-"):
-        certificates.ensure(
+        certificates.load_or_renew(
             conf(
                 **given(
                     not_before=datetime(2019, 6, 1, tzinfo=UTC),

@@ -14,14 +14,16 @@ from bridge_project.kernel.path_jail import Jail, shown
 from files_app.git.paths import Names, Selection
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import reason
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 from tests.files.conftest import refused
 
 # -- names -----------------------------------------------------------------------------------------
 
 
 def names_of(top: str, directory: str, forbidden: str = "/forbidden") -> Names:
-    return Names(Place(directory, top, f"{top}/.git", f"{top}/.git"), Jail(["/"], [forbidden]))
+    return Names(
+        RepositoryPaths(directory, top, f"{top}/.git", f"{top}/.git"), Jail(["/"], [forbidden])
+    )
 
 
 PARTS = some.lists(some.sampled_from(["a", "b", "ü ", "-", ":", "…"]), max_size=4)
@@ -31,9 +33,9 @@ PARTS = some.lists(some.sampled_from(["a", "b", "ü ", "-", ":", "…"]), max_si
 def test_what_is_told_can_be_asked_for(inner: list[str], name: list[str], slash: bool) -> None:
     """Relative to the working directory and back, wherever in the work tree it is."""
     names = names_of("/top", "/".join(["/top", *inner]))
-    told = names.told("/".join(name) + "/" * slash)
+    told = names.to_client_name("/".join(name) + "/" * slash)
     assert told.endswith("/") == slash
-    assert names.asked(told) == "/".join(name)
+    assert names.to_git_name(told) == "/".join(name)
     assert os.path.normpath(os.path.join("/top", *inner, told)) == os.path.join("/top", *name)
 
 
@@ -42,10 +44,10 @@ def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str])
     names = names_of("/top", "/".join(["/top", *inner]))
     plain = os.path.normpath(os.path.join("/top", *inner, name))
     if plain == "/top" or plain.startswith("/top/"):
-        assert os.path.normpath(f"/top/{names.asked(name)}") == plain
+        assert os.path.normpath(f"/top/{names.to_git_name(name)}") == plain
     else:
         with refused("FILE_ACCESS_DENIED"):
-            names.asked(name)
+            names.to_git_name(name)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +63,14 @@ def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str])
 def test_names_that_are_refused(name: str, code: str) -> None:
     """D45: the bridge's own data is not asked for either."""
     with refused(f"FILE_{code}"):
-        names_of("/top", "/top", "/top/var").asked(name)
+        names_of("/top", "/top", "/top/var").to_git_name(name)
 
 
 def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
     (tmp_path / "link").symlink_to("top")
     names = names_of(f"{tmp_path}/top", f"{tmp_path}/top")
-    assert names.asked(f"{tmp_path}/link/file") == "file"
+    assert names.to_git_name(f"{tmp_path}/link/file") == "file"
 
 
 def test_a_selection() -> None:

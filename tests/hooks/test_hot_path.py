@@ -22,7 +22,7 @@ from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
 from bridge_project.protocol.types import now_text
-from hooks_app.intake.fast_path import HotPath
+from hooks_app.intake.fast_path import FastPath
 from hooks_app.intake.group_commit import GroupWriter
 from hooks_app.intake.store import Posted, Receipt
 from tests.sessions import helpers
@@ -51,8 +51,8 @@ def view() -> Handler:
 
 
 @pytest.fixture
-def hot(view: Handler) -> HotPath:
-    path = HotPath(view)
+def hot(view: Handler) -> FastPath:
+    path = FastPath(view)
     asyncio.run(call(path, body()))  # the first event teaches it the headers
     return path
 
@@ -128,7 +128,7 @@ def comparable(answer: Answer) -> Answer:
     )
 
 
-async def both(hot: HotPath, view: Handler, data: bytes, **request: Any) -> Answer:
+async def both(hot: FastPath, view: Handler, data: bytes, **request: Any) -> Answer:
     """The answer, which must be the same from both."""
     ours, theirs = await call(hot, data, **request), await call(view, data, **request)
     assert comparable(ours) == comparable(theirs)
@@ -163,7 +163,7 @@ async def test_every_kind_of_request_gets_the_same_answer(name: str, view: Handl
     request = REQUESTS[name]
     if request.get("authorization") == "admin":
         request = request | {"authorization": f"Bearer {conf.secret('admin_token')}"}
-    hot = HotPath(view)
+    hot = FastPath(view)
     await call(hot, body())
     await both(hot, view, body(), **request)
 
@@ -189,7 +189,7 @@ BODIES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", BODIES)
 async def test_every_kind_of_body_gets_the_same_answer(name: str, view: Handler) -> None:
-    hot = HotPath(view)
+    hot = FastPath(view)
     await call(hot, body())
     await both(hot, view, BODIES[name])
 
@@ -213,7 +213,7 @@ fields = st.fixed_dictionaries(
 @given(changes=fields)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_posted_both_answer_alike(
-    changes: dict[str, Any], hot: HotPath, view: Handler
+    changes: dict[str, Any], hot: FastPath, view: Handler
 ) -> None:
     """The two never see the same event_id first, or one of them would be told of a repetition; both
     say the same of it all the same.
@@ -222,7 +222,7 @@ def test_whatever_is_posted_both_answer_alike(
 
 
 async def test_a_limit_is_the_views_own(view: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
-    hot = HotPath(view)
+    hot = FastPath(view)
     await call(hot, body())
     monkeypatch.setitem(conf.__dict__, "bridge_rate_limits", "on")
     monkeypatch.setitem(limits.RATES, "hooks.event", "3/m")

@@ -98,11 +98,11 @@ def limited(monkeypatch: pytest.MonkeyPatch, _unlimited: None) -> Iterator[time_
     """Rate limits are on, nothing has been counted, and the minute ends when the test says so."""
     monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "on"}))
     for cache in caches.all(initialized_only=False):
-        if hasattr(cache, "clear") and not isinstance(cache, ratelimit.SteadyCache):
+        if hasattr(cache, "clear") and not isinstance(cache, ratelimit.FallbackCache):
             cache.clear()
     ratelimit.shared_cache().clear()
-    monkeypatch.setattr(ratelimit.SteadyCache, "away_until", 0.0)
-    monkeypatch.setattr(ratelimit.SteadyCache, "logged_at", float("-inf"))
+    monkeypatch.setattr(ratelimit.FallbackCache, "away_until", 0.0)
+    monkeypatch.setattr(ratelimit.FallbackCache, "logged_at", float("-inf"))
     with time_machine.travel(timezone.now(), tick=False) as traveller:
         yield traveller
 

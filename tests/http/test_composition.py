@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
-from bridge_project.composition.upgrade import Gate
+from bridge_project.composition.upgrade import UpgradeCheck
 from bridge_project.http.request import transport_of
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf
@@ -198,7 +198,7 @@ async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyP
         "bridge": local,
         "extensions": {"websocket.http.response": {}},
     }
-    await Gate(never)(scope, connecting, send)
+    await UpgradeCheck(never)(scope, connecting, send)
     start, answer = sent
     assert start["status"] == 503 and dict(start["headers"])[b"retry-after"] == b"5"
     assert json.loads(answer["body"])["code"] == "STORAGE_UNAVAILABLE"

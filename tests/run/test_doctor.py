@@ -246,7 +246,9 @@ def copied(bridge: Bridge, tmp_path: Path) -> Conf:
 
 
 def test_certificate_replaced(copied: Conf, tmp_path: Path) -> None:
-    other = certificates.ensure(Conf(bridge_data_dir=tmp_path / "other", bridge_host="127.0.0.1"))
+    other = certificates.load_or_renew(
+        Conf(bridge_data_dir=tmp_path / "other", bridge_host="127.0.0.1")
+    )
     directory = copied.bridge_data_dir / "tls"
     shutil.copyfile(other.chain, directory / "server.crt")
     half = only(parts.certificate(take(copied)), Level.BROKEN)

@@ -56,7 +56,7 @@ def quiet(tmp_path: Path) -> Conf:
         bridge_hook_token="",
         bridge_admin_token="",
     )
-    certificates = tls_certificates.ensure(conf)
+    certificates = tls_certificates.load_or_renew(conf)
     for name in ("hook_token", "admin_token"):
         conf.secret(name)
     (data / "spool").mkdir(mode=0o700)
@@ -169,7 +169,7 @@ def at(moment: datetime) -> type[datetime]:
 
 
 def test_certificate_dates(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = tls_certificates.ensure(quiet).not_after
+    ends = tls_certificates.load_or_renew(quiet).not_after
     only(parts.certificate(take(quiet)), Level.OK)
     for now, level, said in (
         (ends - timedelta(days=5), Level.WARNING, "ends in 5 days"),
@@ -248,9 +248,9 @@ def test_a_check_that_fails_or_hangs_is_a_finding(
 
 def test_lines() -> None:
     found = [
-        ok("fine").told_by("a"),
-        warning("hm", "do this").told_by("bb"),
-        broken("bad", "first", "then").told_by("c"),
+        ok("fine").report_as("a"),
+        warning("hm", "do this").report_as("bb"),
+        broken("bad", "first", "then").report_as("c"),
     ]
     assert as_lines(found) == [
         "✓ a   fine",

@@ -257,7 +257,7 @@ async def test_rows_without_a_bell_are_found_by_looking(
     await client.until(lambda: client.prompts == ["one"])
     monkeypatch.setattr(tail, "committed", lambda rows: None)
     await say("two")
-    tail.heard(await sync_to_async(reader.head_seq)())
+    tail.notify_head(await sync_to_async(reader.head_seq)())
     await client.until(lambda: client.prompts == ["one", "two"])
 
 
@@ -319,7 +319,7 @@ async def test_rows_of_another_process_are_read_once_for_all(
     """D46: not by each socket, and not again when there is nothing new."""
     for n in range(3):
         [row] = await theirs(f"theirs {n}")
-        tail.heard(row.seq)
+        tail.notify_head(row.seq)
         for client in joined:
             await client.hears("first", *[f"theirs {m}" for m in range(n + 1)])
     assert reads == ["newest"] * 3
@@ -348,7 +348,7 @@ async def test_more_of_another_process_than_is_kept_at_hand(
 ) -> None:
     monkeypatch.setattr(tail_module, name, value)
     rows = [row for n in range(20) for row in await theirs(f"{n}")]
-    tail.heard(rows[-1].seq)
+    tail.notify_head(rows[-1].seq)
     for client in joined:
         await client.hears("first", *map(str, range(20)))
     await say("ours")
@@ -371,7 +371,7 @@ async def test_rows_of_another_process_that_cannot_be_read_at_once(
     monkeypatch.setattr(limits, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(reader, "newest", away_twice)
     [row] = await theirs("theirs")
-    tail.heard(row.seq)
+    tail.notify_head(row.seq)
     for client in joined:
         await client.hears("first", "theirs")
     assert len(tries) == 3
@@ -383,10 +383,10 @@ async def test_a_bell_that_tells_of_more_than_there_is_changes_nothing(
     """D26: nothing is in it, and so nothing that it says is believed: other bridges may ring on the
     same Redis server.
     """
-    tail.heard(tail.head + 1_000_000)
+    tail.notify_head(tail.head + 1_000_000)
     await say("ours")
     [row] = await theirs("theirs")
-    tail.heard(row.seq)
+    tail.notify_head(row.seq)
     await say("ours, too")
     for client in joined:
         await client.hears("first", "ours", "theirs", "ours, too")
@@ -401,7 +401,7 @@ async def test_rows_of_others_that_were_pruned_before_they_were_read(
     feed = await sync_to_async(Feed.objects.get)(pk=rows[0].feed_id)
     await sync_to_async(LogRow.objects.filter(seq__lte=rows[1].seq, feed=feed).delete)()
     await sync_to_async(Feed.objects.filter(pk=feed.pk).update)(dropped_seq=rows[1].seq)
-    tail.heard(rows[-1].seq)
+    tail.notify_head(rows[-1].seq)
     for client in joined:
         await client.hears("first", "2", "3")
         assert [
@@ -428,12 +428,12 @@ async def test_two_processes_in_any_order(
             if chance.random() < 0.5:
                 tail.committed(rows)
             else:
-                tail.heard(rows[-1].seq)
+                tail.notify_head(rows[-1].seq)
             if chance.random() < 0.2:
                 untold.append(rows)
         if chance.random() < 0.3:
             await asyncio.sleep(0)
-    tail.heard(await sync_to_async(reader.head_seq)())
+    tail.notify_head(await sync_to_async(reader.head_seq)())
     for client in joined:
         await client.hears("first", *map(str, range(60)))
 
@@ -445,7 +445,7 @@ async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(tail: Tail) ->
     await client.until(lambda: client.prompts == ["one"])
     rows = await sync_to_async(helpers.rows)(feed)
     tail.committed(rows)
-    tail.heard(1)
+    tail.notify_head(1)
     await say("two")
     await client.until(lambda: client.prompts == ["one", "two"])
 

@@ -39,7 +39,7 @@ class Command(BaseCommand):
             startup.make_database(conf, new=options["new_database"])  # first: see there
             for name in ("hook_token", "admin_token"):
                 conf.secret(name)  # made now, so that the paths which the banner names exist
-            self.certificates = certificates.ensure(conf)
+            self.certificates = certificates.load_or_renew(conf)
             startup.check_system(conf)
             migrations.migrate(conf)
             self.here = server_address.current(conf, self.certificates)

@@ -50,7 +50,7 @@ def agents(seen: Snapshot) -> list[Finding]:
 def _version(asked: Future[str], until: float) -> str:
     try:
         return asked.result(max(0.0, until - time.monotonic())) or "version unknown"
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is told, of it alone
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is reported of it alone
         return f"version unknown: {type(error).__name__}: {error}"
 
 
@@ -61,14 +61,14 @@ def _look_at(seen: Snapshot, kind: AgentKind, version: str) -> list[Finding]:
     name, start = f"{kind.name} ({version})", _start_command(seen, kind)
     # The bridge that runs may have another PATH than this terminal.
     bridges = {one["name"]: one for one in seen.info.get("agents", [])}
-    told: dict[str, Any] = bridges.get(kind.name, {})
+    report: dict[str, Any] = bridges.get(kind.name, {})
     found = [ok(f"{name} is there. It was not started; {start} does that.")]
-    if bridges and not told.get("can_start"):
-        why = told.get("reason", "it does not know the agent.")
+    if bridges and not report.get("can_start"):
+        why = report.get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
         again = f"{seen.run}   # from here, after it was stopped; a service needs the same PATH"
         found = [warning(text, again)]
-    asks = kind.asks() if told.get("asks") is None else told["asks"]
+    asks = kind.asks() if report.get("asks") is None else report["asks"]
     if asks is None:
         text = f"{kind.name} may act without asking: nobody knows whether it asks."
         found.append(warning(text, f"{start}   # finds out what its modes say"))
@@ -86,11 +86,11 @@ def _missing(seen: Snapshot, kind: AgentKind, text: str) -> Finding:
     if seen.conf.bridge_default_agent == kind.name:
         without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
         text = f"{text} BRIDGE_DEFAULT_AGENT names it."
-        return broken(text, *_mend(seen, kind), without)
-    return warning(text, *_mend(seen, kind)) if kind.name in seen.conf.acp_agents else ok(text)
+        return broken(text, *_remedies(seen, kind), without)
+    return warning(text, *_remedies(seen, kind)) if kind.name in seen.conf.acp_agents else ok(text)
 
 
-def _mend(seen: Snapshot, kind: AgentKind) -> list[str]:
+def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
     setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.run}   # with the path of its program"
@@ -126,7 +126,7 @@ def trial(seen: Snapshot, name: str) -> Finding:
 
 def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> Finding:
     if (reason := kind.why_not()) is not None:
-        return broken(f"{kind.name} was not started: {reason}", *_mend(seen, kind))
+        return broken(f"{kind.name} was not started: {reason}", *_remedies(seen, kind))
     again, began = _start_command(seen, kind), time.monotonic()
     driver = kind.make()
     try:
@@ -136,7 +136,7 @@ def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> F
         what = "start and answer" if prompt else "start"
         return broken(f"{kind.name} did not {what} within {seconds:g} s.", again, seen.log_tail)
     except CannotStart as error:
-        return broken(str(error), *_mend(seen, kind), again)
+        return broken(str(error), *_remedies(seen, kind), again)
     except WrongAnswer as error:
         return broken(f"{kind.name} started, but {error}.", again, seen.log_tail)
     done = "answered a prompt and was closed" if prompt else "was closed, without a prompt"

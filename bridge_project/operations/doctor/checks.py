@@ -19,7 +19,7 @@ ALL_SECONDS: Final = 14.0  # all together; Python's own start comes on top
 SNAPSHOT_SECONDS: Final = 7.0
 CHECK_SECONDS: Final = 5.0
 
-# In the order in which they are told.
+# In the order in which they are reported.
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("bridge", bridge.running),
     ("tokens", bridge.tokens),
@@ -60,7 +60,7 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
     event = pool.submit(round_trip.event, seen, database_works=usable)
     found += _result(seen, "event", event, began + ALL_SECONDS)
     if agent:
-        found.append(agents.trial(seen, agent).told_by("agents"))
+        found.append(agents.trial(seen, agent).report_as("agents"))
     pool.shutdown(wait=False)
     return found
 
@@ -75,4 +75,4 @@ def _result(seen: Snapshot, name: str, future: Future[Any], ends: float) -> list
         text = f"This could not be found out: {type(error).__name__}: {error}"
         found = broken(text, seen.log_tail)
     listed = found if isinstance(found, list) else [found] if found else []
-    return [one.told_by(name) for one in listed]
+    return [one.report_as(name) for one in listed]

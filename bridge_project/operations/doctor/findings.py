@@ -34,7 +34,7 @@ class Finding:
     text: str
     mend: tuple[str, ...] = ()
 
-    def told_by(self, check: str) -> Finding:
+    def report_as(self, check: str) -> Finding:
         """Return it under the check's name, in single lines without secrets."""
         text = " ".join(printable(redact(self.text)).split())[:TEXT_CHARS]
         return Finding(check, self.level, text, tuple(printable(redact(one)) for one in self.mend))
@@ -71,5 +71,5 @@ def as_lines(findings: Sequence[Finding]) -> list[str]:
 
 def as_json(findings: Sequence[Finding]) -> str:
     """Return `{status, checks: [{check, level, text, mend}]}`."""
-    told = {"status": worst(findings), "checks": [asdict(one) for one in findings]}
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    report = {"status": worst(findings), "checks": [asdict(one) for one in findings]}
+    return json.dumps(report, ensure_ascii=False, indent=2)

@@ -20,7 +20,7 @@ from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings
-from hooks_app.producer.install import SettingsError, install, installed
+from hooks_app.producer.install import SettingsError, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
@@ -65,11 +65,11 @@ def settings(seen: Snapshot) -> list[Finding]:
     """Name variables that are meant as settings and not read, since they are not in capitals."""
     found = []
     for name, place in seen.conf.unread:
-        mend = f"unset {name}   # and set {name.upper()}"
+        remedy = f"unset {name}   # and set {name.upper()}"
         if os.path.isabs(place):
-            mend = f"sed -i 's/^{name}=/{name.upper()}=/' {shlex.quote(place)}"
+            remedy = f"sed -i 's/^{name}=/{name.upper()}=/' {shlex.quote(place)}"
         text = f"{name} in {place} is not read: names of settings are in capitals."
-        found.append(warning(text, mend))
+        found.append(warning(text, remedy))
     return found or [ok("Every name that could be a setting is read.")]
 
 
@@ -141,24 +141,24 @@ def spool(seen: Snapshot) -> list[Finding]:
 def hooks(seen: Snapshot) -> Finding:
     """Check that the agent's settings file has all our entries for this spool (D43)."""
     file, place = default_settings(), str(seen.conf.bridge_data_dir / "spool")
-    quoted, mend = shlex.quote(str(file)), seen.make("hooks")
+    quoted, repair = shlex.quote(str(file)), seen.make("hooks")
     try:
         text = file.read_text(encoding="utf-8")
         current, ours = install(text, place) == text, installed(text, place)
     except FileNotFoundError:
-        return warning(f"No agent reports to this bridge: {file} is not there.", mend)
+        return warning(f"No agent reports to this bridge: {file} is not there.", repair)
     except OSError as error:
         chown = f'sudo chown "$(id -u)" {quoted}'
         return broken(f"{file} cannot be read: {error.strerror}.", chown)
     except (SettingsError, UnicodeDecodeError) as error:
         wrong = error if isinstance(error, SettingsError) else "it is not UTF-8"
         editor = os.environ.get("EDITOR") or "nano"
-        return broken(f"{file} (of claude-code): {wrong}.", f"{editor} {quoted}", mend)
+        return broken(f"{file} (of claude-code): {wrong}.", f"{editor} {quoted}", repair)
     if not ours:
         other = "; it has those of another data directory" if HOOK_MARK in text else ""
-        return warning(f"claude-code does not report here: no hooks in {file}{other}.", mend)
+        return warning(f"claude-code does not report here: no hooks in {file}{other}.", repair)
     if not current:
-        return warning(f"The hooks in {file} are not all there, or of an older version.", mend)
+        return warning(f"The hooks in {file} are not all there, or of an older version.", repair)
     if json.loads(text.removeprefix("\ufeff")).get("disableAllHooks") is True:
         turn_on = 's/"disableAllHooks": *true/"disableAllHooks": false/'
         text = f'{file} has them, but also "disableAllHooks": true.'

@@ -35,11 +35,11 @@ NOTHING_SENT: Final = "No event was sent: "
 
 
 class Stopped(Exception):
-    """The event got no further; the text says why, `mend` what to do about it."""
+    """The event got no further; the text says why, `remedy` what to do about it."""
 
-    def __init__(self, text: str, mend: str) -> None:
+    def __init__(self, text: str, remedy: str) -> None:
         super().__init__(text)
-        self.mend = mend
+        self.remedy = remedy
 
 
 def event(seen: Snapshot, *, database_works: bool) -> Finding:
@@ -60,7 +60,7 @@ def event(seen: Snapshot, *, database_works: bool) -> Finding:
         target = Target(url, token, seen.recorded.pin, f"{NAME}-{uuid.uuid4()}")
         return asyncio.run(RoundTrip(seen, target).go())
     except Stopped as stopped:
-        return broken(str(stopped), stopped.mend)
+        return broken(str(stopped), stopped.remedy)
     except DatabaseError as error:
         return broken(f"The database cannot be used: {error}.", seen.log_tail)
     finally:

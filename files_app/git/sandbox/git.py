@@ -17,7 +17,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from files_app.git.sandbox import special_files
 from files_app.git.sandbox.error_text import reason
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 
 # Neither the machine's nor anybody's configuration, no lock, no question, no pager, no network; a
 # name is a name and no pattern.
@@ -118,7 +118,7 @@ def run(
 class Git:
     """Git on one repository: ``directory`` is its mirror, which has a copy of the index."""
 
-    place: Place
+    place: RepositoryPaths
     jail: Jail
     directory: str
     environment: Mapping[str, str]

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, answering, shown
+from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
@@ -20,7 +20,7 @@ def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[st
     roots, GIT_ERROR for what is no file, directory or link.
     """
     found, links = [], []
-    with answering(), os.scandir(directory) as entries:
+    with translate_os_errors(), os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_symlink():
                 links += [entry.path] if entry.name not in but else []

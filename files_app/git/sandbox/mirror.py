@@ -23,13 +23,13 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, answering
+from bridge_project.kernel.path_jail import Jail, translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import look_at, look_below
-from sessions_app.working_directory import Place
+from sessions_app.working_directory import RepositoryPaths
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
 # where a commit is noted, and where git-lfs keeps what it takes out of one
@@ -49,7 +49,7 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 
 
 @contextmanager
-def reading(place: Place, jail: Jail) -> Iterator[Git]:
+def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
     """Make git that can only read. Errors: GIT_ERROR and the jail's, as of everything here."""
     with _made(place, jail) as mirror:
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
@@ -57,7 +57,7 @@ def reading(place: Place, jail: Jail) -> Iterator[Git]:
 
 
 @contextmanager
-def committing(place: Place, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
+def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
     """Make git that moves HEAD and writes objects, but works on a copy of the index."""
     with _made(place, jail) as mirror:
         mirror.configure([], filters=True)
@@ -76,7 +76,7 @@ def forget_leftovers() -> None:
 
 
 @contextmanager
-def _made(place: Place, jail: Jail) -> Iterator[Mirror]:
+def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
     directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:
         mirror = Mirror(place, jail, directory)
@@ -90,7 +90,7 @@ def _made(place: Place, jail: Jail) -> Iterator[Mirror]:
 class Mirror:
     """The directory that is made."""
 
-    def __init__(self, place: Place, jail: Jail, directory: str) -> None:
+    def __init__(self, place: RepositoryPaths, jail: Jail, directory: str) -> None:
         self.place = place
         self.jail = jail
         self.directory = directory
@@ -151,7 +151,7 @@ class Mirror:
         """Copy the index, and the shared ones that it may refer to, with its time, which says what
         git must look at again.
         """
-        with answering():
+        with translate_os_errors():
             names = os.listdir(self.place.git_dir)
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
             try:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, Opened, answering, default_jail
+from bridge_project.kernel.path_jail import Jail, Opened, default_jail, translate_os_errors
 
 _T = TypeVar("_T")
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
@@ -54,7 +54,7 @@ async def _in_time(work: Callable[[], _T], seconds: float) -> _T:
 
 
 def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:
-    with default_jail().open_file(path, base=directory) as opened, answering():
+    with default_jail().open_file(path, base=directory) as opened, translate_os_errors():
         if opened.stat.st_size > conf.max_message_bytes:
             raise BridgeError("FILE_TOO_LARGE")
         text = _content(opened).decode("utf-8", "replace")
@@ -85,7 +85,7 @@ def _write(path: str, directory: str, content: str) -> str | None:
     jail = default_jail()
     before, mode, target = None, _NEW_FILE, os.path.join(directory, path)
     try:
-        with jail.open_file(path, base=directory) as opened, answering():
+        with jail.open_file(path, base=directory) as opened, translate_os_errors():
             target, mode = opened.path, stat.S_IMODE(opened.stat.st_mode)
             if opened.stat.st_size <= conf.max_message_bytes:
                 before = _text(_content(opened))
@@ -95,7 +95,7 @@ def _write(path: str, directory: str, content: str) -> str | None:
     name = os.path.basename(target)
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
-    with _directory(jail, os.path.dirname(target)) as parent, answering():
+    with _directory(jail, os.path.dirname(target)) as parent, translate_os_errors():
         # A link that leads to where nothing is would be replaced by the file, not followed: that is
         # inside in any case.
         if jail.hides((*parent.names, name)):
@@ -123,7 +123,7 @@ def _directory(jail: Jail, path: str) -> Opened:
     name = os.path.basename(path)
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
-    with _directory(jail, os.path.dirname(path)) as above, answering():
+    with _directory(jail, os.path.dirname(path)) as above, translate_os_errors():
         try:
             os.mkdir(name, _NEW_DIRECTORY, dir_fd=above.fd)
             made = os.open(

@@ -1,4 +1,4 @@
-"""What a serving process looks after beside its requests: its recorded address, its data files."""
+"""Keep the recorded address true, and stop the bridge when its data files are gone (D46)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from bridge_project.kernel import data_files, limits
+from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.private_files import make_private_dir
@@ -22,29 +23,14 @@ log = structlog.get_logger("bridge.startup")
 ADDRESS_SECONDS: Final = 30.0  # a laptop that changes networks is found by the commands after this
 
 
-class Keeper:
-    """A task that runs while the bridge does."""
+class AddressUpdater(BackgroundTask):
+    """Record the bridge's address again when a network or the certificate has changed."""
 
     def __init__(self, conf: Conf) -> None:
+        super().__init__(self._repeat)
         self.conf = conf
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        self._task = asyncio.create_task(self.keep())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def keep(self) -> None:
-        raise NotImplementedError
-
-
-class AddressKeeper(Keeper):
-    """Keeps the recorded address true: networks change, and certificates are renewed."""
-
-    async def keep(self) -> None:
+    async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(ADDRESS_SECONDS)
             try:
@@ -57,13 +43,17 @@ class AddressKeeper(Keeper):
                 log.warning("the address could not be recorded", error=str(error))
 
     def _now(self) -> server_address.Address:
-        return server_address.current(self.conf, certificates.ensure(self.conf))
+        return server_address.current(self.conf, certificates.load_or_renew(self.conf))
 
 
-class DataFilesKeeper(Keeper):
-    """Stops the bridge when the database, serve.lock or the data directory was taken away (D46)."""
+class DataFilesMonitor(BackgroundTask):
+    """Stop the bridge when the database, serve.lock or the data directory is taken away (D46)."""
 
     files = data_files.files
+
+    def __init__(self, conf: Conf) -> None:
+        super().__init__(self._watch)
+        self.conf = conf
 
     async def start(self) -> None:
         if (database := sqlite_file(self.conf)) is not None:
@@ -75,7 +65,7 @@ class DataFilesKeeper(Keeper):
         if (held := self.files.release()) is not None:
             await asyncio.to_thread(held.close)
 
-    async def keep(self) -> None:
+    async def _watch(self) -> None:
         before, now = None, None
         while before is None or now is None:  # two looks in a row must differ
             await asyncio.sleep(limits.DATA_FILES_LOOK_SECONDS)

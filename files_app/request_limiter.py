@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class FileRequests:
+class FileRequestLimiter:
     """Answer GET /files/… in the ``files`` threads, and few at a time; an ASGI application in front
     of another.
 

@@ -1,0 +1,22 @@
+"""Run one coroutine beside the requests of a serving process, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+
+class BackgroundTask:
+    """Start a coroutine function as a task, and cancel it; `stop` returns when it has ended."""
+
+    def __init__(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._run = run
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
