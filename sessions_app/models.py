@@ -94,6 +94,13 @@ class Session(models.Model):
         CLOSED = "closed"
         ERROR = "error"
 
+    class Turn(models.TextChoices):
+        """What the agent does: nothing, something, or wait for a person (D54)."""
+
+        IDLE = "idle"
+        WORKING = "working"
+        WAITING = "waiting"
+
     RUNS = (Status.CREATED, Status.ACTIVE)  # a bridge-run one takes a place of max_sessions (D36)
 
     session_id = models.CharField(max_length=256, unique=True)
@@ -112,6 +119,9 @@ class Session(models.Model):
     recent_events = models.JSONField(default=list)
     # Tool calls that wait for a decision; kept here so that an event need not count them.
     pending_approvals = models.IntegerField(default=0)
+    turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE)
+    # {tool, summary, since} of the call that began last, as JSON text; empty when it is over.
+    doing = models.TextField(default="")
 
     # Of bridge-run sessions only:
     # The process that runs the agent; only that one writes what the agent says.
@@ -134,6 +144,10 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
+
+    def set_turn(self, turn: Turn, doing: str = "") -> None:
+        """Note what the agent does now; the caller saves it."""
+        self.turn, self.doing = turn, doing
 
 
 class ToolCall(models.Model):

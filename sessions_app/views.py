@@ -106,17 +106,18 @@ class SessionEventsView(BridgeAPIView):
         if session.status == Session.Status.CLOSED:
             raise BridgeError("SESSION_CLOSED")
         driven = session.kind == Session.Kind.BRIDGE
+        event_id = str(uuid.uuid4())
         if driven:
-            _say(session, event.content, cast(Principal, request.user).device)
+            _say(session, event.content, cast(Principal, request.user).device, event_id)
         return Response(
-            {"accepted": driven, "event_id": str(uuid.uuid4()), "session_id": session.session_id},
+            {"accepted": driven, "event_id": event_id, "session_id": session.session_id},
             status=202,
         )
 
 
-def _say(session: Session, content: str, device: Device | None) -> None:
+def _say(session: Session, content: str, device: Device | None, event_id: str) -> None:
     try:
-        messages.send_prompt(session.pk, content, device=device)
+        messages.send_prompt(session.pk, content, device=device, message_id=event_id, source="http")
     except BridgeError as error:
         if error.code == "RATE_LIMITED":
             raise ratelimit.too_many(error.message, messages.RETRY_SECONDS) from None

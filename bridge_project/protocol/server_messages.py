@@ -231,12 +231,14 @@ class ToolError(ServerPayload):
 
 
 class AgentEvent(ServerPayload):
-    """A hook event, passed on with whatever else it carried (D1, D3)."""
+    """A hook event, passed on with whatever else it carried (D1, D3); the bridge's own for a
+    prompt (D52).
+    """
 
     model_config = ConfigDict(extra="allow")
 
     type = "agent_event"
-    summary = "A hook event of the agent."
+    summary = "A hook event of the agent, or a prompt that a session of the bridge has taken."
     feed = "session"
     event: HookEventName
     event_type: HookEventName

@@ -11,6 +11,9 @@ from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
+# what an agent says of itself that its other events do not
+_TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
+
 
 def apply(box: Outbox, session: Session, event: HookEvent) -> None:
     """Follow an event that has just been written, in its transaction."""
@@ -27,14 +30,18 @@ def apply(box: Outbox, session: Session, event: HookEvent) -> None:
             approvals.finish(box, session, call, outcome)
         case "UserPromptSubmit":
             approvals.moved_on(box, session)
+            session.set_turn(Session.Turn.WORKING)
         case "Stop":
             approvals.moved_on(box, session)
+            session.set_turn(Session.Turn.IDLE)
             _notify(box, session, event)
         case "SessionEnd" if session.status != Session.Status.CLOSED:  # else it was said then
             reason = projection.end_reason(event)
             observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
             _notify(box, session, event)
         case "Notification":
+            if turn := _TURNS.get(str(event.payload.get("notification_type"))):
+                session.turn = turn
             _notify(box, session, event)
 
 

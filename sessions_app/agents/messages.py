@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.server_messages import AgentEvent
+from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit
 from devices_app.models import AuditEntry, Device
 from sessions_app.agents import inbox
@@ -19,10 +23,17 @@ _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
 def send_prompt(
-    session_pk: int, content: str, *, device: Device | None, begun: datetime | None = None
+    session_pk: int,
+    content: str,
+    *,
+    device: Device | None,
+    message_id: str,
+    source: Literal["device", "http"],
+    begun: datetime | None = None,
 ) -> None:
-    """Queue a turn. ``device`` None: it came over HTTP with the admin token.
+    """Queue a turn, and show the prompt to all who have joined (D52).
 
+    ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``begun``: a process died that had begun with this message then; a turn that it had queued is
     not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait.
     """
@@ -44,8 +55,33 @@ def send_prompt(
         observed_sessions.entitle(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
+        box.append(
+            session.feed,
+            _prompt_event(
+                session,
+                prompt=content,
+                source=source,
+                device=device.name if device else None,
+                message_id=message_id,
+                queued=count > 0 or session.turn != Session.Turn.IDLE,
+            ),
+        )
         inbox.add(session, inbox.Kind.PROMPT, content=content)
         _record("message", session, device, characters=len(content))
+
+
+def _prompt_event(session: Session, **payload: Any) -> Encoded:
+    event: HookEventName = "UserPromptSubmit"
+    return encode(
+        AgentEvent(
+            event=event,
+            event_type=event,
+            event_id=str(uuid.uuid4()),
+            session_id=session.session_id,
+            timestamp=now_text(),
+            payload=payload,
+        )
+    )
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
@@ -62,7 +98,7 @@ def _record(action: str, session: Session, device: Device | None, **details: Any
 
 
 def _active(session_pk: int) -> Session:
-    session = Session.objects.filter(pk=session_pk).first()
+    session = Session.objects.select_related("feed").filter(pk=session_pk).first()
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     if session.status == Session.Status.CLOSED:

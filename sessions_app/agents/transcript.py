@@ -28,7 +28,8 @@ from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
 _STATE = ("status", "reason", "owner", "closed_at", "asks")
-_SAVED = (*_STATE, "open_message", "resume_id", "pending_approvals", "last_activity_at")
+_TURN = ("turn", "doing", "pending_approvals")
+_SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
 
 
 class OwnershipLost(Exception):
@@ -68,6 +69,7 @@ class Transcript:
                 taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
                 if taken is not None and taken.kind == inbox.Kind.PROMPT:
                     writer.open_stream()
+                    writer.session.set_turn(Session.Turn.WORKING)
                 elif taken is not None and taken.kind == inbox.Kind.INTERRUPT:
                     writer.reject_pending("interrupted")
                 writer.save()
@@ -229,6 +231,7 @@ class SessionWriter:
         self.reject_pending("turn_ended")
         self.open_stream()
         self.close_stream(event.finish_reason, event.usage)
+        self.session.set_turn(Session.Turn.IDLE)
         if event.error:
             self.report_failure(event.error)
         elif not presence.followed([self.session.pk]):
@@ -275,6 +278,7 @@ class SessionWriter:
         approvals.abandon(self.box, self.session)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
+        self.session.set_turn(Session.Turn.IDLE)
         self.session.reason = storable_reason(reason)
 
     def end(self, reason: SessionEndReason) -> None:

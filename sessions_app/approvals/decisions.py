@@ -50,7 +50,8 @@ def decide(
             record.modifications = given
             record.forwarded = _forward(session, record, decision, modifications)
             settle(box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device)
-            session.save(update_fields=["pending_approvals"])
+            session.last_activity_at = box.now
+            session.save(update_fields=["pending_approvals", "turn", "last_activity_at"])
         elif not stands:
             raise _already_decided(session_id, record)
     assert record.decided_at is not None
@@ -107,6 +108,9 @@ def settle(
         ]
     )
     session.pending_approvals -= 1
+    # The agent of an observed session still waits for the person at its machine.
+    if session.kind == Session.Kind.BRIDGE and not session.pending_approvals:
+        session.turn = Session.Turn.WORKING
     box.append_to_all(encode(notifications.approval_decided(session, record)))
     audit.record(
         "decision",

@@ -55,6 +55,7 @@ def report(box: Outbox, session: Session, call: Call) -> str:
             description=call.description,
         )
         box.append(session.feed, encode(message))
+    session.set_turn(Session.Turn.WORKING, call.doing(box.now))
     return tool_call_id
 
 
@@ -107,6 +108,7 @@ def ask(
         setattr(record, name, value)
     record.save(update_fields=list(asked))
     session.pending_approvals += 1
+    session.set_turn(Session.Turn.WAITING, call.doing(box.now))
     box.append(session.feed, message)
     box.append_to_all(encode(notifications.approval_required(session, record)))
     if session.status == Session.Status.CLOSED:
@@ -211,6 +213,7 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
     _append_result(box, session, tool_call_id, call, outcome, error)
     if record is not None:
         _end(box, session, record, outcome, ran=True)
+    _go_on(session)
 
 
 def conclude(
@@ -229,6 +232,14 @@ def conclude(
     record = _open(session).filter(tool_call_id=tool_call_id).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
+    _go_on(session)
+
+
+def _go_on(session: Session) -> None:
+    """Note that a call is over; a late result says nothing about a turn that is over too."""
+    if session.turn != Session.Turn.IDLE:
+        waits = session.pending_approvals > 0
+        session.set_turn(Session.Turn.WAITING if waits else Session.Turn.WORKING)
 
 
 def _append_result(

@@ -6,12 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from bridge_project.protocol import jsontext
 from bridge_project.protocol.risk import RiskLevel
+from bridge_project.protocol.types import now_text
 
 ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000
+SUMMARY_CHARS = 200
 # What a person wants to know first of a call, by the names that agents give their parameters.
 _TELLING = (
     "command",
@@ -43,6 +47,13 @@ class Call:
         return hashlib.sha256(
             json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
+
+    def doing(self, since: datetime) -> str:
+        """Return what a session's ``doing`` says of it, as JSON."""
+        summary = " ".join(self.description.split())[:SUMMARY_CHARS]
+        return jsontext.dumps(
+            {"tool": self.tool[:SUMMARY_CHARS], "summary": summary, "since": now_text(since)}
+        )
 
 
 def usable_id(value: object) -> str | None:

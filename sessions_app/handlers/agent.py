@@ -26,6 +26,8 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
         session.pk,
         payload.content,
         device=connection.device,
+        message_id=message.id,
+        source="device",
         begun=idempotency.begun.get(),
     )
 

@@ -131,7 +131,7 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
 # In the order of the models' fields, as from_db wants them; last in a session what is converted.
 _SESSION_READ = (
     "id session_id kind feed_id agent_type title titled working_directory status closed_at"
-    " hook_count recent_events pending_approvals"
+    " hook_count recent_events pending_approvals turn doing"
 )
 _FEED_READ = "id kind last_seq rows bytes"
 _READ_SESSIONS = (
@@ -139,7 +139,7 @@ _READ_SESSIONS = (
     f'FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id WHERE s.session_id IN ('
 )
 _SESSION_WRITTEN = (
-    "agent_type title titled working_directory status hook_count pending_approvals"
+    "agent_type title titled working_directory status hook_count pending_approvals turn doing"
     " closed_at last_activity_at recent_events"
 )
 _WRITE_SESSION = f'UPDATE "{_SESSION}" SET {_columns(_SESSION_WRITTEN, "{} = %s")} WHERE id = %s'

@@ -48,6 +48,7 @@ def announce_start(box: Outbox, session: Session) -> None:
 
 def reopen(session: Session) -> None:
     session.status, session.closed_at = Session.Status.ACTIVE, None
+    session.set_turn(Session.Turn.IDLE)
 
 
 def close(
@@ -58,6 +59,7 @@ def close(
     """
     approvals.close(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
+    session.set_turn(Session.Turn.IDLE)
     box.append_to_all(encode(SessionEnd(session_id=session.session_id, reason=reason)))
 
 
@@ -87,7 +89,9 @@ def close_idle() -> int:
         sessions = list(idle.select_related("feed"))
         for session in sessions:
             close(box, session, "timeout")
-            session.save(update_fields=["status", "closed_at", "pending_approvals"])
+            session.save(
+                update_fields=["status", "closed_at", "pending_approvals", "turn", "doing"]
+            )
     return len(sessions)
 
 

@@ -1,7 +1,7 @@
 """Servers and devices for the conformance tests: real processes over TLS, shared where a test needs
 no settings of its own.
 
-The tests are written from the specification and the decisions (D1 to D51) alone; each cites what it
+The tests are written from the specification and the decisions alone; each cites what it
 proves.
 """
 

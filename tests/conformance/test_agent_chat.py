@@ -21,7 +21,8 @@ def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
     """Spec: message → stream_start, stream_chunk..., stream_end; D41: demo repeats the prompt's
     words, in several chunks; D6: the title is the prompt.
     """
-    messages = ask(phone, session, "Please count\nto seven")
+    shown, *messages = ask(phone, session, "Please count\nto seven")
+    assert shown["payload"]["payload"]["prompt"] == "Please count\nto seven"
     types = [message["type"] for message in messages]
     assert (
         types[0] == "stream_start"

@@ -179,7 +179,7 @@ def test_several_phones_on_one_session(shared: Bridge, phone: Phone, session: st
         say(other, session, "from the second phone")
         for one in (phone, other):
             one.expect("stream_end", session_id=session)
-        assert [m for m in phone.messages if m["type"].startswith("stream_")][len(first) :] == [
+        assert [m for m in phone.messages if m["type"].startswith("stream_")][len(first) - 1 :] == [
             m for m in other.messages if m["type"].startswith("stream_")
         ]
         assert len(of(other, "replay_buffer", session)) == 1

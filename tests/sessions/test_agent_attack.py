@@ -260,10 +260,15 @@ async def test_a_message_that_a_dead_process_had_queued_is_not_queued_again(agen
     await say(session, "run it")
     await until(lambda: driver.prompts, "the agent has the prompt")
     await sync_to_async(messages.send_prompt)(
-        session.pk, "run it", device=agency.device, begun=begun
+        session.pk, "run it", device=agency.device, message_id="m", source="device", begun=begun
     )
     await sync_to_async(messages.send_prompt)(
-        session.pk, "run it again", device=agency.device, begun=begun
+        session.pk,
+        "run it again",
+        device=agency.device,
+        message_id="m",
+        source="device",
+        begun=begun,
     )
     await driver.say(TurnEnded("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")

@@ -59,7 +59,9 @@ async def talk(agency: Agency, prompt: str = "hello") -> tuple[Session, Scripted
 
 
 async def say(session: Session, content: str) -> None:
-    await sync_to_async(agent_messages.send_prompt)(session.pk, content, device=None)
+    await sync_to_async(agent_messages.send_prompt)(
+        session.pk, content, device=None, message_id="m", source="http"
+    )
 
 
 async def interrupt(session: Session) -> None:
@@ -104,7 +106,7 @@ async def test_a_turn(agency: Agency) -> None:
         TurnEnded("length", {"output_tokens": 3}),
     )
     await has_said(session, "stream_end")
-    messages = await said(session)
+    messages = (await said(session))[1:]  # after the prompt
     assert (
         shape(messages)[0] == "stream_start"
         and "".join(shape(messages)[1:-2]) == "Hello"
@@ -129,7 +131,7 @@ async def test_a_tool_call_interrupts_the_text(agency: Agency) -> None:
         TurnEnded("stop"),
     )
     await has_said(session, "stream_end", 2)
-    messages = await said(session)
+    messages = (await said(session))[1:]
     assert shape(messages) == [
         "stream_start",
         "before",
@@ -642,7 +644,7 @@ async def test_hook_events_with_its_id_change_nothing(agency: Agency) -> None:
         before.working_directory,
         before.owner,
     )
-    assert len(await said(session, "agent_event")) == 6 and len(await announced()) == notified
+    assert len(await said(session, "agent_event")) == 1 + 6 and len(await announced()) == notified
     record = await approval(session)
     assert record.decision == "pending" and after.pending_approvals == 1
     await decide(agency, session, "ask-1", "approved")

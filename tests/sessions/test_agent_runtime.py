@@ -69,7 +69,9 @@ def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def say(session: Session, content: str = "hello") -> None:
-    await sync_to_async(messages.send_prompt)(session.pk, content, device=None)
+    await sync_to_async(messages.send_prompt)(
+        session.pk, content, device=None, message_id="m", source="http"
+    )
 
 
 # -- created ---------------------------------------------------------------------------------------
@@ -241,7 +243,10 @@ async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
         "session_paused",
     )
     await refused(
-        sync_to_async(messages.send_prompt)(session.pk, "no", device=None), "SESS_NOT_ACTIVE"
+        sync_to_async(messages.send_prompt)(
+            session.pk, "no", device=None, message_id="m", source="http"
+        ),
+        "SESS_NOT_ACTIVE",
     )
     await agency.supervisor.start()
     resumed = await agency.supervisor.resume(paused, agency.device)
