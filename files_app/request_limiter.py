@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
 from bridge_project.kernel import child_process, limits
 from bridge_project.kernel.threads import files
 from files_app.git.sandbox import mirror
 
 FILES_PATH: Final = "/api/v1/files/"
-
-Message = Mapping[str, Any]
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class FileRequestLimiter:

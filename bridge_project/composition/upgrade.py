@@ -7,7 +7,8 @@ from typing import Final
 from django.db import Error as DatabaseError
 
 from bridge_project.http import ratelimit
-from bridge_project.http.transport_middleware import Application, Receive, Scope, Send, send_error
+from bridge_project.http.asgi_types import Application, Receive, Scope, Send
+from bridge_project.http.transport_middleware import send_error
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError

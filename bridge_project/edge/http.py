@@ -45,7 +45,7 @@ def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: byte
     return b"\r\n".join(lines) + body
 
 
-def error_response(
+def raw_error_response(
     code: str, request_id: str, *, base_url: str, status: int, message: str = ""
 ) -> bytes:
     """Make the raw response of an error, with the six fields of D9."""
@@ -346,7 +346,7 @@ class Channel(http.HTTPChannel):
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
         self.server.log_error(code, request_id, method, path, status, bridge.client)
-        return error_response(
+        return raw_error_response(
             code, request_id, base_url=bridge.base_url, status=status, message=message
         )
 

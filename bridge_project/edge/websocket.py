@@ -17,7 +17,7 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 
-from bridge_project.edge.http import error_response, raw_response
+from bridge_project.edge.http import raw_error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame
@@ -332,7 +332,9 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         server, request_id = self.factory.server_class, self._request_id()
         base_url = server.transport_of(self.transport, []).base_url
         server.log_error(code, request_id, b"GET", self._path(), status, self._client())
-        return error_response(code, request_id, base_url=base_url, status=status, message=message)
+        return raw_error_response(
+            code, request_id, base_url=base_url, status=status, message=message
+        )
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
         """Answer what autobahn takes for no handshake; it drops the connection itself."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
 from bridge_project.http.error_body import (
     connection_error_payload,
     error_answer,
@@ -18,12 +19,6 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import transport
 from bridge_project.network.transport import FORWARDING_HEADERS, ConnectionMode, Transport
 from bridge_project.protocol.catalogue import encode
-
-Message = dict[str, Any]
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class TransportMiddleware:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -15,12 +16,12 @@ DELETE_ROWS = 500  # in one transaction
 SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000; PRAGMA journal_size_limit=67108864;"
 
 
-def sqlite_file(conf: Conf) -> str | None:
+def sqlite_file(conf: Conf) -> Path | None:
     """Return where the SQLite database is, or is to be; None for another database."""
     parts = urlsplit(conf.database_url)
     if parts.scheme == "sqlite":
-        return unquote(parts.path)
-    return None if parts.scheme else os.fspath(conf.bridge_data_dir / "bridge.sqlite3")
+        return Path(unquote(parts.path))
+    return None if parts.scheme else conf.bridge_data_dir / "bridge.sqlite3"
 
 
 # A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an
@@ -57,7 +58,7 @@ def databases(conf: Conf) -> dict[str, Any]:
         return {
             "default": {
                 "ENGINE": "django.db.backends.sqlite3",
-                "NAME": name,
+                "NAME": os.fspath(name),
                 "CONN_MAX_AGE": None,
                 "OPTIONS": options,
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import unicodedata
 from typing import Final
 
 # Names of fields whose values are shown to nobody.
@@ -22,10 +23,16 @@ SECRET_KEYS: Final = frozenset(
 
 
 def printable(text: str) -> str:
-    """The text as a database can hold it and a list can show it: without NULs and other control
-    characters.
-    """
+    """Replace NULs and other control characters by spaces: no database column takes a NUL."""
     return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def terminal_safe(text: str, *, keep: str = "") -> str:
+    """Replace each character that could move a terminal's cursor or change its colours."""
+    return "".join(
+        c if c in keep or unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )
 
 
 def network_of(address: str) -> str:

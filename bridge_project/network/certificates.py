@@ -285,16 +285,22 @@ def _read(path: Path, setting: str) -> bytes:
 # -- common ----------------------------------------------------------------------------------------
 
 
-def _describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None) -> Certificates:
-    spki = leaf.public_key().public_bytes(
+def pin_of(certificate: bytes) -> str:
+    """Return the pin of a certificate in DER: the hex SHA-256 of its public key (D43)."""
+    key = x509.load_der_x509_certificate(certificate).public_key()
+    encoded = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def _describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None) -> Certificates:
     return Certificates(
         chain=chain,
         key=key,
         ca=ca,
         names=_names(leaf),
-        pin=hashlib.sha256(spki).hexdigest(),
+        pin=pin_of(leaf.public_bytes(serialization.Encoding.DER)),
         fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
         not_before=leaf.not_valid_before_utc,
         not_after=leaf.not_valid_after_utc,

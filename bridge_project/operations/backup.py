@@ -18,11 +18,11 @@ from pydantic import BaseModel
 
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
+from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations.database_copies import (
     applied_migrations,
     copy_sqlite,
     opened,
-    sqlite_path,
 )
 
 FORMAT: Final = 1
@@ -71,7 +71,7 @@ def back_up(conf: Conf, target: Path) -> Manifest:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
                 for name in _members(conf.bridge_data_dir):
                     _add(archive, manifest, name, conf.bridge_data_dir / name)
-                if (source := sqlite_path()) is not None:
+                if (source := sqlite_file(conf)) is not None:
                     if not source.exists() or not source.stat().st_size:
                         raise CommandError(
                             "There is no database yet. Start the bridge: `make run`."

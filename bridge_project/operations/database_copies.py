@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from django.core.management.base import CommandError
-from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project import __version__
@@ -24,11 +23,6 @@ REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_ap
 def now_name() -> str:
     """Return the moment as a part of a file's name that sorts by time."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-
-
-def sqlite_path() -> Path | None:
-    """Return the database's file; None for a database server."""
-    return Path(str(connection.settings_dict["NAME"])) if connection.vendor == "sqlite" else None
 
 
 def newest_copy(conf: Conf) -> Path | None:

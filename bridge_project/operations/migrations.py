@@ -25,6 +25,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from bridge_project.kernel.config import Conf
+from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.operations import database_copies
 from bridge_project.operations.startup import restore_command
@@ -48,7 +49,7 @@ def migrate(conf: Conf) -> None:
         if not _pending() and not _unfinished(conf):
             return
         print("Preparing the database …", flush=True)  # noqa: T201 - a person waits for it
-        with _locked():
+        with _locked(conf):
             copy = None
             # of those that waited for the lock only the first finds something to do
             if names := _pending():
@@ -91,13 +92,13 @@ def _pending() -> list[str]:
 
 
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def _locked(conf: Conf) -> Iterator[None]:
     """Let one process at a time migrate.
 
     For SQLite the file's directory is locked: several data directories may share the file, and
     closing another descriptor of the file itself would drop SQLite's own locks.
     """
-    path = database_copies.sqlite_path()
+    path = sqlite_file(conf)
     if path is None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
@@ -144,7 +145,7 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
     """
     if not MigrationRecorder(connection).applied_migrations():
         return None  # it is new
-    source = database_copies.sqlite_path()
+    source = sqlite_file(conf)
     if source is None:
         log.warning("a database server is migrated without a copy: dump it first (pg_dump)")
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
 from pathlib import Path
@@ -57,7 +58,7 @@ class DataFilesMonitor(BackgroundTask):
 
     async def start(self) -> None:
         if (database := sqlite_file(self.conf)) is not None:
-            await asyncio.to_thread(self.files.hold, database)
+            await asyncio.to_thread(self.files.hold, os.fspath(database))
         await super().start()
 
     async def stop(self) -> None:

@@ -39,7 +39,6 @@ from bridge_project.operations.database_copies import (
     newer,
     now_name,
     opened,
-    sqlite_path,
     unknown_migrations,
 )
 
@@ -157,7 +156,7 @@ def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None
     except sqlite3.Error as error:
         text = f"The database in the backup cannot be used ({error})."
         raise CommandError(text) from None
-    return Path(place)
+    return place
 
 
 def _exchange(directory: Path, staged: Path, aside: Path) -> None:
@@ -202,12 +201,12 @@ def is_database(file: Path) -> bool:
         return False
 
 
-def restore_database(copy: Path) -> Path | None:
+def restore_database(conf: Conf, copy: Path) -> Path | None:
     """Put a copy of the database alone in its place, and keep the copy.
 
     Returns where the replaced database is now, None when there was none. Raises CommandError.
     """
-    target = sqlite_path()
+    target = sqlite_file(conf)
     if target is None:
         text = f"{copy} is an SQLite database, but DATABASE_URL names a database server."
         raise CommandError(text)

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
 from bridge_project.composition import background
-from bridge_project.http.transport_middleware import Application, Receive, Scope, Send
+from bridge_project.http.asgi_types import Application, Receive, Scope, Send
 from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.kernel.errors import BridgeError

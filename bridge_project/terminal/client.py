@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import ssl
 import uuid
@@ -12,14 +11,13 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
+from bridge_project.network.certificates import pin_of
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.types import now_text
 
@@ -51,13 +49,6 @@ class Target:
     token: str
     pin: str = ""
     device_id: str | None = None
-
-
-def pin_of(certificate: bytes) -> str:
-    """Return the pin of a certificate in DER: hex SHA-256 of its public key (D43)."""
-    key = x509.load_der_x509_certificate(certificate).public_key()
-    encoded = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(encoded).hexdigest()
 
 
 def pinned_context() -> ssl.SSLContext:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import Any, Final
 
+from bridge_project.kernel.text import terminal_safe
 from bridge_project.protocol.types import parse_timestamp
+from sessions_app.approvals.tool_call import TELLING_PARAMETERS
 
 Message = dict[str, Any]
 Teller = Callable[[Message], str]
 
 DIM, BOLD, RED, GREEN, YELLOW, BLUE, CYAN = 2, 1, 31, 32, 33, 34, 36
-# the parameter that tells what a tool call does, in the order in which they are looked for
-TELLING: Final = ("command", "file_path", "path", "pattern", "url", "query", "description")
 
 
 def clean(text: object, most: int = 1000) -> str:
     """Return one line, tabs included, without what could move a cursor or change colours."""
     shown = str("" if text is None else text).rstrip("\r\n")
-    safe = "".join(
-        c if c == "\t" or unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
-        for c in shown[: most + 1]
-    )
+    safe = terminal_safe(shown[: most + 1], keep="\t")
     return safe if len(safe) <= most else safe[: most - 1] + "…"
 
 
@@ -69,7 +65,7 @@ def _object(value: object) -> Message:
 def _call(body: Message) -> str:
     """A tool call: its name, the parameter that tells most, and the agent's own words for it."""
     params = _object(body.get("params"))
-    telling = next((name for name in TELLING if params.get(name)), None)
+    telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
     shown = params[telling] if telling else json.dumps(params, ensure_ascii=False)
     short = plain(shown, 120) if params else ""
     words = plain(body.get("description") or params.get("description") or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import unicodedata
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from django.db import OperationalError, connection
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
+from bridge_project.kernel.text import terminal_safe
 from bridge_project.network import certificates, server_address
 from bridge_project.network.server_address import Address
 from devices_app.models import Device
@@ -81,13 +81,6 @@ def duration(text: str) -> timedelta:
 def device_name(text: str) -> str:
     """Check a name that fits its column and a line of a terminal, for argparse."""
     name = text.strip()
-    if not 0 < len(name) <= NAME_MAX_CHARS or printable(name) != name:
+    if not 0 < len(name) <= NAME_MAX_CHARS or terminal_safe(name) != name:
         raise argparse.ArgumentTypeError(f"a name has 1 to {NAME_MAX_CHARS} printable characters")
     return name
-
-
-def printable(text: str) -> str:
-    """Return the text without what could move a terminal's cursor or change its colours."""
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] == "C" else c for c in text
-    )

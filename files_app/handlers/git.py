@@ -1,8 +1,4 @@
-"""git_status_request, git_diff, git_commit (SPEC Git resources; D7, D10).
-
-What only reads is also written to JSON in its thread: a diff of megabytes must not hold up the
-other sockets.
-"""
+"""Answer git_status_request, git_diff and git_commit (SPEC Git resources; D7, D10)."""
 
 from __future__ import annotations
 
@@ -11,13 +7,13 @@ from datetime import datetime
 from bridge_project.kernel import limits, threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
-from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
 from files_app.git import commit, diff, status
 from files_app.git.repository import repository_of
+from files_app.handlers.reply import reply_from
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
@@ -27,14 +23,12 @@ from sessions_app.socket.dispatch import handles
 
 @handles(c.GitStatusRequest)
 async def git_status_request(socket: ClientConnection, message: ClientMessage) -> None:
-    session = await session_of(socket, message)
-    await socket.send_frame(await threads.git.run(_status, session, message.id))
+    await reply_from(threads.git, _status, socket, message)
 
 
 @handles(c.GitDiff)
 async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
-    session = await session_of(socket, message)
-    await socket.send_frame(await threads.git.run(_diff, session, message.payload, message.id))
+    await reply_from(threads.git, _diff, socket, message)
 
 
 @handles(c.GitCommit)
@@ -46,16 +40,14 @@ async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitS
     return answer
 
 
-def _status(session: Session, id: str) -> Encoded:
+def _status(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
     place, jail = repository_of(session.working_directory)
-    return encode(status.status(place, jail, session.session_id), id=id)
+    return status.status(place, jail, session.session_id)
 
 
-def _diff(session: Session, payload: c.GitDiff, id: str) -> Encoded:
+def _diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
     place, jail = repository_of(session.working_directory)
-    return encode(
-        diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached), id=id
-    )
+    return diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached)
 
 
 def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r.GitStatusResponse:

@@ -14,13 +14,12 @@ test_hot_path.py sends the same requests to both and compares the answers byte f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
 from bridge_project.http import ratelimit
+from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
 from bridge_project.http.error_body import request_id
 from bridge_project.http.errors import as_bridge_error
 from bridge_project.http.json import check_media_type
@@ -43,11 +42,6 @@ UNUSUAL = frozenset({b"origin", b"content-encoding", b"x-hook-behind"})
 PATHS = frozenset({"/hooks/event", "/api/v1/hooks/event"})
 HOOK = Principal("hook")
 
-Message = Mapping[str, Any]
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Any, Any], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 

@@ -17,7 +17,7 @@ ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000
 SUMMARY_CHARS = 200
 # What a person wants to know first of a call, by the names that agents give their parameters.
-_TELLING = (
+TELLING_PARAMETERS = (
     "command",
     "file_path",
     "notebook_path",
@@ -76,7 +76,11 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
         return _cut(given.strip())
     name = tool.strip() or "A tool"
     telling = next(
-        (value for key in _TELLING if isinstance(value := params.get(key), str) and value.strip()),
+        (
+            value
+            for key in TELLING_PARAMETERS
+            if isinstance(value := params.get(key), str) and value.strip()
+        ),
         None,
     )
     if telling is None:

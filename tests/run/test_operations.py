@@ -27,7 +27,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from bridge_project.kernel.config import Conf, conf
-from bridge_project.operations import database_copies, migrations, restore
+from bridge_project.operations import migrations, restore
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.models import HookEvent
@@ -684,10 +684,10 @@ def test_a_newer_database_is_refused(data: Path) -> None:
 
 @pytest.mark.django_db
 def test_a_database_server_is_migrated_with_a_word(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(database_copies, "sqlite_path", lambda: None)
-    migrations.copy_first(conf, ["sessions_app.0002_more"])
+    server = conf.model_copy(update={"database_url": "postgresql://localhost/bridge"})
+    migrations.copy_first(server, ["sessions_app.0002_more"])
     assert "pg_dump" in caplog.text
 
 

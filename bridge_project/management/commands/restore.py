@@ -29,7 +29,7 @@ class Command(BaseCommand):
         file = options["file"].expanduser().absolute()
         with startup.only_server(conf):
             if restore.is_database(file):
-                aside = restore.restore_database(file)
+                aside = restore.restore_database(conf, file)
                 said = f"The database is the one of {file} again."
             else:
                 manifest, aside = restore.restore(conf, file)

@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from bridge_project.kernel import limits
 from bridge_project.network import server_address, transport
+from bridge_project.network.certificates import pin_of
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.operations.banner import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch, reason
-from bridge_project.terminal.client import pin_of
 
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
 # a bridge that runs has renewed its own by then

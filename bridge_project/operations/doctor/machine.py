@@ -20,7 +20,7 @@ from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings
-from hooks_app.producer.install import SettingsError, installed
+from hooks_app.producer.install import SettingsError, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
@@ -75,7 +75,7 @@ def settings(seen: Snapshot) -> list[Finding]:
 
 def disk(seen: Snapshot) -> Finding:
     """Look for room where the database and the spool are; the place with the least counts (D48)."""
-    database = Path(sqlite_file(seen.conf) or seen.conf.bridge_data_dir).parent
+    database = (sqlite_file(seen.conf) or seen.conf.bridge_data_dir).parent
     places = [_existing(place) for place in (seen.conf.bridge_data_dir, database)]
     place = min(places, key=lambda one: shutil.disk_usage(one).free)
     free, least = shutil.disk_usage(place).free, limits.DISK_FREE_MIN_BYTES

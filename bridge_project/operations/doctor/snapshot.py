@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
+from bridge_project.network.certificates import pin_of
 from bridge_project.network.server_address import Address
 from bridge_project.operations import startup
-from bridge_project.terminal.client import pin_of, pinned_context
+from bridge_project.terminal.client import pinned_context
 
 FETCH_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so

@@ -8,9 +8,10 @@ import unicodedata
 from datetime import datetime
 from typing import Any
 
+from bridge_project.kernel.text import terminal_safe
 from bridge_project.protocol.types import now_text
 from devices_app import pairing
-from devices_app.management.base import DeviceCommand, printable
+from devices_app.management.base import DeviceCommand
 from devices_app.models import Device
 
 HEADINGS = ("ID", "NAME", "STATE", "PLATFORM", "VERSION", "LAST SEEN (UTC)", "ADDRESS")
@@ -62,7 +63,7 @@ def _row(device: Device) -> list[str]:
     seen = f"{device.last_seen_at:%Y-%m-%d %H:%M:%S}" if device.last_seen_at else ""
     what = (device.platform, device.client_version, seen, device.last_address)
     cells = (str(device.pk), device.name, pairing.state(device), *what)
-    return [printable(cell) or "-" for cell in cells]
+    return [terminal_safe(cell) or "-" for cell in cells]
 
 
 def _table(rows: list[list[str]]) -> str:
