@@ -12,18 +12,13 @@ from contextlib import ExitStack
 from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
-from OpenSSL import SSL
 from twisted.internet import reactor, tcp
-from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
-from twisted.internet.ssl import CertificateOptions, TLSVersion
-from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.text import network_of
-from bridge_project.network.certificates import Certificates
 from bridge_project.network.transport import accepts_on, is_trusted_proxy
 
 TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
@@ -195,46 +190,6 @@ class ConnectionLimiter:
             idle = min(others, key=lambda one: one.established)
             self.forget(idle)
             idle.abortConnection()
-
-
-@implementer(IOpenSSLServerConnectionCreator)
-class TLSContextHolder:
-    """The TLS context of the newest certificate: what is connected keeps its own, what connects
-    gets the newest (D19).
-    """
-
-    def __init__(self, certificates: Certificates) -> None:
-        self.use(certificates)
-
-    def use(self, certificates: Certificates) -> None:
-        """Serve this certificate from now on. Raises ConfError, and keeps the old one, when OpenSSL
-        refuses it.
-        """
-        context = CertificateOptions(
-            raiseMinimumTo=TLSVersion.TLSv1_2, acceptableProtocols=[b"http/1.1"]
-        ).getContext()
-        context.set_passwd_cb(lambda *_: b"")  # or OpenSSL would ask for one on the terminal
-        try:
-            context.use_certificate_chain_file(str(certificates.chain))
-            context.use_privatekey_file(str(certificates.key))
-        except SSL.Error as error:
-            raise ConfError(
-                f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})"
-            ) from None
-        self.certificates = certificates
-        self._context = context
-
-    def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
-        return SSL.Connection(self._context, None)
-
-
-class TLSFactory(TLSMemoryBIOFactory):
-    """Puts TLS below the protocols of another factory."""
-
-    protocol = TLSConnection
-
-    def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:
-        super().__init__(holder, False, wrapped, reactor)
 
 
 # -- listening -----------------------------------------------------------------------------------

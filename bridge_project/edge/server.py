@@ -15,33 +15,30 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 import daphne.server  # isort: skip  installs the asyncio reactor, before anything of twisted's
 from twisted.internet import reactor
-from twisted.logger import LogLevel, globalLogBeginner
+from twisted.logger import globalLogBeginner
 
 from bridge_project.edge import http, websocket
 from bridge_project.edge.connection import (
     ConnectionLimiter,
     TLSConnection,
-    TLSContextHolder,
-    TLSFactory,
     accept_on,
     bind,
     cannot_listen,
     connection_of,
 )
-from bridge_project.http import error_body
+from bridge_project.edge.request import Request
+from bridge_project.edge.server_log import ServerLog, forward_failures
+from bridge_project.edge.tls import TLSContextHolder, TLSFactory
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging
-from bridge_project.kernel.config import Conf, ConfError
-from bridge_project.network import certificates as tls_certificates
+from bridge_project.kernel.config import Conf
 from bridge_project.network.certificates import Certificates
 from bridge_project.network.transport import Transport, resolve
 
 log = logging.getLogger("bridge.server")
-access = logging.getLogger("bridge.access")
 
 Hook = Callable[[], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
@@ -77,7 +74,7 @@ def run(
     server.run()
 
 
-class Server(daphne.server.Server):  # type: ignore[misc]
+class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     """Use ``run``. It keeps daphne's protocols, and replaces how it starts, listens and ends."""
 
     on_start: Hook
@@ -109,7 +106,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
 
     def run(self) -> None:
         globalLogBeginner.beginLoggingTo(
-            [_forward_failures], redirectStandardIO=False, discardBuffer=True
+            [forward_failures], redirectStandardIO=False, discardBuffer=True
         )
         asyncio.set_event_loop(self.loop)
         with ExitStack() as closing:
@@ -130,7 +127,9 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled, told, number)
         tasks = [
-            self.loop.create_task(self._watch_certificate()),
+            self.loop.create_task(
+                self.tls_context.keep_newest(self.conf, self.certificate_check_seconds)
+            ),
             self.loop.create_task(self._check_timeouts()),
         ]
         try:
@@ -210,23 +209,7 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             log.warning("%d requests or sockets did not end in time and were cut.", len(tasks))
             await asyncio.wait(tasks, timeout=2)
 
-    # -- certificate and clocks --
-
-    async def _watch_certificate(self) -> None:
-        """Serve the newest certificate without a restart: renewed here, by another process, or by
-        whoever gave it.
-        """
-        while True:
-            await asyncio.sleep(self.certificate_check_seconds)
-            try:
-                newest = await asyncio.to_thread(tls_certificates.load_or_renew, self.conf)
-                if newest.fingerprint != self.tls_context.certificates.fingerprint:
-                    self.tls_context.use(newest)
-                    until = newest.not_after.date()
-                    log.info("A new certificate is served, valid until %s.", until)
-            except ConfError as error:
-                message = "The certificate could not be renewed, the old one stays in use: %s"
-                log.error(message, error)
+    # -- clocks --
 
     async def _check_timeouts(self) -> None:
         while True:
@@ -273,28 +256,6 @@ class Server(daphne.server.Server):  # type: ignore[misc]
         task.add_done_callback(partial(self._application_done, protocol))
         return inbox
 
-    async def ask_for_body(self, head: dict[str, Any]) -> bytes | None:
-        """Ask the application whether it wants a large body, before the body is read.
-
-        ``head`` is the scope with ``bridge.body`` set to ``awaited``. The application answers 100,
-        and None is returned, or it answers what refuses the request: that response is returned.
-        """
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.application(scope=head, receive=receive, send=send)
-        start, *body = sent
-        if start["status"] == 100:
-            return None
-        content = b"".join(one.get("body", b"") for one in body)
-        content = b"" if head["method"] == "HEAD" else content
-        return http.raw_response(start["status"], start["headers"], content)
-
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         if protocol in self.tasks and protocol not in self._kills:
             self.check_headers_type(message)
@@ -331,55 +292,8 @@ class Server(daphne.server.Server):  # type: ignore[misc]
             protocol.handle_exception(error)
         else:
             protocol.fail()
-        if isinstance(protocol, http.Request):
+        if isinstance(protocol, Request):
             protocol.leave()
-
-    # -- logs --
-
-    def log_failure(self, error: BaseException, request_id: str) -> None:
-        log.error("The application failed (request_id %s): %s", request_id, error, exc_info=error)
-
-    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
-        """Log what daphne reports; a query string may hold a token and is left out."""
-        client = str(details.get("client") or "-").rpartition(":")[0]
-        path = str(details["path"]).encode()
-        if action == "complete":
-            method, status = details["method"].encode(), details["status"]
-            size, seconds = details["size"], details["time_taken"]
-            self.log_access(method, path, status, client, size, seconds)
-        elif action in ("connected", "disconnected"):
-            who = {"client": client, "code": "WebSocket"}
-            access.info("WebSocket %s %s %s", _printable(path), action, client, extra=who)
-
-    def log_access(
-        self,
-        method: bytes,
-        path: bytes,
-        status: int,
-        client: str,
-        size: int = 0,
-        seconds: float = 0.0,
-    ) -> None:
-        """Log a request that was answered.
-
-        Not a refusal, which is logged where it is made, with its code. Not an accepted event, which
-        is in the database; a line for each would cost a fifth of what serving it does.
-        """
-        if 400 <= status < 500 or (status < 300 and b"/hooks/" in path):
-            return
-        who = {"client": client, "code": str(status)} if status < 500 else {}
-        what = (_printable(method), _printable(path), status, client, size, seconds * 1000)
-        access.info("%s %s %d %s %d bytes %.0f ms", *what, extra=who)
-
-    def log_error(
-        self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str
-    ) -> None:
-        """Log an error that the edge itself has answered; a fault is in the log already."""
-        if status >= 500:
-            self.log_access(method, path, status, client)
-            return
-        where = {"method": _printable(method), "path": _printable(path)[:200], "client": client}
-        error_body.log_error(code, request_id=request_id, status=status, **where)
 
 
 def _return_large_blocks() -> None:
@@ -391,18 +305,3 @@ def _return_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # not musl, not macOS
         mallopt(M_MMAP_THRESHOLD, limits.MB)
-
-
-def _printable(text: bytes) -> str:
-    return quote(text.partition(b"?")[0], safe="/-._~!$&'()*+,;=:@%")
-
-
-def _forward_failures(event: dict[str, Any]) -> None:
-    """Log what twisted could not handle, and nothing else of its log."""
-    if event.get("log_level") is LogLevel.critical:
-        failure = event.get("log_failure")
-        log.error(
-            "Unhandled error in the server: %s",
-            failure.getErrorMessage() if failure else event.get("log_format"),
-            exc_info=failure and failure.value,
-        )

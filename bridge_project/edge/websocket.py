@@ -10,121 +10,24 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
-    connection_of,
-    drain,
-)
-from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
-from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
+from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.http import raw_error_response, raw_response
-from bridge_project.http import error_body
+from bridge_project.edge.handshake import Handshake
+from bridge_project.edge.socket import Inbox, Socket, accept_compression
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
 POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
-MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
 
 
-class Inbox(asyncio.Queue[dict[str, Any]]):
-    """The messages of one socket that the application has not taken yet, and their size."""
-
-    def __init__(self, protocol: Protocol) -> None:
-        super().__init__()
-        self.waiting = 0
-        self._protocol = protocol
-
-    def _put(self, item: dict[str, Any]) -> None:
-        self.waiting += self._size(item)
-        super()._put(item)
-
-    def _get(self) -> dict[str, Any]:
-        item: dict[str, Any] = super()._get()
-        self.waiting -= self._size(item)
-        self._protocol.taken()
-        return item
-
-    def _size(self, item: dict[str, Any]) -> int:
-        return MESSAGE_BYTES + len(item.get("text") or item.get("bytes") or b"")
-
-
-def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
-    """Accept an offer of permessage-deflate with a small window (D58)."""
-    for offer in offers:
-        if isinstance(offer, PerMessageDeflateOffer):
-            offer.accept_no_context_takeover = True  # whatever the client says (RFC 7692, 7.1.1.2)
-            most = offer.request_max_window_bits or limits.DEFLATE_WINDOW_BITS
-            return PerMessageDeflateOfferAccept(  # type: ignore[no-untyped-call]
-                offer,
-                request_no_context_takeover=True,
-                window_bits=min(most, limits.DEFLATE_WINDOW_BITS),
-                mem_level=limits.DEFLATE_MEMORY_LEVEL,
-            )
-    return None
-
-
-class Socket:
-    """``scope["bridge.socket"]``: what the consumer may know and do about the connection below its
-    WebSocket (D25, D30).
-    """
-
-    def __init__(self, protocol: Protocol) -> None:
-        self._protocol = protocol
-        self._transport = protocol.transport
-        self._connection = connection_of(protocol.transport)
-
-    def buffered(self) -> int:
-        """Return the bytes that were sent and have not left the process; 0 when it is gone."""
-        return self._transport.waiting() if self._connection.connected else 0
-
-    def send_frames(self, frames: Sequence[bytes]) -> int:
-        """Send whole frames in one write, until SOCKET_BUFFER_BYTES wait; return how many."""
-        count, size = 0, self.buffered()
-        while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
-            size += len(frames[count])
-            count += 1
-        self._protocol.send_frames(frames[:count])
-        return count
-
-    async def drain(self) -> bool:
-        """Wait until SOCKET_BUFFER_BYTES are not exceeded; return False when the connection is gone."""
-        return await drain(self._transport)
-
-    @property
-    def last_progress(self) -> float:
-        """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() -
-        last_progress`` is how long it is stuck.
-        """
-        return self._connection.last_progress
-
-    @property
-    def last_frame(self) -> float:
-        """Monotonic time at which something last came from the client: any frame, pongs too, or a
-        part of one. Now, while we do not read it.
-        """
-        return time.monotonic() if self._protocol.paused else self._protocol.heard
-
-    def abort(self) -> None:
-        """Reset the connection; what is buffered is lost. The consumer gets its
-        ``websocket.disconnect``.
-        """
-        self._protocol.dropConnection(abort=True)
-
-    def authenticated(self) -> None:
-        """Take what a stranger may not send from now on."""
-        self._connection.authenticated = self._protocol.authenticated = True
-        self._protocol.maxMessagePayloadSize = self._protocol.factory.maxMessagePayloadSize
-
-
-class Protocol(WebSocketProtocol):  # type: ignore[misc]
+class Protocol(Handshake):
     """One WebSocket. ``scope["extensions"]["websocket.http.response"]`` is there: an application
     may refuse an upgrade with a whole response.
     """
 
     socket: Socket
-    client_addr: list[Any] | None = None
     authenticated = False
     paused = False  # nothing is read: the application does not keep up, or frames came too fast
     _inbox_full = False
@@ -134,7 +37,6 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
     _frames_left = float(limits.FRAMES_BURST)
     _broken = False  # where the next frame begins is not known any more, or does not matter
     _unauthenticated_refused = _disconnect_sent = False
-    _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
 
     def connectionMade(self) -> None:
         self.transport.unregisterProducer()  # the HTTP channel's, which has handed over
@@ -303,49 +205,6 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
         elif self.state in (self.STATE_CONNECTING, self.STATE_OPEN):
             super().handle_reply(message)
 
-    def _accept(self, message: dict[str, Any]) -> None:
-        headers: dict[str, list[str]] = {}
-        for name, value in message.get("headers", []):
-            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-        self.serverAccept((message.get("subprotocol"), headers))
-
-    def _refuse(self, message: dict[str, Any]) -> None:
-        if self._refusal is None:
-            raise ValueError("websocket.http.response.body came before its start")
-        status, headers, body = self._refusal
-        self._refusal = (status, headers, body + message.get("body", b""))
-        if not message.get("more_body", False) and self.state == self.STATE_CONNECTING:
-            self._end_handshake(raw_response(*self._refusal), status)
-
-    def deny(self, code: str, *, status: int, message: str = "") -> None:
-        """Refuse the upgrade with the error body of D9."""
-        self._end_handshake(self._error(code, status, message), status)
-
-    def _end_handshake(self, response: bytes, status: int) -> None:
-        self.__dict__.pop("handshake_deferred", None)
-        self.wasNotCleanReason = f"refused with {status}"
-        self.transport.write(response)
-        self.dropConnection(abort=False)
-
-    def _error(self, code: str, status: int, message: str) -> bytes:
-        """Make the response of an error that the edge answers, and log it."""
-        server, request_id = self.factory.server_class, self._request_id()
-        base_url = server.transport_of(self.transport, []).base_url
-        server.log_error(code, request_id, b"GET", self._path(), status, self._client())
-        return raw_error_response(
-            code, request_id, base_url=base_url, status=status, message=message
-        )
-
-    def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
-        """Answer what autobahn takes for no handshake; it drops the connection itself."""
-        errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED"}
-        message = "" if code == 500 else reason
-        self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
-
-    def serverReject(self) -> None:
-        """Refuse for an application that did not answer the handshake in time."""
-        self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
-
     def close(self, code: int, reason: str = "") -> None:
         """Send a close frame, any code and a reason of up to 123 bytes."""
         if self.state == self.STATE_OPEN:
@@ -409,21 +268,6 @@ class Protocol(WebSocketProtocol):  # type: ignore[misc]
             self._pinged = now
             if not self.socket.buffered():
                 self.sendPing()  # whether an answer must come is the consumer's to say (D25)
-
-    # -- for the log --
-
-    def _request_id(self) -> str:
-        headers = getattr(self, "http_headers", None) or {}
-        return error_body.request_id(headers.get("x-request-id"))
-
-    def _path(self) -> bytes:
-        return str(getattr(self, "http_request_path", "-")).encode("ascii", "replace")
-
-    def _client(self) -> str:
-        return str(self.client_addr[0]) if self.client_addr else str(self.transport.getPeer().host)
-
-    def __repr__(self) -> str:
-        return f"<WebSocket {self.client_addr!r}>"
 
 
 class Factory(WebSocketFactory):  # type: ignore[misc]

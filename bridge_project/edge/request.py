@@ -1,0 +1,176 @@
+# ruff: noqa: N802 - the names are twisted's
+"""Read one request within its bounds, and answer its errors as JSON, also before it is whole (D9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from http.client import responses
+from typing import Any
+from urllib.parse import unquote
+
+from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
+    connection_of,
+    drain,
+)
+from daphne.http_protocol import WebRequest
+from twisted.web import http
+
+from bridge_project.http import error_body
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport
+
+
+def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
+    """Make a whole HTTP/1.1 response after which the connection ends. Raises ValueError when a
+    header would break out of its line.
+    """
+    lines = [f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}".encode()]
+    for name, value in headers:
+        if b"\r" in name + value or b"\n" in name + value:
+            raise ValueError(f"a header of the answer holds a line break: {name!r}")
+        if name.lower() not in (b"content-length", b"connection", b"transfer-encoding"):
+            lines.append(name + b": " + value)
+    lines += [b"Content-Length: %d" % len(body), b"Connection: close", b"", b""]
+    return b"\r\n".join(lines) + body
+
+
+def raw_error_response(
+    code: str, request_id: str, *, base_url: str, status: int, message: str = ""
+) -> bytes:
+    """Make the raw response of an error, with the six fields of D9."""
+    answer = error_body.error_answer(
+        BridgeError(code, message), request_id, base_url, status=status
+    )
+    headers = {**answer.headers, "Cache-Control": "no-store"}
+    named = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return raw_response(status, named, answer.body)
+
+
+async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
+    """Ask the application whether it wants a large body, before the body is read.
+
+    ``head`` is the scope with ``bridge.body`` set to ``awaited``. The application answers 100,
+    and None is returned, or it answers what refuses the request: that response is returned.
+    """
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await application(scope=head, receive=receive, send=send)
+    start, *body = sent
+    if start["status"] == 100:
+        return None
+    content = b"".join(one.get("body", b"") for one in body)
+    content = b"" if head["method"] == "HEAD" else content
+    return raw_response(start["status"], start["headers"], content)
+
+
+def asgi_headers(headers: http.Headers) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.lower(), value) for name, values in headers.getAllRawHeaders() for value in values
+    ]
+
+
+class Request(WebRequest):  # type: ignore[misc]
+    """A request whose body is dropped once it was refused; its failures are answered as JSON."""
+
+    refused = False
+    admitted = False  # the application has said that it wants the large body
+    place: asyncio.Semaphore | None = None  # where a large body counts until it is dealt with
+    bridge: Transport
+
+    def __init__(self, channel: Any, queued: object = False) -> None:
+        super().__init__(channel, queued, parsePOSTFormSubmission=False)
+        self.received = 0
+
+    def process(self) -> Any:
+        self.requestHeaders.removeHeader(b"daphne-root-path")
+        if self.is_upgrade():
+            protocols = self.requestHeaders.getRawHeaders(b"Sec-WebSocket-Protocol", [])
+            if not all(value.isascii() for value in protocols):
+                return self.basic_error(400, b"", "Sec-WebSocket-Protocol is not ASCII.")
+            if self.server.stopping:
+                return self.basic_error(503, b"", "")
+            self.server.channels.discard(self.channel)
+        return super().process()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self.received += len(data)
+        if not self.refused and self.received > self.server.conf.max_message_bytes:
+            self.channel.refuse("PAYLOAD_TOO_LARGE")
+        if not self.refused:
+            super().handleContentChunk(data)
+
+    def head_scope(self, method: bytes, target: bytes) -> dict[str, Any]:
+        """Return the ASGI scope of a request whose body has not been read."""
+        path, _, query = target.partition(b"?")
+        host = self.channel.getHost()
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": method.decode("ascii"),
+            "scheme": "https",
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "root_path": "",
+            "query_string": query,
+            "headers": [one for one in asgi_headers(self.requestHeaders) if b"_" not in one[0]],
+            "client": [self.bridge.client, 0],
+            "server": [host.host, host.port],
+            "bridge": self.bridge,
+            "bridge.body": "awaited",
+            "bridge.connection": connection_of(self.channel.transport),
+        }
+
+    def leave(self) -> None:
+        """Give the place of a large body to the next."""
+        if self.place is not None:
+            self.place.release()
+            self.place = None
+
+    def handle_reply(self, message: dict[str, Any]) -> None:
+        starts = message.get("type") == "http.response.start"
+        if starts and self.server.stopping and not self.finished and self.channel is not None:
+            self.channel.persistent = False
+            self.setHeader(b"connection", b"close")
+        super().handle_reply(message)
+
+    async def has_room(self) -> None:
+        """Wait until the connection takes more of the answer, or is gone."""
+        if self.channel is not None:
+            await drain(self.channel.transport)
+
+    def handle_exception(self, exception: BaseException) -> None:
+        """Answer that the application failed."""
+        self.server.log_failure(exception, self.request_id())
+        self.basic_error(500, b"", "")
+
+    def fail(self) -> None:
+        """Answer that the application ended without a whole answer."""
+        self.basic_error(500, b"", "")
+
+    def basic_error(self, status: int, status_text: bytes, body: str) -> None:
+        if self.finished or self.channel is None:
+            return
+        if self._response_started:
+            self.channel.transport.abortConnection()  # or half an answer would look like a whole
+        elif status >= 500:
+            self.channel.refuse("INTERNAL_ERROR", status=status)
+        else:
+            self.channel.refuse("VALIDATION_ERROR", status=status, message=body)
+
+    def is_upgrade(self) -> bool:
+        values = self.requestHeaders.getRawHeaders(b"Upgrade", [b""])
+        return bool(values[0].lower() == b"websocket")
+
+    def request_id(self) -> str:
+        if not hasattr(self, "_request_id"):
+            given = self.requestHeaders.getRawHeaders(b"X-Request-ID", [None])[0]
+            self._request_id = error_body.request_id(given.decode("latin-1") if given else None)
+        return self._request_id

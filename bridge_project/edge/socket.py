@@ -1,0 +1,108 @@
+"""What the application has of a WebSocket: its messages, and the connection below it (D25, D30)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
+    connection_of,
+    drain,
+)
+from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
+
+from bridge_project.kernel import limits
+
+MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
+
+
+class Inbox(asyncio.Queue[dict[str, Any]]):
+    """The messages of one socket that the application has not taken yet, and their size."""
+
+    def __init__(self, protocol: Any) -> None:
+        super().__init__()
+        self.waiting = 0
+        self._protocol = protocol
+
+    def _put(self, item: dict[str, Any]) -> None:
+        self.waiting += self._size(item)
+        super()._put(item)
+
+    def _get(self) -> dict[str, Any]:
+        item: dict[str, Any] = super()._get()
+        self.waiting -= self._size(item)
+        self._protocol.taken()
+        return item
+
+    def _size(self, item: dict[str, Any]) -> int:
+        return MESSAGE_BYTES + len(item.get("text") or item.get("bytes") or b"")
+
+
+def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
+    """Accept an offer of permessage-deflate with a small window (D58)."""
+    for offer in offers:
+        if isinstance(offer, PerMessageDeflateOffer):
+            offer.accept_no_context_takeover = True  # whatever the client says (RFC 7692, 7.1.1.2)
+            most = offer.request_max_window_bits or limits.DEFLATE_WINDOW_BITS
+            return PerMessageDeflateOfferAccept(  # type: ignore[no-untyped-call]
+                offer,
+                request_no_context_takeover=True,
+                window_bits=min(most, limits.DEFLATE_WINDOW_BITS),
+                mem_level=limits.DEFLATE_MEMORY_LEVEL,
+            )
+    return None
+
+
+class Socket:
+    """``scope["bridge.socket"]``: what the consumer may know and do about the connection below its
+    WebSocket (D25, D30).
+    """
+
+    def __init__(self, protocol: Any) -> None:
+        self._protocol = protocol
+        self._transport = protocol.transport
+        self._connection = connection_of(protocol.transport)
+
+    def buffered(self) -> int:
+        """Return the bytes that were sent and have not left the process; 0 when it is gone."""
+        return self._transport.waiting() if self._connection.connected else 0
+
+    def send_frames(self, frames: Sequence[bytes]) -> int:
+        """Send whole frames in one write, until SOCKET_BUFFER_BYTES wait; return how many."""
+        count, size = 0, self.buffered()
+        while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
+            size += len(frames[count])
+            count += 1
+        self._protocol.send_frames(frames[:count])
+        return count
+
+    async def drain(self) -> bool:
+        """Wait until SOCKET_BUFFER_BYTES are not exceeded; return False when the connection is gone."""
+        return await drain(self._transport)
+
+    @property
+    def last_progress(self) -> float:
+        """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() -
+        last_progress`` is how long it is stuck.
+        """
+        return self._connection.last_progress
+
+    @property
+    def last_frame(self) -> float:
+        """Monotonic time at which something last came from the client: any frame, pongs too, or a
+        part of one. Now, while we do not read it.
+        """
+        return time.monotonic() if self._protocol.paused else self._protocol.heard
+
+    def abort(self) -> None:
+        """Reset the connection; what is buffered is lost. The consumer gets its
+        ``websocket.disconnect``.
+        """
+        self._protocol.dropConnection(abort=True)
+
+    def authenticated(self) -> None:
+        """Take what a stranger may not send from now on."""
+        self._connection.authenticated = self._protocol.authenticated = True
+        self._protocol.maxMessagePayloadSize = self._protocol.factory.maxMessagePayloadSize

@@ -1,0 +1,78 @@
+# ruff: noqa: N802 - the names are twisted's
+"""TLS below the protocols, with the newest certificate (D19)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
+from OpenSSL import SSL
+from twisted.internet import reactor
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
+from twisted.internet.ssl import CertificateOptions, TLSVersion
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from zope.interface import implementer
+
+from bridge_project.edge.connection import TLSConnection
+from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.network.certificates import Certificates, load_or_renew
+
+log = logging.getLogger("bridge.server")
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class TLSContextHolder:
+    """The TLS context of the newest certificate: what is connected keeps its own, what connects
+    gets the newest (D19).
+    """
+
+    def __init__(self, certificates: Certificates) -> None:
+        self.use(certificates)
+
+    def use(self, certificates: Certificates) -> None:
+        """Serve this certificate from now on. Raises ConfError, and keeps the old one, when OpenSSL
+        refuses it.
+        """
+        context = CertificateOptions(
+            raiseMinimumTo=TLSVersion.TLSv1_2, acceptableProtocols=[b"http/1.1"]
+        ).getContext()
+        context.set_passwd_cb(lambda *_: b"")  # or OpenSSL would ask for one on the terminal
+        try:
+            context.use_certificate_chain_file(str(certificates.chain))
+            context.use_privatekey_file(str(certificates.key))
+        except SSL.Error as error:
+            raise ConfError(
+                f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})"
+            ) from None
+        self.certificates = certificates
+        self._context = context
+
+    def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
+        return SSL.Connection(self._context, None)
+
+    async def keep_newest(self, conf: Conf, seconds: float) -> None:
+        """Serve the newest certificate without a restart: renewed here, by another process, or by
+        whoever gave it; look for it every ``seconds``.
+        """
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                newest = await asyncio.to_thread(load_or_renew, conf)
+                if newest.fingerprint != self.certificates.fingerprint:
+                    self.use(newest)
+                    until = newest.not_after.date()
+                    log.info("A new certificate is served, valid until %s.", until)
+            except ConfError as error:
+                message = "The certificate could not be renewed, the old one stays in use: %s"
+                log.error(message, error)
+
+
+class TLSFactory(TLSMemoryBIOFactory):
+    """Puts TLS below the protocols of another factory."""
+
+    protocol = TLSConnection
+
+    def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:
+        super().__init__(holder, False, wrapped, reactor)
