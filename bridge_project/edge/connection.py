@@ -21,6 +21,9 @@ from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.text import network_of
 from bridge_project.network.transport import accepts_on, is_trusted_proxy
 
+# Twisted times by the clock of the wall, which may jump: every deadline of a request with it.
+reactor.seconds = time.monotonic  # type: ignore[attr-defined]
+
 TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
 PLAIN_RESPONSE = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 37\r\n"
