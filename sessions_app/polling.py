@@ -22,7 +22,7 @@ from sessions_app.log import reader
 from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
 from sessions_app.models import Connection, Feed, Join, Session
-from sessions_app.socket import presence
+from sessions_app.socket import presence, session_updates
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.registry import registry
 
@@ -37,9 +37,11 @@ async def start() -> None:
     await tail.notifier.start()
     await tail.notifier.join(Feed.ALL)
     await _polling.start()
+    await _updating.start()
 
 
 async def stop() -> None:
+    await _updating.stop()
     await _polling.stop()
     await tail.notifier.stop()
     tail.close()
@@ -74,6 +76,7 @@ async def _poll() -> None:
 
 
 _polling = BackgroundTask(_poll)
+_updating = BackgroundTask(session_updates.run)
 
 
 def _changes(connected: bool) -> tuple[int, set[int], set[int]]:

@@ -22,6 +22,7 @@ from bridge_project.protocol.types import now_text
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.models import Device
 from devices_app.tokens import Principal
+from sessions_app import session_view
 from sessions_app.agents import messages
 from sessions_app.models import Join, Session
 from sessions_app.socket import presence
@@ -49,8 +50,8 @@ def body_of(session: Session) -> dict[str, Any]:
     return {
         "id": session.session_id,
         **{name: getattr(session, name) for name in same},
+        **session_view.state_of(session),
         "created_at": now_text(session.created_at),
-        "last_activity_at": now_text(session.last_activity_at),
         "websocket_connected": session.websocket_connected,  # type: ignore[attr-defined]
         "hook_count": session.hook_count,
     }

@@ -118,6 +118,7 @@ LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
 # how often a process looks for what no notification told it: new rows, revoked devices (D15: within 2 s)
 POLL_SECONDS: Final = 0.5
+SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
 # of requests that wait behind a slow one of the same socket; above it the socket is not read
 LANES_BYTES: Final = MB
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds

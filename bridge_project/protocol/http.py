@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from bridge_project.kernel import limits
 from bridge_project.protocol.base import Received, Sent
 from bridge_project.protocol.hooks import ENFORCED
+from bridge_project.protocol.resources import SessionState
 from bridge_project.protocol.types import (
     HOOK_EVENTS,
     ConnectionMode,
@@ -32,7 +33,7 @@ class RecentEvent(Sent):
     tool: str | None = None
 
 
-class Session(Sent):
+class Session(SessionState):
     """``recent_events`` only in the view of a single session: the last 20, newest first (D35)."""
 
     id: str
@@ -41,7 +42,6 @@ class Session(Sent):
     working_directory: str
     status: SessionStatus
     created_at: Timestamp
-    last_activity_at: Timestamp
     websocket_connected: bool
     hook_count: Count
     recent_events: list[RecentEvent] | None = None

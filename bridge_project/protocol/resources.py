@@ -6,11 +6,50 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from bridge_project.protocol.base import Sent
-from bridge_project.protocol.types import Count, DiffLineType, EntryType, GitFileStatus, Number
+from bridge_project.protocol.types import (
+    Count,
+    DiffLineType,
+    EntryType,
+    GitFileStatus,
+    Number,
+    SessionKind,
+    SessionStatus,
+    Timestamp,
+    Turn,
+)
 
 
-class SessionInfo(Sent):
+class Doing(Sent):
+    """The tool call that an agent began last, while it is not over."""
+
+    tool: str
+    summary: str
+    since: Timestamp
+
+
+class SessionState(Sent):
+    """What a home screen needs besides what the contract has (D54). ``turn``: the agent does
+    nothing, works, or waits for a person; ``doing`` is null when no tool call is open.
+    """
+
+    kind: SessionKind
+    session_status: SessionStatus
+    turn: Turn
+    doing: Doing | None = None
+    pending_approvals: Count
+    last_activity_at: Timestamp
+
+    # Sent as null, for a client lays an update over what it has. Without a return type the schema
+    # stays the fields'.
+    @model_serializer(mode="wrap")
+    def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
+        return {"doing": None} | write(self)
+
+
+class SessionInfo(SessionState):
     session_id: str
     agent: str
     title: str

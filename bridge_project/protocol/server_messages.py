@@ -25,6 +25,7 @@ from bridge_project.protocol.types import (
     NotificationType,
     Number,
     Priority,
+    SessionStatus,
     Timestamp,
     ToolErrorCode,
 )
@@ -106,6 +107,7 @@ class SessionReady(ServerPayload):
     working_directory: str
     branch: str = ""
     status: Literal["ready"] = "ready"
+    session_status: SessionStatus
     asks: bool | None = None
 
 
@@ -114,6 +116,17 @@ class SessionStarted(ServerPayload):
     summary = "An agent session has begun."
     feed = "all"
     session_id: str
+    session: SessionInfo | None = None
+
+
+class SessionUpdate(ServerPayload):
+    """For every ready connection, at most once a second for a session; no row of the log, so it is
+    never sent again (D54).
+    """
+
+    type = "session_update"
+    summary = "What a home screen shows of a session has changed."
+    session: SessionInfo
 
 
 class StreamStart(ServerPayload):

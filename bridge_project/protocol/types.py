@@ -29,6 +29,8 @@ ConnectionMode = Literal[
     "local_only", "private_network", "secure_remote", "direct_public", "misconfigured"
 ]
 SessionStatus = Literal["created", "active", "paused", "closed", "error"]
+SessionKind = Literal["observed", "bridge"]
+Turn = Literal["idle", "working", "waiting"]
 SessionEndReason = Literal["user_request", "timeout", "error", "completed"]
 FinishReason = Literal["stop", "tool_call", "length", "error"]
 GitFileStatus = Literal["modified", "added", "deleted", "untracked", "renamed"]

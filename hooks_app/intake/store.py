@@ -114,11 +114,11 @@ def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
     """Append the messages of one event, in order; return the number of its ``agent_event``."""
     observed = session.kind == Session.Kind.OBSERVED
+    session.last_activity_at = box.now
     if observed:
         _begin(box, session, event, new=new)
     row = box.append(session.feed, projection.agent_event(event, event_id))
     session.hook_count += 1
-    session.last_activity_at = box.now
     recent = {"type": event.event, "timestamp": event.timestamp}
     if tool := _tool(event):
         recent["tool"] = tool

@@ -119,13 +119,14 @@ def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
     """
     with writing(session_pk, owner) as writer:
         session, told = writer.session, writer.session.asks
-        if session.status == Session.Status.CREATED:
+        new = session.status == Session.Status.CREATED
+        session.status, session.reason = Session.Status.ACTIVE, ""
+        if new:
             observed_sessions.announce_start(writer.box, session)
             told = True
         session.asks = asks
         if asks is not True and asks is not told:
             writer.warn_unasked()
-        session.status, session.reason = Session.Status.ACTIVE, ""
 
 
 def pause(

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from django.utils import timezone
+
 from bridge_project import __version__
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
@@ -18,9 +20,10 @@ from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.resources import HealthChecks, SessionInfo
+from bridge_project.protocol.resources import HealthChecks
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
 from devices_app import pairing, tokens
+from sessions_app import session_view
 from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
@@ -62,7 +65,10 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     # What a client does once it is answered comes after this row.
     head = await readers.run(reader.head_seq)
     # In a thread: with thousands of sessions the event loop would stand still.
-    ack = await readers.run(_connection_ack, connection.transport, message.id, fresh)
+    connection.shown_at = timezone.now()
+    ack, connection.shown = await readers.run(
+        _connection_ack, connection.transport, message.id, fresh
+    )
     await connection.send_frame(ack)
     if not connection.is_direct_public:
         connection.start_delivery(head)
@@ -105,24 +111,22 @@ async def _failed(connection: ClientConnection, error: BridgeError) -> Refused:
     return Refused(error.code, error.message)
 
 
-def _connection_ack(transport: Transport, id: str | None, fresh: str | None) -> Encoded:
-    # Four columns and no more: recent events of thousands would take longer than all the rest.
-    sessions = Session.objects.exclude(status=Session.Status.CLOSED).values_list(
-        "session_id", "agent_type", "title", "working_directory"
-    )
+def _connection_ack(
+    transport: Transport, id: str | None, fresh: str | None
+) -> tuple[Encoded, dict[int, int]]:
+    """Return the message, and session → hash of what it shows of it."""
+    open_ones = Session.objects.exclude(status=Session.Status.CLOSED)
+    sessions = list(open_ones.values_list(*session_view.COLUMNS, named=True))
     payload = s.ConnectionAck(
         server_version=__version__,
         supported_agents=supported(),
         connection_mode=transport.mode.value,
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),
-        active_sessions=[
-            SessionInfo(session_id=id_, agent=agent, title=title, working_directory=place or None)
-            for id_, agent, title, place in sessions
-        ],
+        active_sessions=list(map(session_view.info_of, sessions)),
         device_token=fresh,
     )
-    return encode(payload, id=id)
+    return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
 
 
 # -- health ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
@@ -10,7 +11,7 @@ from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import SessionEndReason
+from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import working_directory
@@ -136,6 +137,7 @@ async def _ready(session: Session) -> s.SessionReady:
         agent=session.agent_type,
         working_directory=session.working_directory,
         branch=branch,
+        session_status=cast(SessionStatus, session.status),
         asks=session.asks,
     )
 

@@ -15,6 +15,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client_messages import SessionEnd
 from bridge_project.protocol.server_messages import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
+from sessions_app import session_view
 from sessions_app.approvals import service as approvals
 from sessions_app.log import retention
 from sessions_app.log.outbox import Outbox, outbox
@@ -43,7 +44,8 @@ def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
 
 def announce_start(box: Outbox, session: Session) -> None:
     """``session_started`` to all devices."""
-    box.append_to_all(encode(SessionStarted(session_id=session.session_id)))
+    started = SessionStarted(session_id=session.session_id, session=session_view.info_of(session))
+    box.append_to_all(encode(started))
 
 
 def reopen(session: Session) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.utils import timezone
 from pydantic import BaseModel
 
 from bridge_project.http import ratelimit
@@ -48,6 +49,9 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.connection_id: int | None = None  # its row, by which all processes count it
         self.delivery: Delivery | None = None
         self.acknowledgements: Acknowledgements | None = None
+        # session → hash of what the client was shown of it, and when that was all (D54)
+        self.shown: dict[int, int] = {}
+        self.shown_at = timezone.now()
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property

@@ -62,6 +62,8 @@ class Phone:
         self.socket: WebSocket | None = None
         self.messages: list[Message] = []
         self.untaken: list[Message] = []
+        # views of sessions, which come whenever they like (D54)
+        self.updates: list[Message] = []
 
     # connecting
 
@@ -77,7 +79,7 @@ class Phone:
         origin: str | None = None,
     ) -> Phone:
         """Upgrade only. Raises websockets' InvalidStatus when refused."""
-        self.messages, self.untaken = [], []
+        self.messages, self.untaken, self.updates = [], [], []
         headers = {**(headers or {}), **({} if origin is None else {"Origin": origin})}
         stream = self.stream()
         try:
@@ -202,8 +204,11 @@ class Phone:
         assert isinstance(text, str), f"a binary frame: {text!r}"
         message = strict_json(text)
         check_envelope(message)
-        self.messages.append(message)
-        self.untaken.append(message)
+        if message["type"] == "session_update":
+            self.updates.append(message["payload"]["session"])
+        else:
+            self.messages.append(message)
+            self.untaken.append(message)
         return dict(message)
 
     def _receive_by(self, deadline: float, what: str) -> None:

@@ -76,6 +76,20 @@ def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
     there.close()
 
 
+def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Bridge]) -> None:
+    """D54: session_update says what another process has stored, of a session that nobody joined."""
+    first, second = pair
+    sid, phone = new_session(), on(second, first.device_token()).ready()
+    first.accept(prompt(sid, 0), hook("Stop", sid), prompt(sid, 1))
+
+    def told() -> bool:
+        phone.ping()
+        return [one["turn"] for one in phone.updates if one["session_id"] == sid] == ["working"]
+
+    eventually(told)
+    phone.close()
+
+
 def test_another_bridge_on_the_same_redis_server(
     pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]
 ) -> None:

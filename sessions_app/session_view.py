@@ -1,0 +1,42 @@
+"""What a home screen shows of a session (D54)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bridge_project.protocol.resources import SessionInfo
+from bridge_project.protocol.types import now_text
+from sessions_app.models import Session
+
+# Of thousands of sessions no more is read: recent events would take longer than all the rest.
+COLUMNS = (
+    *("pk", "session_id", "agent_type", "title", "working_directory"),
+    *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at"),
+)
+
+
+def state_of(session: Any) -> dict[str, Any]:
+    """Return what is shown of a session, or a row of its COLUMNS, besides what the specification
+    lists.
+    """
+    over = session.status == Session.Status.CLOSED  # late events of it may say otherwise
+    return {
+        "kind": str(session.kind),
+        "session_status": str(session.status),
+        "turn": "idle" if over else str(session.turn),
+        "doing": json.loads(session.doing) if session.doing and not over else None,
+        "pending_approvals": session.pending_approvals,
+        "last_activity_at": now_text(session.last_activity_at),
+    }
+
+
+def info_of(session: Any) -> SessionInfo:
+    """Return a session as WebSocket messages list it."""
+    return SessionInfo(
+        session_id=session.session_id,
+        agent=session.agent_type,
+        title=session.title,
+        working_directory=session.working_directory or None,
+        **state_of(session),
+    )

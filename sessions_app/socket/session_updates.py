@@ -1,0 +1,77 @@
+"""Tell ready connections what changes of what a home screen shows (D54).
+
+A view and no row: read at most once a second, never sent again. Whatever changes it sets the
+session's `last_activity_at`, so one query finds the changes of all processes. With nobody
+connected nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db import Error as DatabaseError
+from django.utils import timezone
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.threads import readers
+from bridge_project.protocol.base import Phase
+from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.server_messages import SessionUpdate
+from sessions_app import session_view
+from sessions_app.models import Session
+from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.registry import registry
+
+log = structlog.get_logger("bridge.socket")
+
+# A change carries the time at which its transaction began, by the clock of its host.
+LATE = timedelta(seconds=10)
+
+
+async def run() -> None:
+    """Send what has changed, once a second, for ever."""
+    while True:
+        await asyncio.sleep(limits.SESSION_UPDATE_SECONDS)
+        ready = [one for one in registry.sockets if one.phase is Phase.READY]
+        try:
+            if ready:
+                await _send_changes(ready)
+        except DatabaseError as error:
+            log.warning("sessions_not_read", error=error.__class__.__name__)
+        except Exception:
+            log.exception("session_updates_failed")
+
+
+async def _send_changes(ready: list[ClientConnection]) -> None:
+    now = timezone.now()
+    since = min(now, *(one.shown_at for one in ready)) - LATE
+    behind = set()
+    for session in await readers.run(_changed, since):
+        update = None
+        for connection in ready:
+            if not _is_news(session, connection.shown):
+                continue
+            if connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
+                behind.add(connection)  # when it has room it is told all that it missed
+                continue
+            update = update or encode(SessionUpdate(session=session_view.info_of(session)))
+            connection.shown[session.pk] = hash(session)
+            await connection.send_frame(update)
+        await asyncio.sleep(0)
+    for connection in ready:
+        if connection not in behind:
+            connection.shown_at = now
+
+
+def _changed(since: datetime) -> list[Any]:
+    changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
+    return list(changed.values_list(*session_view.COLUMNS, named=True))
+
+
+def _is_news(session: Any, shown: dict[int, int]) -> bool:
+    if session.pk not in shown:
+        return bool(session.status != Session.Status.CLOSED)
+    return shown[session.pk] != hash(session)

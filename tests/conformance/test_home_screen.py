@@ -1,0 +1,134 @@
+"""What a home screen needs to know of each session, and that it stays true (D54)."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.agents import begin, end, log_of, say, tool
+from tests.conformance.approvals import decide, post, pre
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import assert_now
+from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.samples import hook, new_session, prompt
+
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.session_update")]
+
+STATE = {"kind", "session_status", "turn", "doing", "pending_approvals", "last_activity_at"}
+INFO = STATE | {"session_id", "agent", "title", "working_directory"}
+
+
+def shown(phone: Phone, session_id: str) -> dict[str, Any]:
+    """What the phone was told last of a session."""
+    told = [one for one in phone.updates if one["session_id"] == session_id]
+    return told[-1] if told else {}
+
+
+def until(phone: Phone, session_id: str, what: Callable[[dict[str, Any]], object]) -> None:
+    """Wait until the phone was told so; it needs to do nothing for it."""
+    deadline = time.monotonic() + PATIENCE
+    while not (shown(phone, session_id) and what(shown(phone, session_id))):
+        try:
+            phone.receive(max(0.01, deadline - time.monotonic()))
+        except TimeoutError:
+            raise AssertionError(f"not told: {phone.updates[-5:]}") from None
+
+
+def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[str, Any]:
+    """A phone that looks on, one that connects now, and HTTP show the same."""
+    until(phone, session_id, lambda one: {name: one[name] for name in state} == state)
+    view = shown(phone, session_id)
+    assert set(view) == INFO
+    with bridge.phones(1) as (fresh,):
+        (acknowledged,) = [m for m in fresh.messages if m["type"] == "connection_ack"]
+        listed = {one["session_id"]: one for one in acknowledged["payload"]["active_sessions"]}
+        assert listed.get(session_id, view) == view
+        assert (session_id in listed) is (view["session_status"] != "closed")
+    over_http = bridge.session(session_id)
+    assert {name: over_http[name] for name in STATE} == {name: view[name] for name in STATE}
+    return view
+
+
+def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
+    """From its first event to its end, for a phone that has not joined it."""
+    sid = new_session()
+    bridge.accept(hook("SessionStart", sid, {"working_directory": "/home/dev/project"}))
+    started = phone.expect("session_started", session_id=sid)["payload"]["session"]
+    assert set(started) == INFO and started["working_directory"] == "/home/dev/project"
+    idle = {"turn": "idle", "doing": None, "pending_approvals": 0, "session_status": "active"}
+    assert started == started | idle | {"kind": "observed", "title": "project"}
+    assert_now(started["last_activity_at"])
+    bridge.accept(prompt(sid, 1))
+    agree(bridge, phone, sid, turn="working", doing=None)
+    bridge.accept(pre(sid, {"command": "make\ntest"}, tool_call_id="a"))
+    until(phone, sid, lambda one: one["doing"])
+    doing = agree(bridge, phone, sid, turn="working")["doing"]
+    assert (doing["tool"], doing["summary"]) == ("Bash", "Bash: make test")
+    assert_now(doing["since"])
+    bridge.accept(post(sid, {"command": "make\ntest"}, tool_call_id="a"))
+    agree(bridge, phone, sid, turn="working", doing=None)
+    bridge.accept(pre(sid, {"command": "rm x"}, approval=True, tool_call_id="b"))
+    asked = agree(bridge, phone, sid, turn="waiting", pending_approvals=1)
+    assert asked["doing"]["summary"] == "Bash: rm x"
+    # what a phone says is only noted: the agent still waits for the person at its machine
+    decide(phone, sid, "b", "approved")
+    agree(bridge, phone, sid, turn="waiting", pending_approvals=0)
+    bridge.accept(post(sid, {"command": "rm x"}, tool_call_id="b"))
+    agree(bridge, phone, sid, turn="working", doing=None)
+    bridge.accept(hook("Stop", sid))
+    agree(bridge, phone, sid, **idle)
+    bridge.accept(hook("SessionEnd", sid))
+    agree(bridge, phone, sid, turn="idle", session_status="closed")
+    bridge.accept(pre(sid, tool_call_id="late"))
+    assert bridge.session(sid)["turn"] == "idle", "it has ended"
+
+
+def test_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
+    with bridge.phones(1) as (other,):
+        sid = begin(bridge, phone)
+        (ready,) = [m["payload"] for m in phone.messages if m["type"] == "session_ready"]
+        assert (ready["status"], ready["session_status"]) == ("ready", "active")
+        started = other.expect("session_started", session_id=sid)["payload"]["session"]
+        assert (started["kind"], started["session_status"]) == ("bridge", "active")
+        asked = tool(phone, sid, "Bash", command="make test")
+        view = agree(bridge, other, sid, turn="waiting", pending_approvals=1)
+        assert view["doing"]["tool"] == "Bash" and "make test" in view["doing"]["summary"]
+        decide(phone, sid, asked["tool_call_id"], "approved")
+        agree(bridge, other, sid, turn="idle", doing=None, pending_approvals=0)
+        say(phone, sid, "/sleep 60")
+        agree(bridge, other, sid, turn="working", doing=None)
+        phone.send("session_interrupt", {"session_id": sid})
+        agree(bridge, other, sid, turn="idle", title=view["title"])
+        end(phone, sid)
+        agree(bridge, other, sid, turn="idle", session_status="closed")
+
+
+def test_seldom_and_never_again(bridge: Bridge, phone: Phone) -> None:
+    """At most once a second for a session, however much it does; no row: neither a reconnection nor
+    a request for a replay brings it again.
+    """
+    sid = new_session()
+    bridge.accept(prompt(sid, 0))
+    phone.join(sid)
+    begun, number = time.monotonic(), 0
+    while time.monotonic() - begun < 3:
+        number += 1
+        bridge.accept(pre(sid, tool_call_id=f"call {number}"))
+    bridge.accept(hook("Stop", sid))
+    until(phone, sid, lambda one: one["turn"] == "idle")
+    took = time.monotonic() - begun
+    told = [one for one in phone.updates if one["session_id"] == sid]
+    assert 2 <= len(told) <= took + 2 < number
+    assert all(one != two for one, two in itertools.pairwise(told))
+    assert "session_update" not in {message["type"] for message in log_of(phone, sid)}
+    phone.close()
+    phone.ready()
+    other = new_session()
+    bridge.accept(prompt(other, 0))
+    until(phone, other, lambda one: one["turn"] == "working")
+    assert shown(phone, sid) == {}, "connection_ack had it"
+    bridge.accept(hook("SessionEnd", sid), hook("SessionEnd", other))
