@@ -19,6 +19,7 @@ from bridge_project.protocol.types import (
     ApprovalSource,
     ConnectionMode,
     Count,
+    Decider,
     Decision,
     FinishReason,
     HookEventName,
@@ -185,7 +186,9 @@ class ToolCall(ServerPayload):
 
 
 class ApprovalRequired(ServerPayload):
-    """``description`` is never empty (D37)."""
+    """``description`` is never empty (D37). The decision only where it is sent after that was
+    taken: in a ``replay_buffer``, or as what a device missed (D38).
+    """
 
     type = "approval_required"
     summary = "The agent waits for a decision about a tool call."
@@ -199,6 +202,9 @@ class ApprovalRequired(ServerPayload):
     risk_level: RiskLevel
     source: ApprovalSource
     reasoning: str | None = None
+    decision: Decision | None = None
+    decided_at: Timestamp | None = None
+    decided_by: Decider | None = None
 
 
 class ApprovalRecorded(ServerPayload):

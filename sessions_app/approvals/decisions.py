@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.catalogue import Encoded, encode, encode_raw
 from bridge_project.protocol.server_messages import ApprovalRecorded
 from bridge_project.protocol.types import Decision, now_text
 from devices_app import audit
@@ -112,6 +112,7 @@ def settle(
     if session.kind == Session.Kind.BRIDGE and not session.pending_approvals:
         session.turn = Session.Turn.WORKING
     box.append_to_all(encode(notifications.approval_decided(session, record)))
+    box.amend(_decided(record))
     audit.record(
         "decision",
         actor=by,
@@ -122,6 +123,19 @@ def settle(
         tool=record.tool,
         reason=reason,
     )
+
+
+def _decided(record: ToolCall) -> Encoded:
+    """Return the ``approval_required`` as it is sent after its decision: nobody is asked again."""
+    assert record.decided_at is not None
+    asked = json.loads(record.frame)
+    decided = {
+        "decision": record.decision,
+        "decided_at": now_text(record.decided_at),
+        "decided_by": record.decided_by,
+    }
+    payload = asked["payload"] | decided
+    return encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
 
 
 def _already_decided(session_id: str, record: ToolCall) -> BridgeError:

@@ -19,7 +19,7 @@ from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
 from sessions_app.log.reader import Row, size_of
 from sessions_app.log.tail import tail
-from sessions_app.models import Feed
+from sessions_app.models import Feed, LogRow
 
 DISCARD_ROWS = 100  # looked at, at once, to make room for bytes
 
@@ -37,6 +37,7 @@ class Outbox:
         self.now: datetime = timezone.now()
         self.moment: Any = ingest_sql.moment(self.now)
         self.rows: list[Row] = []
+        self._amended: dict[str, str] = {}  # message id → frame
 
     def append(self, feed: Feed, message: Encoded) -> Row:
         """Add a message to a feed. Whatever instances of a feed are passed, the first one seen
@@ -62,11 +63,20 @@ class Outbox:
         )
         return self.append(feed, message)
 
+    def amend(self, message: Encoded) -> None:
+        """Have the row of that message's id read so from now on; sockets that have it keep it.
+
+        Its size stays as it was counted.
+        """
+        self._amended[message.id] = message.text
+
     def flush(self) -> None:
         """Write the rows, and discard the oldest where that is more than the bounds allow (D30)."""
         if not self._stored:
             return
         ingest_sql.write_log(self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes)
+        for message_id, frame in self._amended.items():
+            LogRow.objects.filter(message_id=message_id).update(frame=frame)
         for feed in self._feeds.values():
             excess = feed.rows - conf.bridge_queue_max
             self._discard(excess, feed.bytes - limits.QUEUE_MAX_SESSION_BYTES, feed.pk)
