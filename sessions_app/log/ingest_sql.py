@@ -202,13 +202,16 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
 
 # -- tool calls about which nobody is asked: nine events of ten ------------------------------------
 
+_CALL = ToolCall._meta.db_table
 _CALL_WRITTEN = ("session_id", "tool_call_id", "tool", "same", "risk_level", "created_at")
 _CALL_EMPTY = ("description", "params", "source", "decided_by", "reason", "frame")
 _OPEN_CALL = insert_into(ToolCall, (*_CALL_WRITTEN, "forwarded", *_CALL_EMPTY))
 _OPEN_CALL += " ON CONFLICT DO NOTHING"
+# An equal call before the one of that id: what ran must not pass for an approval of something else.
 _END_CALL = (
-    f'UPDATE "{ToolCall._meta.db_table}" SET finished_at = %s WHERE session_id = %s '
-    "AND tool_call_id = %s AND same = %s AND finished_at IS NULL AND decision IS NULL"
+    f'UPDATE "{_CALL}" SET finished_at = %s WHERE session_id = %s AND tool_call_id = %s '
+    "AND finished_at IS NULL AND decision IS NULL AND (same = %s OR NOT EXISTS "
+    f'(SELECT 1 FROM "{_CALL}" o WHERE o.session_id = %s AND o.same = %s AND o.finished_at IS NULL))'
 )
 
 
@@ -222,6 +225,6 @@ def open_call(cursor: Any, values: Sequence[Any]) -> bool:
 
 
 def end_call(cursor: Any, session: int, tool_call_id: str, same: str, at: Any) -> bool:
-    """End the equal open call of that id; False: there is none about which nobody was asked."""
-    cursor.execute(_END_CALL, (at, session, tool_call_id, same))
+    """End the open call of that id; False: there is none about which nobody was asked."""
+    cursor.execute(_END_CALL, (at, session, tool_call_id, same, session, same))
     return bool(cursor.rowcount)
