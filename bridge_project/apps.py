@@ -1,4 +1,4 @@
-"""The kernel as a Django application: it has no models, only commands, checks and templates."""
+"""Register commands, checks and templates with Django; there are no models here."""
 
 from __future__ import annotations
 

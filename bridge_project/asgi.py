@@ -1,4 +1,4 @@
-"""The composition: HTTP to Django, the WebSocket to its consumer, a gate before the upgrade.
+"""Route HTTP to Django and WebSockets to the consumer; check upgrades first.
 
 `application` is a whole bridge under any ASGI server (D61). `serve` takes `routes` instead: it
 starts by itself what runs beside the requests.

@@ -1,4 +1,4 @@
-"""Django's settings, all derived from ``conf``; nothing here reads the environment."""
+"""Derive Django's settings from ``conf``; read no environment here."""
 
 from __future__ import annotations
 

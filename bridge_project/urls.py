@@ -1,6 +1,4 @@
-"""Every address that the bridge answers (D2): the API, the pages about it, pairing, and the admin
-site.
-"""
+"""Map every address (D2): the API, its pages, pairing and the admin site."""
 
 from __future__ import annotations
 

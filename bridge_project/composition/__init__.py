@@ -1,1 +1,1 @@
-"""Put the parts together: what a serving bridge consists of, and what it says of itself."""
+"""Assemble the apps into a serving bridge, and report its state."""

@@ -25,7 +25,7 @@ STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the other
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something that runs beside requests; both callables return when they are done."""
+    """Name something that runs beside requests, and how it starts and stops."""
 
     name: str
     start: Callable[[], Awaitable[None]]
@@ -60,7 +60,7 @@ _running: list[Work] = []
 
 
 async def start_all() -> None:
-    """Start everything in the order of WORKS. When one fails, stop those before it and raise."""
+    """Start WORKS in order; when one fails, stop those before it and raise."""
     for work in WORKS:
         try:
             await work.start()
@@ -71,7 +71,7 @@ async def start_all() -> None:
 
 
 async def stop_all() -> None:
-    """Stop what was started, the last one first, whatever the others ran into."""
+    """Stop what was started, the last first, even when one of them fails."""
     while _running:
         work = _running.pop()
         try:

@@ -1,4 +1,4 @@
-"""Register the handler of every client message, by importing the modules that have them."""
+"""Register the handler of every client message by importing its module."""
 
 from __future__ import annotations
 

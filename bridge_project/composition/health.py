@@ -1,4 +1,4 @@
-"""Answer GET /health: what works here and now (D48)."""
+"""Answer GET /health: which parts of the bridge work at this moment (D48)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Check = Callable[[], str | None]
 
 
 def check_database() -> str | None:
-    """Hook events need the database, and the right to write to it."""
+    """Check that the database can be written, as hook events need it."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
@@ -48,7 +48,7 @@ def check_database() -> str | None:
 
 
 def check_channel_layer() -> str | None:
-    """Other processes hear of new rows through Redis (D46)."""
+    """Check Redis, through which processes learn of each other's rows (D46)."""
     if conf.redis_url:
         import redis  # 5 MB of memory, of no use without a Redis
 
@@ -60,7 +60,7 @@ def check_channel_layer() -> str | None:
 
 
 def check_disk_space() -> str | None:
-    """There must be room where the database is: in the data directory."""
+    """Check that the data directory's disk has room."""
     free = shutil.disk_usage(conf.bridge_data_dir).free
     return None if free >= limits.DISK_FREE_MIN_BYTES else f"{free // limits.MB} MB free"
 
@@ -81,7 +81,7 @@ _lock = threading.Lock()
 
 
 def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
-    """Return the status and body of GET /health: 503 as soon as one check fails (D48)."""
+    """Return status and body of GET /health; one failed check makes it 503 (D48)."""
     failed = _failures()
     sessions = websockets = 0
     if not failed:
@@ -113,7 +113,7 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
 
 
 def _failures() -> dict[str, str]:
-    """Part → what is wrong with it. All checks run at once and share one deadline."""
+    """Return part → what is wrong with it; checks run at once under one deadline."""
     futures = [(part, _start(check)) for part, checks in CHECKS.items() for check in checks]
     deadline = time.monotonic() + CHECK_SECONDS
     failed: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Answer GET /metrics: this process's counters, and what each app works out when it is asked."""
+"""Answer GET /metrics with this process's counters and the apps' figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLLECTORS: dict[str, Callable[[], Iterable[Metric]]] = {
 
 
 class _Process(CollectorRegistry):
-    """The counters and the collectors; one that fails is 0 in `bridge_collector_up`."""
+    """Collect counters and figures; a failed collector is 0 in `bridge_collector_up`."""
 
     def collect(self) -> Iterator[Metric]:
         yield from REGISTRY.collect()
@@ -42,7 +42,7 @@ class _Process(CollectorRegistry):
 
 
 def exposition(accept: str) -> tuple[bytes, str]:
-    """Return the metrics of this process now, and their content type.
+    """Return this process's metrics and their content type.
 
     OpenMetrics where `accept` (the header) asks for it, else the plain text format.
     """

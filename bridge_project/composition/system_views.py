@@ -1,6 +1,4 @@
-"""What the bridge says about itself: health, capabilities, the OpenAPI document, and the
-WebSocket's address without an upgrade.
-"""
+"""Answer health, info, metrics, the API documents, and /ws without an upgrade."""
 
 from __future__ import annotations
 
@@ -140,6 +138,6 @@ class AsyncApiView(OpenView):
 
 @cache
 def document() -> str:
-    """The OpenAPI document as JSON; it does not change while the bridge runs."""
+    """Return the OpenAPI document as JSON; it stays the same while the bridge runs."""
     generator: Any = SchemaGenerator
     return jsontext.dumps(generator().get_schema(request=None, public=True))

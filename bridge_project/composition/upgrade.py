@@ -1,4 +1,4 @@
-"""Decide about an upgrade to a WebSocket before there is one (D17, D18)."""
+"""Refuse WebSocket upgrades that a browser or token may not make (D17, D18)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEBSOCKET_PATH: Final = "api/v1/ws"
 
 
 class UpgradeCheck:
-    """Answer an upgrade that is refused with a real HTTP status."""
+    """Refuse an upgrade with an HTTP status, or pass it to the application."""
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -36,7 +36,7 @@ class UpgradeCheck:
 
 
 async def _check(scope: Scope) -> None:
-    """Raise what refuses the upgrade: by its address, host, rate, origin or token."""
+    """Raise BridgeError when address, host, rate, origin or token is wrong."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     names, client = own_names(scope), scope["bridge"].client
     if scope["path"] != f"/{WEBSOCKET_PATH}":

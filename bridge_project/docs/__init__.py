@@ -1,1 +1,1 @@
-"""The pages and documents that describe the bridge, made from its own tables."""
+"""Generate the pages and documents that describe the bridge."""

@@ -1,4 +1,4 @@
-"""Write the AsyncAPI document from the catalogue, with an example of every message."""
+"""Write the AsyncAPI document from the catalogue, with an example of each message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ joined. What the bridge keeps for a device is sent again, with the same id, unti
 
 
 class Field(NamedTuple):
-    """A field of a payload; ``type`` is in words."""
+    """Describe a field of a payload; ``type`` is in words."""
 
     name: str
     type: str
@@ -43,7 +43,10 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message in one direction; what goes both ways comes twice, once as ``TYPE.server``."""
+    """Describe a message in one direction.
+
+    What both sides send comes twice, once as ``TYPE.server``.
+    """
 
     model: type[Payload]
     from_client: bool
@@ -67,12 +70,12 @@ class Message:
 
     @property
     def reply(self) -> tuple[str, ...]:
-        """The types of what answers a client's message."""
+        """Return the types of the messages that answer it."""
         return self.model.reply if self.from_client else ()
 
     @property
     def rule(self) -> str:
-        """When a client may send it and what becomes of it; empty for what the bridge sends."""
+        """Return when a client may send it and what follows; empty for server messages."""
         if not self.from_client:
             return ""
         words = [f"May be sent {_PHASES[self.model.phase]}"]
@@ -84,7 +87,7 @@ class Message:
 
     @property
     def example(self) -> str:
-        """An example as it goes on the wire, indented."""
+        """Return an example as it goes on the wire, indented."""
         sent = json.loads((EXAMPLES / f"{self.name}.json").read_text(encoding="utf-8"))
         return json.dumps(sent, indent=2, ensure_ascii=False)
 
@@ -101,7 +104,7 @@ class Message:
 
 
 def _type(field: Schema, defs: Schema) -> str:
-    """Say a JSON schema in a few words."""
+    """Describe a JSON schema in a few words."""
     if "$ref" in field:
         inner = defs[field["$ref"].rpartition("/")[2]]
         return "object {" + ", ".join(inner.get("properties", {})) + "}"
@@ -117,7 +120,7 @@ def _type(field: Schema, defs: Schema) -> str:
 
 
 def messages() -> list[Message]:
-    """Every message: each request with its answers, then what the bridge sends by itself."""
+    """Return all messages: each request with its answers, then the server's own."""
     requests = [model for model in CATALOGUE.values() if model.from_client]
     answered = [type for model in requests for type in (model.type, *model.reply)]
     found = []

@@ -1,4 +1,4 @@
-"""Add to the OpenAPI document what each endpoint can answer besides success (D9)."""
+"""Add each endpoint's error answers to the OpenAPI document (D9)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _REQUEST_ID: Final[Schema] = {
 
 
 class EndpointSchema(AutoSchema):
-    """Takes an operation's security from its view, and keeps the ids of two addresses apart."""
+    """Take an operation's security from its view; keep ids of twin addresses apart."""
 
     def get_operation(self, path: str, *args: Any, **kwargs: Any) -> Schema | None:
         operation: Schema | None = super().get_operation(path, *args, **kwargs)
@@ -89,7 +89,7 @@ class EndpointSchema(AutoSchema):
 
 
 def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Schema:
-    """Add security schemes, error bodies and every operation's error answers (drf-spectacular)."""
+    """Add security schemes, error bodies and error answers (drf-spectacular hook)."""
     components = result.setdefault("components", {})
     components["securitySchemes"] = {
         name: {"type": "http", "scheme": "bearer", "description": text}
@@ -156,7 +156,7 @@ def _body(name: str, codes: list[str]) -> Schema:
 
 
 def _headers(status: int, *, sure: bool = True) -> Schema:
-    """``sure``: every answer has them all; a degraded health, for one, names no time to wait."""
+    """Describe an error's headers; ``sure``: every answer has them all."""
     found = {"X-Request-ID": _header("The request's id, for the bridge's log.", type="string")}
     if status == 401:
         found["WWW-Authenticate"] = _header("The kind of token.", const="Bearer")

@@ -1,4 +1,4 @@
-"""Serve the pages that explain the bridge: no token, no script, nothing from elsewhere (D9)."""
+"""Serve the pages that explain the bridge: no token, no script (D9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
-    """Make a view of a page that is the same for everybody; only its own style gets in."""
+    """Make a view of a page that is the same for everybody; only its style loads."""
 
     @csrf_exempt
     @require_safe
@@ -85,7 +85,7 @@ def messages() -> str:
 
 
 def inline(text: str) -> SafeString:
-    """Return the text with what stands between backticks as code."""
+    """Return the text with the parts between backticks as code."""
     return mark_safe(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))  # noqa: S308 - escaped before the tags are put in
 
 

@@ -1,4 +1,4 @@
-"""Write settings, error codes and messages as tables, for the pages and the files in docs/."""
+"""Write settings, error codes and messages as tables for the pages and docs/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge_project.protocol.catalogue import CATALOGUE
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of the settings table; ``default`` is what one would write, or empty."""
+    """Hold a row of the settings table; ``default`` may be empty."""
 
     name: str
     default: str
@@ -23,7 +23,7 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Every setting, in the order of ``Conf``."""
+    """Return every setting, in the order of ``Conf``."""
     rows = []
     for name, field in Conf.model_fields.items():
         default, extra = field.default, field.json_schema_extra
@@ -39,7 +39,7 @@ def settings() -> list[Setting]:
 
 
 def sent_as(row: ErrorCode) -> str:
-    """Say where a client meets a code."""
+    """Describe where a client meets a code."""
     if row.never_sent:
         return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
@@ -80,7 +80,7 @@ on any bridge. How to write a client: [clients.md](clients.md).
 
 
 def settings_markdown() -> str:
-    """``docs/settings.md``."""
+    """Return ``docs/settings.md``."""
     secrets = ", ".join(f"`{row.name}_FILE`" for row in settings() if row.secret)
     rows = [
         (f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description)
@@ -94,7 +94,7 @@ def settings_markdown() -> str:
 
 
 def errors_markdown() -> str:
-    """``docs/errors.md``."""
+    """Return ``docs/errors.md``."""
     head = ("Code", "Sent as", "Recoverable", "Severity", "Meaning", "What to do")
     rows = [
         (f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy)
@@ -108,7 +108,7 @@ def errors_markdown() -> str:
 
 
 def messages_markdown() -> str:
-    """``docs/messages.md``."""
+    """Return ``docs/messages.md``."""
     parts = [
         _HEAD.format(title="Messages", source="bridge_project/protocol/"),
         _MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS),

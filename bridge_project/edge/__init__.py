@@ -1,3 +1,4 @@
-"""The server's edge: daphne's protocols with what it leaves open (D9, D19, D30), one module for
-each layer of a connection.
+"""Serve HTTP and WebSockets by daphne, with the bounds it lacks (D9, D19, D30).
+
+One module for each layer of a connection.
 """

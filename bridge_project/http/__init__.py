@@ -1,1 +1,1 @@
-"""What all HTTP endpoints share: errors, JSON bodies, tokens, rates."""
+"""Give HTTP endpoints their errors, JSON bodies, authentication and rate limits."""

@@ -1,4 +1,4 @@
-"""Name the types of ASGI applications, for those that stand in front of Django and Channels."""
+"""Name the types of ASGI applications."""
 
 from __future__ import annotations
 

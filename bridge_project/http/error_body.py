@@ -1,4 +1,4 @@
-"""Write what a client is told of a failure: an HTTP error, an `error` or a `connection_error`.
+"""Write what a client reads of a failure, over HTTP or on a socket.
 
 Each is counted here, and reported when it is severe, whichever way it goes out.
 """
@@ -29,7 +29,7 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")  # safe in a header, a
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """An HTTP error: `fields` are those of its JSON body."""
+    """Hold an HTTP error; `fields` are those of its JSON body."""
 
     status: int
     headers: dict[str, str]
@@ -69,7 +69,7 @@ def error_answer(
 def error_payload(
     error: BridgeError, session_id: str | None = None, *, reference: str = ""
 ) -> Error_:
-    """Write the `error` message of a failure; `reference` is by what the log finds it."""
+    """Write the `error` message of a failure; `reference` is its key in the log."""
     _count_on_socket(error, reference)
     fields = {
         name: error.fields[name] for name in ("violations", "details") if name in error.fields
@@ -101,7 +101,7 @@ def _count_on_socket(error: BridgeError, reference: str = "") -> None:
 
 
 def log_error(code: str, **where: Any) -> None:
-    """Log an error answer at its code's severity; `where`: its status, method, path, client.
+    """Log an error answer at its code's severity; `where` names the request.
 
     A refusal with a `client` is logged once a minute for each client and code, then counted
     (`logging.LogRateLimiter`).

@@ -1,4 +1,4 @@
-"""Answer a Django request that failed, whoever noticed it first (D9)."""
+"""Answer Django requests that failed with the error body of D9."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _BY_STATUS: Final = {
 
 
 def code_of(status: int) -> str:
-    """Return the code for what Django or a middleware answered with this status."""
+    """Return the code for a status that Django or a middleware answered."""
     return _BY_STATUS.get(status, "INTERNAL_ERROR" if status >= 500 else "VALIDATION_ERROR")
 
 
 def as_bridge_error(exception: Exception) -> BridgeError | None:
-    """Return the failure in the table's words; None where Django's own answer will do, or a 500."""
+    """Return the exception as a BridgeError; None leaves it to Django."""
     if isinstance(exception, BridgeError):
         return exception
     # DRF turns the status of these two into 403 where a view has no authentication of its own
@@ -65,7 +65,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
 def error_response(
     request: HttpRequest, error: BridgeError, *, status: int | None = None, logged: bool = False
 ) -> HttpResponse:
-    """Answer a failure, and log it unless it was: as JSON, in the admin site as a page."""
+    """Answer a failure, as JSON or as a page of the admin site, and log it."""
     answer = error_answer(error, request_id_of(request), base_url(request), status=status)
     if request.path.startswith(ADMIN_SITE):
         context = {"title": answer.fields["error"], "answer": answer.fields}
@@ -83,14 +83,14 @@ def error_response(
 
 
 def is_foreign(response: HttpResponseBase) -> bool:
-    """Tell whether this is an error that Django or a middleware answered, in HTML or not at all."""
+    """Tell whether Django or a middleware made this error answer."""
     ours = hasattr(response, "_bridge_error")
     is_json = response.get("Content-Type", "").startswith(JSON_TYPE)
     return response.status_code >= 400 and not ours and not is_json
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer Django's `CSRF_FAILURE_VIEW`: only forms of the admin site come here."""
+    """Answer a form of the admin site that failed Django's CSRF check."""
     message = (
         "The form did not come from this site, or is too old."
         " Allow cookies, load it again, and send it again."
@@ -99,7 +99,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer what nobody foresaw, as Django's `handler500`: the traceback is only in the log."""
+    """Answer 500 as Django's `handler500`; only the log has the traceback."""
     log.error("failed", code="INTERNAL_ERROR", status=500, exc_info=True, **_where(request))  # noqa: LOG014
     return error_response(request, BridgeError("INTERNAL_ERROR"), logged=True)
 

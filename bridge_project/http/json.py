@@ -20,7 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class JSONRenderer(BaseRenderer):
-    """Compact ASCII JSON; NaN cannot go out."""
+    """Write compact ASCII JSON, and refuse NaN."""
 
     media_type = JSON_TYPE
     format = "json"
@@ -33,7 +33,7 @@ class JSONRenderer(BaseRenderer):
 
 
 class StrictJSONParser(BaseParser):
-    """What `jsontext` takes as JSON, in UTF-8."""
+    """Read the JSON that `jsontext` takes, in UTF-8."""
 
     media_type = JSON_TYPE
 
@@ -52,7 +52,7 @@ def check_media_type(content_type: str) -> None:
 
 
 def json_bytes(request: HttpRequest) -> bytes:
-    """Return the body of a request that says it is JSON, unparsed."""
+    """Return the unparsed body of a request that is declared as JSON."""
     check_media_type(request.META.get("CONTENT_TYPE", ""))
     # the edge has capped it before; this is for servers that do not
     if len(request.body) > conf.max_message_bytes:
@@ -61,7 +61,7 @@ def json_bytes(request: HttpRequest) -> bytes:
 
 
 def json_model(request: HttpRequest, model: type[M]) -> M:
-    """Return the body as `model`, or raise VALIDATION_ERROR with every fault in `violations`."""
+    """Return the body as `model`, or raise VALIDATION_ERROR with all violations."""
     value = _loads(json_bytes(request))
     if not isinstance(value, dict):
         wrong = {"field": "body", "constraint": "object", "received": received(value, ())}

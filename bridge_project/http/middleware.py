@@ -1,4 +1,4 @@
-"""Give each Django request its id and its client, check its host, and mend foreign errors."""
+"""Give each Django request its id and client; check its host; rewrite errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ API_PREFIXES: Final = ("/api/", "/hooks/")
 
 
 class RequestMiddleware:
-    """Outermost: lets no error leave without the six fields (D9).
+    """Give each request its id and client, and each error the body of D9.
+
+    It is the outermost middleware.
 
     Only synchronous, so that Django runs the whole chain in one thread instead of changing threads
     at each middleware.
@@ -76,7 +78,7 @@ class RequestMiddleware:
 
 
 def _refused_body(request: HttpRequest) -> str | None:
-    """Tell why no page takes a body this large, before it is read; the API's views do it too."""
+    """Return why this endpoint takes no body this large, before it is read."""
     awaited = getattr(request, "scope", {}).get("bridge.body") == "awaited"
     if awaited and not request.path.startswith(API_PREFIXES):
         return NO_LARGE_BODY
@@ -89,7 +91,7 @@ def _refused_body(request: HttpRequest) -> str | None:
 
 
 class HostMiddleware:
-    """Answers only under the bridge's own names (D18): no page can reach it by a name of its own.
+    """Refuse requests for host names that are not the bridge's own (D18).
 
     A request without `Host` passes: no browser sends one.
     """

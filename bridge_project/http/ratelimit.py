@@ -1,4 +1,4 @@
-"""Count requests and failed authentications, shared by all processes (D16, D17, D46).
+"""Limit requests and failed authentications across processes (D16, D17, D46).
 
 The functions may talk to Redis: on an event loop, call them in a thread.
 """
@@ -32,14 +32,14 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 class Keyed(Protocol):
-    """Somebody whose requests are counted together: `devices_app.tokens.Principal`."""
+    """Name a caller whose requests count together: `devices_app.tokens.Principal`."""
 
     @property
     def rate_key(self) -> str: ...
 
 
 def check(group: str, principal: Keyed | None, address: str) -> None:
-    """Count a request of `group` (a key of `limits.RATES`), of a principal or else an address.
+    """Count a request of `group`, a key of `limits.RATES`, or refuse it.
 
     Raises BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
     """
@@ -61,7 +61,9 @@ def check(group: str, principal: Keyed | None, address: str) -> None:
 
 
 def failed_authentication(address: str) -> None:
-    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many (D16).
+    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many.
+
+    See D16.
 
     Only failures ask: a correct token from a locked-out address works.
     """
@@ -69,13 +71,13 @@ def failed_authentication(address: str) -> None:
 
 
 def too_many(message: str, seconds: int) -> BridgeError:
-    """Make the refusal that says when to try again: in a field, and as `Retry-After`."""
+    """Make the refusal, with the time to wait in a field and in `Retry-After`."""
     headers = {"Retry-After": str(seconds)}
     return BridgeError("RATE_LIMIT_EXCEEDED", message, headers=headers, retry_after=seconds)
 
 
 class MessageBudget:
-    """The messages that one connection may still send, in windows of a minute (D17)."""
+    """Count the messages of one connection in windows of a minute (D17)."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,7 +86,7 @@ class MessageBudget:
         self._taken = 0
 
     def take(self) -> int | None:
-        """Count a message: None when it may be acted on, else the whole seconds to wait."""
+        """Count a message; return None, or the whole seconds to wait."""
         if not conf.rate_limits_on:
             return None
         now = self._clock()
@@ -98,7 +100,7 @@ class MessageBudget:
 
 
 class FallbackCache(BaseCache):
-    """The shared cache, and while that cannot be reached this process's own (D46)."""
+    """Use the shared cache, and this process's own while Redis is away (D46)."""
 
     away_until = 0.0
     logged_at = float("-inf")
@@ -125,7 +127,7 @@ class FallbackCache(BaseCache):
 
 @functools.cache
 def shared_cache() -> BaseCache:
-    """Make the shared cache once; Django would make one, and a connection, for each request."""
+    """Make the shared cache once; Django would make one for each request."""
     return caches.create_connection("default")
 
 

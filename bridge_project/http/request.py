@@ -1,4 +1,4 @@
-"""Know a Django request: its id, its connection, its client, and the bridge's address for it."""
+"""Return a Django request's id, connection, client and the bridge's address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge_project.network.transport import ConnectionMode, Transport
 
 
 def transport_of(request: HttpRequest) -> Transport:
-    """Return the connection that carries a request; a local one in Django's test clients."""
+    """Return the connection of a request; a local one in Django's test clients."""
     found = getattr(request, "scope", {}).get("bridge")
     if found is not None:
         return cast(Transport, found)
@@ -27,7 +27,7 @@ def transport_of(request: HttpRequest) -> Transport:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return whom limits count; `RequestMiddleware` has put it there."""
+    """Return the address that limits count; `RequestMiddleware` has set it."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

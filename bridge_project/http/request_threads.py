@@ -1,4 +1,4 @@
-"""Run Django's request cycle in a few threads that stay, with their database connections."""
+"""Run Django's request cycle in a few threads that keep database connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Message = Mapping[str, Any]
 
 
 class Handler(ASGIHandler):
-    """An ASGI application for HTTP: middlewares and views run in one thread, first to last.
+    """Run a request's middlewares and view in one thread; an ASGI application.
 
     Django's own handler goes to a thread and back about seventeen times for each request. A client
     that goes away does not stop its request: what was begun is finished, which is what an event
@@ -65,7 +65,7 @@ class Handler(ASGIHandler):
 
 
 def _whole(response: HttpResponseBase) -> HttpResponse:
-    """Return the answer with its body in memory; only static files, which are small, stream."""
+    """Return the answer with its body in memory; only small static files stream."""
     if not response.streaming:
         return cast(HttpResponse, response)
     parts = cast(Any, response)

@@ -1,4 +1,4 @@
-"""Settle what each connection is, and refuse what is not safe (D18 to D20, D61)."""
+"""Find out how each connection came, and refuse unsafe ones (D18 to D20, D61)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge_project.protocol.catalogue import encode
 
 
 class TransportMiddleware:
-    """Put a `Transport` into the scope as `bridge`; only what is encrypted gets further.
+    """Put a `Transport` into the scope as `bridge`; refuse what is not encrypted.
 
     `serve` has put it there: its edge asks the TCP connection itself, and caps the body while it is
     read. Any other server's scope is completed here.
@@ -66,12 +66,12 @@ def _check(scope: Scope) -> None:
 
 
 def _local(scope: Mapping[str, Any]) -> str:
-    """Return the address where the connection was accepted, empty when it is not known."""
+    """Return the address that accepted the connection; empty when unknown."""
     return str((scope.get("server") or ("",))[0])
 
 
 def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
-    """Tell what a connection is, from the scope of an ASGI server other than `serve`.
+    """Return the `Transport` of a scope from a server other than `serve`.
 
     daphne tells where a connection was accepted, and its command line whether TLS ends there. Other
     servers tell the scheme; but with a proxy's headers some of them replace the scheme and the
@@ -90,7 +90,7 @@ def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
 
 
 class ServerSocket:
-    """The socket of a server that tells nothing of what waits in it: `scope["bridge.socket"]`.
+    """Stand in for `scope["bridge.socket"]` under a server without one.
 
     Sending goes through ASGI, and whether the peer is still there is the server's own ping to say.
     """
@@ -99,10 +99,10 @@ class ServerSocket:
         return 0
 
     def authenticated(self) -> None:
-        """Do nothing: the bounds before `auth` are those of the server."""
+        """Do nothing: the server has its own bounds before `auth`."""
 
     def send_frames(self, frames: Sequence[bytes]) -> int:
-        """Take no ready-made frame: the caller then sends each text by itself."""
+        """Send nothing: the caller then sends each text by itself."""
         return 0
 
     async def drain(self) -> bool:
@@ -115,11 +115,11 @@ class ServerSocket:
     last_frame = last_progress
 
     def abort(self) -> None:
-        """Do nothing: ASGI knows only the close that came before."""
+        """Do nothing: ASGI has only the close that came before."""
 
 
 def _capped(receive: Receive) -> Receive:
-    """Stop at a body over BRIDGE_MAX_MESSAGE_MB: what is beyond is neither kept nor parsed."""
+    """Raise PAYLOAD_TOO_LARGE at a body over BRIDGE_MAX_MESSAGE_MB."""
     size = 0
 
     async def capped() -> Message:
@@ -137,7 +137,7 @@ def _capped(receive: Receive) -> Receive:
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: BridgeError) -> None:
-    """Answer a request with an error, a socket with `connection_error` and a close (D19, D20)."""
+    """Answer a request with an error, a socket with `connection_error` (D19, D20)."""
     if scope["type"] == "http" or error.row.close is None:
         await send_error(scope, send, error)
     elif (await receive())["type"] == "websocket.connect":
@@ -149,7 +149,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: BridgeError)
 
 
 async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
-    """Answer a request, or an upgrade where the server can, with an error in the form of D9."""
+    """Answer a request, or an upgrade if the server can, with an error of D9."""
     given = request_id(dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1"))
     bridge: Transport = scope["bridge"]
     status = error.row.status or 403
@@ -174,7 +174,7 @@ async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
 
 
 def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Refuse everything as a WSGI application: a server of these tells no connection from another.
+    """Refuse everything: under WSGI the bridge cannot know its connections.
 
     `manage.py runserver` would serve tokens and files in the clear (D45, D61).
     """

@@ -20,11 +20,11 @@ from bridge_project.kernel.errors import BridgeError
 
 
 class SendBody(Exception):
-    """Not an error: the edge asked whether a large body may come, and this view wants it."""
+    """Tell the edge that this view wants the large body; no error."""
 
 
 class AlwaysJSON(BaseContentNegotiation):
-    """The API speaks JSON, whatever ``Accept`` says: an answer of 406 would help nobody."""
+    """Answer in JSON whatever ``Accept`` says; a 406 would help nobody."""
 
     def select_parser(self, request: Request, parsers: Any) -> BaseParser | None:
         content_type = (request.content_type or "").partition(";")[0].strip().lower()

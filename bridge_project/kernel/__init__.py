@@ -1,1 +1,1 @@
-"""What every other part may use: settings, limits, errors, the database, logging, paths."""
+"""Provide settings, limits, errors, the database, logging and paths to all."""

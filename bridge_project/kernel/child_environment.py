@@ -1,4 +1,4 @@
-"""Decide what the processes that the bridge starts may see of it (D45).
+"""Remove the bridge's secrets from what its child processes see (D45).
 
 Git, its filters and a commit's hooks, agents, their commands and shells: all get ``scrubbed``,
 which is the bridge's environment without what is the bridge's. The rest is the user's, and passes.
@@ -61,7 +61,7 @@ def _secrets() -> list[str]:
 
 
 def hide_process() -> None:
-    """Let no other process of our user look into this one's environment, memory or descriptors.
+    """Keep other processes of our user out of this one's memory and environment.
 
     Linux then gives what is in its /proc to root, and writes no core dump. What this process starts
     can be looked into again.

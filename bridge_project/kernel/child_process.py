@@ -1,5 +1,6 @@
-"""Run a program to its end: in a group of its own, with a deadline and bounded output, nothing left
-of what it started.
+"""Run a program in its own group, with a deadline and bounded output.
+
+At its end nothing is left of what it started.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _guard: Final = threading.Lock()
 
 
 class Output:
-    """What a stream has printed: the first ``limit`` bytes of it, or, with ``tail``, the last."""
+    """Keep the first ``limit`` bytes of a stream, or with ``tail`` the last."""
 
     def __init__(self, limit: int = limits.TOOL_OUTPUT_BYTES, *, tail: bool = False) -> None:
         self.kept = bytearray()
@@ -57,7 +58,7 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Decode it, without half a character at the cut, nor NULs, which no database holds."""
+        """Decode it, without half a character at the cut, and without NULs."""
         return self.kept.decode("utf-8", "ignore" if self.cut else "replace").replace(
             "\x00", "\ufffd"
         )
@@ -68,7 +69,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a program ended. ``cut``: it had more to print than was read, and was ended."""
+    """Hold how a program ended; ``cut``: it printed too much and was ended."""
 
     code: int
     out: bytes
@@ -77,7 +78,7 @@ class Done:
 
 
 def search_path(environ: Mapping[str, str] = os.environ) -> str:
-    """PATH without relative entries, by which a repository could bring a program of its own."""
+    """Return PATH without relative entries, which a repository could fill."""
     return os.pathsep.join(
         part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part)
     )
@@ -130,7 +131,7 @@ def run(
 
 
 def end_all() -> None:
-    """End what runs or is being started; the threads that wait for it go on at once."""
+    """End all programs, also those being started; their threads return at once."""
     global _times_ended
     with _guard:
         _times_ended += 1
@@ -150,7 +151,7 @@ def _read(
     deadline: float,
     check: Callable[[], None] | None,
 ) -> bool:
-    """Read until the program has ended or has printed too much; False past the deadline."""
+    """Read until the program ends or prints too much; False past the deadline."""
     exited, wait = False, limits.GIT_CHECK_SECONDS
     check_at = time.monotonic() + wait
     with selectors.DefaultSelector() as selector:
@@ -178,7 +179,7 @@ def _read(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the group. Until its leader has been waited for, its number is nobody else's."""
+    """End the group, before its leader is waited for: the id is still its own."""
     try:
         if not _exited(process):
             _signal(process, signal.SIGTERM)  # git takes its lock files away
@@ -208,7 +209,7 @@ def _exits_by(process: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 def _exited(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether it has ended, without waiting for it where the system can tell."""
+    """Tell whether it has ended, without reaping it where the system can."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):

@@ -1,4 +1,4 @@
-"""The only reader of the environment: every setting of D44, typed, checked and described once.
+"""Read, check and describe every setting (D44); nothing else reads `os.environ`.
 
 `docs/settings.md` and the page `/docs/settings` are generated from the fields of `Conf`. Values
 come from the environment first, then from `.env` in the data directory.
@@ -41,11 +41,11 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 
 class ConfError(ValueError):
-    """A setting is wrong; the text is one line that names it and never repeats a secret."""
+    """Report a wrong setting in one line that repeats no secret."""
 
 
 class Conf(BaseModel):
-    """All settings. Field names are the environment variables' names in lower case."""
+    """Hold all settings; a field is named like its variable, in lower case."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -162,12 +162,12 @@ class Conf(BaseModel):
 
     @cached_property
     def allowed_roots(self) -> tuple[str, ...]:
-        """Real, absolute directories; the first is where relative HTTP paths begin (D12)."""
+        """Return real, absolute directories; relative HTTP paths begin in the first (D12)."""
         return tuple(self.bridge_allowed_roots) or (os.path.realpath(os.getcwd()),)
 
     @cached_property
     def acp_agents(self) -> dict[str, list[str]]:
-        """Name → command line of each agent of BRIDGE_ACP_AGENTS, in their order."""
+        """Return name → command line of BRIDGE_ACP_AGENTS, in their order."""
         return read_agents(self.bridge_acp_agents)
 
     @property
@@ -176,16 +176,16 @@ class Conf(BaseModel):
 
     @property
     def unread(self) -> tuple[tuple[str, str], ...]:
-        """Names that are not read, being not in capitals, each with the place where it stands."""
+        """Return names that are ignored, not being in capitals, and where each stands."""
         return self._unread
 
     @property
     def secret_files(self) -> tuple[Path, ...]:
-        """Files of secrets that settings name: the private key and what an `X_FILE` points to."""
+        """Return files of secrets that settings name: the private key, each `X_FILE`."""
         return (*self._secret_files, *filter(None, [self.bridge_tls_key]))
 
     def secret(self, name: Literal["hook_token", "admin_token", "django_secret"]) -> str:
-        """Return a secret from the settings, else from the data directory, made on first use."""
+        """Return a secret from the settings, else from the data directory; make it once."""
         given = getattr(self, f"bridge_{name}", "")
         try:
             return given or _stored_secret(self.bridge_data_dir, name)
@@ -240,7 +240,7 @@ def _secret_fields() -> list[str]:
 
 
 def _named_files(given: Mapping[str, str]) -> dict[str, Path]:
-    """Setting → the file that holds its value: `X_FILE` for the setting X (D44)."""
+    """Return setting → the file of its value: `X_FILE` for the setting X (D44)."""
     named = {name: given.get(f"{name.upper()}_FILE") for name in _secret_fields()}
     return {name: make_absolute(Path(path)) for name, path in named.items() if path}
 

@@ -1,4 +1,4 @@
-"""What daphne's command line says, when it is `daphne` that runs this process (D61)."""
+"""Read daphne's command line, when `daphne` runs this process (D61)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not liste
 
 
 class Endpoint(NamedTuple):
-    """An address that daphne listens on. `interface` is empty when it is all of them."""
+    """Hold an address that daphne listens on; an empty `interface` means all."""
 
     kind: str
     port: str
@@ -45,7 +45,7 @@ def tls_endpoints() -> list[Endpoint]:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Tell whether a connection that was accepted at `scope["server"]` is encrypted.
+    """Tell whether a connection accepted at `scope["server"]` is encrypted.
 
     It is when each endpoint that it may have come by ends TLS. What is not known is plain.
     """
@@ -56,7 +56,7 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
 
 def use_its_address() -> None:
-    """Make BRIDGE_PORT and BRIDGE_HOST what the TLS endpoint says, if there is just one.
+    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint.
 
     Pairing codes, certificates and the commands go by these settings.
     """
@@ -79,7 +79,7 @@ def _endpoints() -> tuple[Endpoint, ...]:
 
 
 def _parse(description: str) -> Endpoint:
-    """Read twisted's `kind:port:option=value`; a backslash takes a character as it is."""
+    """Parse twisted's `kind:port:option=value`; a backslash escapes a character."""
     words = [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r"(?:\\.|[^:\\])+", description)]
     options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
     positional = [word for word in words[1:] if "=" not in word]

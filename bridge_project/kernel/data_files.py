@@ -1,4 +1,4 @@
-"""Notice when the database, serve.lock or the data directory is taken away while it is in use.
+"""Notice when database, serve.lock or data directory are taken away in use.
 
 A file is known by its device and inode. What stat says of its path is compared with what was noted
 when the file was opened. The database is never opened just to look: closing any descriptor of it
@@ -22,11 +22,11 @@ Identity = tuple[int, int]
 
 
 class NotInPlace(sqlite3.OperationalError):
-    """The database's file is not there, or is not the one that this process opened."""
+    """Report that the database's file is gone, or is not the one opened."""
 
 
 class DataFiles:
-    """What this process has open in the data directory, each with the path where it belongs."""
+    """Remember what this process has open in the data directory, with its path."""
 
     def __init__(self) -> None:
         self.taken = ""  # what happened, once the bridge stops because of it
@@ -38,20 +38,20 @@ class DataFiles:
         self._others: dict[str, Identity] = {}
 
     def note_open(self, path: Path, descriptor: int) -> None:
-        """Remember serve.lock or a directory, which stays open until `forget_open`."""
+        """Remember serve.lock or a directory until `forget_open`."""
         self._others[os.fspath(path)] = _identity(os.fstat(descriptor))
 
     def forget_open(self) -> None:
         self._others.clear()
 
     def note_database(self, path: str) -> None:
-        """Remember the file that was just opened, or raise NotInPlace if it is another one."""
+        """Remember the file just opened; raise NotInPlace if it is another one."""
         with self._lock:
             self._database = {path: _identity(os.stat(path))} | self._database
         self.check()
 
     def hold(self, database: str) -> None:
-        """Keep one connection open, so that SQLite neither removes nor renews its -wal and -shm.
+        """Keep a connection open, so that SQLite keeps its -wal and -shm in place.
 
         Raises sqlite3.Error when the database cannot be read.
         """
@@ -65,7 +65,7 @@ class DataFiles:
             self.held = held
 
     def release(self) -> sqlite3.Connection | None:
-        """Forget -wal and -shm, which may go from now on, and give the connection of `hold`."""
+        """Forget -wal and -shm, which may go from now on; return `hold`'s connection."""
         with self._lock:
             self._database = dict(list(self._database.items())[:1])
             held, self.held = self.held, None
@@ -85,22 +85,22 @@ class DataFiles:
                 return
 
     def difference(self) -> tuple[str, str] | None:
-        """Return the first path that is not what was opened there, and what happened to it."""
+        """Return the first path that was changed, and what happened to it."""
         for path, identity in (*self._others.items(), *self._database.items()):
             if what := _difference(path, identity):
                 return path, what
         return None
 
     def unhealthy(self) -> str | None:
-        """Return what /health has to say."""
+        """Return what /health reports of the files."""
         return self.taken or " ".join(self.difference() or ()) or None
 
     def is_database(self, path: str) -> bool:
-        """Tell whether a path is the database's, or that of its -wal or -shm."""
+        """Tell whether a path is the database's, or its -wal's or -shm's."""
         return path in self._database
 
     def put_wal_aside(self) -> None:
-        """Rename the -wal that belongs to a database which was replaced, and remove its -shm.
+        """Rename the -wal of a replaced database, and remove its -shm.
 
         SQLite would write what is in it into the file that is there now.
         """
@@ -116,7 +116,7 @@ files = DataFiles()
 
 
 class Connection(sqlite3.Connection):
-    """A connection to the file that this process knows. It never makes a file.
+    """Connect to the database file that this process knows; never make a file.
 
     Before a transaction, and before a statement outside of one, it asks whether the file is still
     in its place. It asks again before a commit, so that nothing is stored beside it, and after,
@@ -153,7 +153,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def _difference(path: str, identity: Identity) -> str:
-    """Say what happened to the file at a path; "" while it is the one that was opened."""
+    """Return what happened to the file at a path; "" while it is unchanged."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

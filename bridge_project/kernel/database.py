@@ -1,4 +1,4 @@
-"""Settings of the database, SQLite or PostgreSQL, and deleting without holding others up."""
+"""Make Django's database settings, and delete rows in small steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_tim
 
 
 def sqlite_file(conf: Conf) -> Path | None:
-    """Return where the SQLite database is, or is to be; None for another database."""
+    """Return the SQLite database's path; None for another database."""
     parts = urlsplit(conf.database_url)
     if parts.scheme == "sqlite":
         return Path(unquote(parts.path))
@@ -39,8 +39,9 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def databases(conf: Conf) -> dict[str, Any]:
-    """Django's DATABASES. SQLite commits with ``synchronous=FULL``, so that a power cut undoes
-    nothing acknowledged (D26).
+    """Return Django's DATABASES.
+
+    SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26).
     """
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
@@ -81,7 +82,7 @@ def databases(conf: Conf) -> dict[str, Any]:
 
 
 def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete what a query finds, and what hangs from it, few in each transaction; return how many.
+    """Delete a query's rows in small transactions; return how many.
 
     Each step asks again, so what does not match any more is left alone.
     """

@@ -1,4 +1,4 @@
-"""One row for each error code (SPEC Errors, D7 to D12, D50, D51).
+"""Define every error code, one row each (SPEC Errors, D7 to D12, D50, D51).
 
 The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, and `docs/errors.md`
 are generated from this table; to raise a code that is not in it is a KeyError.
@@ -15,7 +15,7 @@ Severity = Literal["info", "warning", "error", "critical", "fatal"]
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """A row of the table. `status`, `close` and `recoverable` are None where it is not sent so."""
+    """Hold a row of the table; None in a column: it is not sent that way."""
 
     code: str
     message: str
@@ -228,7 +228,7 @@ TOOL_RETRIES: Mapping[str, int] = {
 
 
 class BridgeError(Exception):
-    """A failure that the client is told about: a row of the table and what is special this time.
+    """Report a failure to the client: a row of the table, and its details.
 
     `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer;
     `http/error_body.py` writes both.
@@ -251,5 +251,5 @@ class BridgeError(Exception):
 
 
 def documentation_path(code: str) -> str:
-    """Path of the page that explains a code; the bridge serves it without a token (D9)."""
+    """Return the path of the page that explains a code (D9)."""
     return f"/docs/errors/{code}"

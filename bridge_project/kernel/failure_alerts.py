@@ -1,4 +1,4 @@
-"""Queue failures of severity `error`, for the devices to be told of them (D51).
+"""Queue failures of severity `error` for a notification to devices (D51).
 
 `sessions_app.polling` takes them from here and writes a notification. In a command that does not
 serve nobody takes them.
@@ -17,7 +17,10 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`reference`: by what the log finds it: the id of a request or a message, a chore's name."""
+    """Hold a failure; `reference` finds it in the log.
+
+    It is the id of a request or a message, or a chore's name.
+    """
 
     row: ErrorCode
     reference: str = ""
@@ -30,7 +33,7 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 
 
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """Queue a failure that was answered or logged: each code once in FAILURE_TOLD_SECONDS.
+    """Queue a failure; each code at most once in FAILURE_TOLD_SECONDS.
 
     Does nothing for other severities. Callable from any thread; waits for nothing.
     """
@@ -54,13 +57,13 @@ def take() -> list[Failure]:
 
 
 def forget(failure: Failure) -> None:
-    """Queue the next failure with this code: this one could not be told."""
+    """Allow the next failure of this code: this one could not be sent."""
     with _lock:
         _reported.pop(failure.row.code, None)
 
 
 def reset() -> None:
-    """Forget all that was reported: the process begins to serve."""
+    """Forget all that was reported, when the process begins to serve."""
     with _lock:
         _waiting.clear()
         _reported.clear()

@@ -1,5 +1,6 @@
-"""Every number of the specification and of D-decisions, each with its reason; settings may override
-those that D44 names.
+"""Define every number of the specification and of DECISIONS, with its reason.
+
+Settings may override those that D44 names.
 """
 
 from __future__ import annotations

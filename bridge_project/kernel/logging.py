@@ -1,4 +1,4 @@
-"""Log short lines in the terminal and JSON lines in the data directory, without tokens.
+"""Log to the terminal and, as JSON, to the data directory, without tokens.
 
 `serve` shows INFO of the bridge and WARNING of everything else in the terminal, and writes all of
 it to `logs/bridge.log`. Any other command shows WARNING on standard error only.
@@ -54,7 +54,7 @@ _SECRETS: Final = (
 
 
 def configure(_config: Mapping[str, Any]) -> None:
-    """Set up the standard library's logging and structlog; Django calls it with `LOGGING`."""
+    """Set up logging and structlog; Django calls it with `LOGGING`."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -98,7 +98,7 @@ def configure(_config: Mapping[str, Any]) -> None:
 
 
 class Terminal(logging.StreamHandler[TextIO]):
-    """Standard error, as it is now: the test runner exchanges it."""
+    """Write to standard error as it is at the moment: pytest exchanges it."""
 
     def __init__(self, *, serving: bool) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Terminal(logging.StreamHandler[TextIO]):
 
 
 class LogFile(RotatingFileHandler):
-    """`logs/bridge.log` in the data directory, 0600, kept under 60 MB.
+    """Write `logs/bridge.log` in the data directory, 0600, at most 60 MB.
 
     A full disk costs lines, never the request that wanted to log.
     """
@@ -149,7 +149,7 @@ class LogFile(RotatingFileHandler):
 
 
 class LogRateLimiter(logging.Filter):
-    """Let the first lines about a client and a code through, and once a minute count the others.
+    """Let a client's first lines of a code through; count the rest each minute.
 
     A line is about a client when it is below ERROR and has `client`; its code is the field `code`,
     else its event. All other lines pass. An IPv6 client is its /64. What is remembered is bounded:
@@ -194,7 +194,7 @@ class LogRateLimiter(logging.Filter):
             return False
 
     def log_counts(self) -> None:
-        """Log how many lines were held back of each client, and begin the next minute."""
+        """Log how many lines of each client were dropped, and begin the next minute."""
         with self._lock:
             held, level = self._held, self._level
             if self._timer is not None:
@@ -210,7 +210,7 @@ _rate_limiters: list[LogRateLimiter] = []
 
 
 def log_held_back() -> None:
-    """Log what has been held back so far: the process ends, or logging is set up anew."""
+    """Log the counts of all limiters, at the end or before a new set-up."""
     for one in _rate_limiters:
         one.log_counts()
 
@@ -219,7 +219,7 @@ def log_held_back() -> None:
 
 
 class Redacting(structlog.stdlib.ProcessorFormatter):
-    """Formats a record, and takes secrets out of the finished text, traceback included."""
+    """Format a record, and take secrets out of its text and traceback."""
 
     def __init__(self, *processors: Any) -> None:
         super().__init__(
@@ -242,7 +242,7 @@ def _hide_secret_fields(_logger: Any, _method: str, event: EventDict) -> EventDi
 
 
 def redact(text: str) -> str:
-    """Take tokens, bearer values, configured secrets, and passwords in URLs out of a text."""
+    """Remove tokens, bearer values, secrets and URL passwords from a text."""
     # Configured ones need not look like ours; in the file they stand as JSON writes them.
     urls = (urlsplit(url).password or "" for url in (conf.database_url, conf.redis_url))
     for secret in (conf.bridge_hook_token, conf.bridge_admin_token, *map(unquote, urls)):

@@ -1,4 +1,4 @@
-"""Count what happens in this process, for GET /metrics; each process counts for itself (D46).
+"""Count what happens in this process, for GET /metrics (D46).
 
 A counter is one line here and one where it is counted. What is worked out when it is asked for
 (sessions, the queue, the spool) is in `composition/metrics.py`.
@@ -61,12 +61,12 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 
 
 def gauge(name: str, text: str, value: float) -> Metric:
-    """Make a figure without labels."""
+    """Make a gauge without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
 def gauges(name: str, text: str, labels: Sequence[str], samples: Iterable[Sequence[Any]]) -> Metric:
-    """Make a figure with labels; a sample is their values and, last, the figure."""
+    """Make a gauge with labels; a sample is their values and, last, its own."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for *values, figure in samples:
         family.add_metric(values, figure)

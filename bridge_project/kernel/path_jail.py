@@ -1,4 +1,4 @@
-"""Open what a client's path names inside an allowed root, or raise a BridgeError (D12, D45).
+"""Open client paths inside the allowed roots only (D12, D45).
 
 The data directory and the other places that hold the bridge's secrets are never inside: they and
 everything in them are known by their path and by what they are on the disk (device and inode), so
@@ -51,7 +51,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Jail:
-    """What may be seen: the directories of `roots` without what lies under `forbidden`.
+    """Open paths under `roots`, except what lies under `forbidden`.
 
     `hidden` is refused by its path only. A relative path begins in the first root, or in a `base`:
     an absolute path, held to the same rules. A link may lead from one root to another.
@@ -82,31 +82,31 @@ class Jail:
         return self._open("directory", path, base)
 
     def open_file(self, path: object, *, base: str | None = None) -> Opened:
-        """Open a regular file for reading; never waits for a FIFO or a device."""
+        """Open a regular file for reading; never wait for a FIFO or a device."""
         return self._open("file", path, base)
 
     def resolve(self, path: object, *, base: str | None = None) -> str:
-        """Return the real absolute path of a file or directory, which need not be readable."""
+        """Return the real absolute path of a file or directory, readable or not."""
         with self._open("any", path, base) as opened:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """Open what lies below an open directory, by names as the operating system gave them.
+        """Open what lies below an open directory, by the system's own names.
 
         With `any`, a file's `fd` is -1.
         """
         return self._walk(want, names, directory)
 
     def at(self, names: Names) -> Opened:
-        """Open the directory at a real absolute path that the jail itself has found earlier."""
+        """Open the directory at a real absolute path that the jail found earlier."""
         return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
-        """Tell whether a real path is a forbidden place or under one."""
+        """Tell whether a real path is forbidden or below a forbidden one."""
         return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
-        """Return what the forbidden places, and all that is in them, are on the disk now.
+        """Return device and inode of all that is forbidden, as it is now.
 
         Under other names (another case, a bind mount, a hard link) they are forbidden too.
         """
@@ -127,7 +127,7 @@ class Jail:
 
 
 def default_jail() -> Jail:
-    """Make the jail of the settings: BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
+    """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
 
     Those are the data directory, the files of secrets that settings name, and an SQLite database
     that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
@@ -141,17 +141,17 @@ def default_jail() -> Jail:
 
 
 def mount_points() -> list[str]:
-    """Return the paths at which something is mounted, as this process sees them."""
+    """Return the paths of all mounts, as this process sees them."""
     return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
 
 
 def shown(text: str) -> str:
-    """Return a name as JSON can hold it; one whose bytes are not UTF-8 then opens nothing."""
+    """Return a name that JSON can hold; one that is not UTF-8 then opens nothing."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def _check(path: object) -> str:
-    """Return a path from a client if it can be one, else raise FILE_INVALID_PATH."""
+    """Return a client's path if it can be one, else raise FILE_INVALID_PATH."""
     if not isinstance(path, str) or not path or "\0" in path:
         raise BridgeError("FILE_INVALID_PATH")
     try:
@@ -165,7 +165,7 @@ def _check(path: object) -> str:
 
 
 class _Listed(NamedTuple):
-    """What a forbidden directory holds, and its `version` when it was looked at."""
+    """Remember a forbidden directory's entries, and the `version` they are of."""
 
     version: tuple[int, ...]
     found: frozenset[Identity]  # with the directory itself
@@ -176,7 +176,7 @@ _listed: dict[str, _Listed] = {}  # of directories that have not changed for a w
 
 
 def _identities(path: str) -> Iterator[frozenset[Identity]]:
-    """Yield the identities of a place and of everything in it."""
+    """Yield the identities of a path and of everything below it."""
     try:
         stat = os.stat(path)
     except OSError:  # nothing is there (yet)
@@ -197,7 +197,7 @@ def _identities(path: str) -> Iterator[frozenset[Identity]]:
 
 
 def _list(path: str, version: tuple[int, ...]) -> _Listed:
-    """Look into a directory; what vanishes meanwhile or cannot be read is left out."""
+    """List a directory, without what vanishes meanwhile or cannot be read."""
     found, directories = {(version[0], version[1])}, []
     try:
         with os.scandir(path) as entries:

@@ -1,4 +1,4 @@
-"""Walk from names to an open descriptor, one name at a time, under the rules of D12.
+"""Open a path one name at a time, under the rules of D12.
 
 Every name is opened from the descriptor of the directory before it, and the operating system never
 follows a link: the walk reads a link's target itself and steps through it under the same rules. A
@@ -56,7 +56,7 @@ _CODES = {
 
 @dataclass(slots=True)
 class Opened:
-    """An open descriptor inside a root; a context manager that closes it.
+    """Hold an open descriptor inside a root; close it as a context manager.
 
     `fd` is readable (a file's is non-blocking), `stat` what it said when it was opened.
     """
@@ -67,7 +67,7 @@ class Opened:
 
     @property
     def path(self) -> str:
-        """The real absolute path; pass it through `shown` before it is sent."""
+        """Return the real absolute path; pass it through `shown` before sending it."""
         return join(self.names)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Where a walk may go, by name.
+    """Decide by name where a walk may go.
 
     Of roots inside each other the walk enters the outermost, so that the inner one cannot be
     swapped. `above` are the proper ancestors of the roots: only passed through.
@@ -99,7 +99,7 @@ class Rules:
 
 
 class Walk:
-    """One way from the top, or from an open directory, to a place inside.
+    """Walk from the top, or from an open directory, to a place inside a root.
 
     `names` is the real path gone so far and `fd` its directory, -1 while above every root. What is
     in `forbidden` is refused under any name. `run` ends the walk and leaves one descriptor or none.
@@ -175,7 +175,7 @@ class Walk:
         self._arrive()
 
     def _arrive(self) -> None:
-        """Open the root if the walk is at one; refuse where no root can be reached any more."""
+        """Open the root if the walk is at one; refuse when none can be reached."""
         names = tuple(self.names)
         if self.rules.hides(names):
             raise BridgeError("FILE_ACCESS_DENIED")
@@ -218,7 +218,7 @@ class Walk:
         self.pending.extendleft(reversed(split(target)))
 
     def _take(self, name: str, stat: os.stat_result) -> None:
-        """End in a regular file: open for reading, or only looked at where `any` is wanted."""
+        """End at a regular file: open it, or only look at it where `any` is wanted."""
         # not even opened: closing the database file would drop SQLite's locks on it
         if identity(stat) in self.forbidden or not st.S_ISREG(stat.st_mode):
             raise BridgeError("FILE_ACCESS_DENIED")
@@ -244,7 +244,7 @@ class Walk:
         self._admit(fd, os.fstat(fd))
 
     def _admit(self, fd: int, stat: os.stat_result) -> None:
-        """Refuse what is secret, whatever it is called, and every procfs."""
+        """Refuse what is secret, whatever its name, and every procfs."""
         if identity(stat) in self.forbidden:
             raise BridgeError("FILE_ACCESS_DENIED")
         if stat.st_dev != self.device:
@@ -265,7 +265,7 @@ class Walk:
 
 @contextmanager
 def translate_os_errors() -> Iterator[None]:
-    """Raise what the operating system says of a path as the error of D12; the rest as OSError."""
+    """Raise an OSError of a path as its error of D12; others as they are."""
     try:
         yield
     except OSError as error:
@@ -276,7 +276,7 @@ def translate_os_errors() -> Iterator[None]:
 
 
 def _is_procfs(fd: int) -> bool:
-    """Tell whether a descriptor is in a procfs, which shows the environment of processes."""
+    """Tell whether a descriptor is in a procfs, which shows processes' secrets."""
     if _fstatfs is None:  # not Linux
         return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
@@ -290,7 +290,7 @@ def identity(stat: os.stat_result) -> Identity:
 
 
 def split(path: str) -> Names:
-    """Split a path; a `.` at the end says that what comes before must be a directory."""
+    """Split a path; `.` at the end means that a directory must come before."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return (*names, ".") if path.endswith(("/", "/.")) else names
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 
 def make_private_dir(path: Path, *below: str) -> Path:
-    """Make a directory, and those below it, with mode 0700, or bring them back to it; return the
-    last (D45).
+    """Make nested directories with mode 0700, or restore it; return the last (D45).
 
     ``path`` may be a link, for a data directory may lie on another disk. What is below may not: its
     target would become private, and hold what is secret. Raises OSError.
@@ -30,7 +29,7 @@ def make_private_dir(path: Path, *below: str) -> Path:
 
 
 def write_private_file(path: Path, data: bytes) -> None:
-    """Write a file of mode 0600 so that a reader sees the old bytes or the new, never a part."""
+    """Replace a file (0600) at once: readers see the old bytes or the new."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

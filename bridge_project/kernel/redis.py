@@ -1,14 +1,13 @@
-"""How it shows that Redis is away. Its client takes 5 MB of memory, so it is imported where Redis
-is in use and nowhere else.
+"""List the exceptions that mean Redis is unreachable, importing redis lazily.
+
+The client takes 5 MB of memory, so it is imported only where Redis is in use.
 """
 
 from __future__ import annotations
 
 
 def redis_errors() -> tuple[type[Exception], ...]:
-    """What a call to Redis raises while it cannot be reached; for an ``except``, which asks only
-    when something was raised.
-    """
+    """Return what a call raises while Redis is away, for an ``except`` clause."""
     from redis.exceptions import RedisError
 
     return (OSError, RedisError, TimeoutError)

@@ -1,4 +1,4 @@
-"""The types of settings; each check raises ValueError in words that follow the setting's name."""
+"""Define the types of settings; each check raises ValueError with its reason."""
 
 from __future__ import annotations
 

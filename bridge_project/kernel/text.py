@@ -1,4 +1,4 @@
-"""Text from outside: as a database can hold it and a list can show it, and what of it is secret."""
+"""Clean text from outside for the database and terminals; name secret fields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def terminal_safe(text: str, *, keep: str = "") -> str:
 
 
 def network_of(address: str) -> str:
-    """Return what is counted as one client: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return what counts as one client: an IPv4 address, or an IPv6 /64."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Leave the event loop: one pool of threads for each kind of work.
+"""Run blocking work in threads, one pool for each kind of work.
 
 Work in one pool never waits for work in another, so a slow git or a chore of minutes holds up no
 hook event. Whatever uses the database goes through here, for these threads keep their connections.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """A few threads that keep their database connections.
+    """Run calls in a few threads that keep their database connections.
 
     What is more than they can take waits for its turn; what was begun is done to its end, whether
     or not somebody still waits for it. A connection that PostgreSQL has ended is replaced before it
@@ -42,7 +42,7 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
 
     def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have `function` called when its turn comes; callable from any thread."""
+        """Queue a call of `function`; callable from any thread."""
         return self._pool.submit(partial(_call, function, *args, **kwargs))
 
 

@@ -1,1 +1,1 @@
-"""Addresses, certificates and what is known of a connection."""
+"""Find addresses and certificates, and classify connections."""

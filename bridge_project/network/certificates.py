@@ -1,5 +1,6 @@
-"""Make, renew and read the certificate: an own authority made once and a leaf renewed in time with
-the same key, or a certificate that is given (D19, D44).
+"""Make, renew and read the server's certificate (D19, D44).
+
+It is a leaf of the bridge's own authority, renewed in time with the same key, or one that is given.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RENEW_BEFORE = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS)
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The certificate in use, as files and as what others need of it.
+    """Hold the certificate in use: its files, and what others need of it.
 
     ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
     certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
@@ -60,7 +61,7 @@ class Certificates:
 
 
 def load_or_renew(conf: Conf) -> Certificates:
-    """Return the certificate to serve now, made or renewed if need be.
+    """Return the certificate to serve, made or renewed if need be.
 
     Cheap enough for every minute, from any process. Raises ConfError, one line naming the setting,
     when a given certificate cannot be used or an own file is damaged that nothing may replace.
@@ -80,8 +81,9 @@ def load_or_renew(conf: Conf) -> Certificates:
 
 
 def wanted_names(conf: Conf) -> tuple[str, ...]:
-    """Return what the leaf must be valid for (D19): this machine's names and addresses, and those
-    that the settings name.
+    """Return the names that the leaf must have (D19).
+
+    They are this machine's names and addresses, and those that the settings name.
     """
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]
@@ -96,7 +98,7 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
 
 
 def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
-    """Make what is not there, and renew authority and leaf, with their keys, when it is time."""
+    """Make what is missing, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))
     ca_key = _load_or_make_key(directory / "ca.key", ca_path, "trusts the authority")
     ca = _load_or_renew_authority(ca_path, ca_key)
@@ -109,8 +111,9 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
 
 
 def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCurvePrivateKey:
-    """Return a file's key, made when neither it nor its certificate is there. A lost or damaged key
-    is never replaced in silence: clients rely on it.
+    """Return a file's key; make it when its certificate is missing too.
+
+    A lost or damaged key is never replaced in silence: clients rely on it.
     """
     advice = f"restore it from a backup, or delete it and {certificate.name}; then every device that {who} must be paired again"
     if not path.exists():
@@ -131,8 +134,9 @@ def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCur
 
 
 def _load_or_renew_authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    """Return the authority's certificate: made once; near its end it is made again with the same
-    name and key, so that what it signed stays good.
+    """Return the authority's certificate, renewed near its end.
+
+    It keeps its name and key, so that what it signed stays good.
     """
     again = "phones must then install /ca.crt again"
     if not path.exists():
@@ -175,8 +179,10 @@ def _make_authority(
 def _load_leaf(
     path: Path, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate, names: tuple[str, ...]
 ) -> x509.Certificate | None:
-    """Return the leaf that is there, or None when it is damaged, another's, too old or too new for
-    the clock, or lacks a name. A name too many does no harm.
+    """Return the leaf, or None when it cannot be served any longer.
+
+    It may be damaged, another's, too old or too new for the clock, or lack a name. A name too many
+    does no harm.
     """
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
@@ -319,7 +325,7 @@ def _names(leaf: x509.Certificate) -> tuple[str, ...]:
 
 
 def _general_name(name: str) -> x509.GeneralName | None:
-    """None for what no certificate can hold, such as a host name outside ASCII."""
+    """Return the name for a certificate; None if none can hold it (non-ASCII hosts)."""
     address = parse_address(name)
     if address is not None:
         return x509.IPAddress(ipaddress.ip_address(address))

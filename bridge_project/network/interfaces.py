@@ -1,4 +1,4 @@
-"""List the addresses of this machine. No name is looked up and no packet is sent."""
+"""List the addresses of this machine; look up no name and send no packet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 def local_addresses() -> tuple[str, ...]:
-    """Return every address of every interface as text, loopback first; never empty.
+    """Return every interface's addresses as text, loopback first; never empty.
 
     Link-local IPv6 addresses are left out: they mean nothing without an interface, so no
     certificate and no URL can hold them.
@@ -25,7 +25,7 @@ def local_addresses() -> tuple[str, ...]:
 
 
 def primary_address() -> str | None:
-    """Return the address by which this machine reaches other networks, IPv4 before IPv6, or None.
+    """Return the address that reaches other networks, IPv4 first, or None.
 
     Connecting a datagram socket sends nothing: the routing table chooses the source address.
     """

@@ -1,4 +1,4 @@
-"""Know the names under which this bridge answers, and whose pages may speak to it (D18)."""
+"""Check Host and Origin headers against the bridge's own names (D18)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _known: tuple[float, frozenset[str]] = (0.0, frozenset())
 
 
 def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the certificate, the public URL, the interfaces and this connection."""
+    """Return the names of certificate, public URL, interfaces and connection."""
     global _known
     until, names = _known
     if time.monotonic() >= until:
@@ -45,8 +45,9 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
 def allowed_names(
     conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Return the host names and addresses this bridge answers to, in lower case, IPv6 without
-    brackets; ``*.`` begins a name of a whole domain.
+    """Return the host names and addresses that the bridge answers to.
+
+    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain.
 
     ``certified``: the names in its certificate. ``addresses``: those of the machine's interfaces;
     only those it listens on are taken.
@@ -61,14 +62,15 @@ def allowed_names(
 
 
 def host_allowed(names: frozenset[str], host_header: str) -> bool:
-    """Whether a ``Host`` header (with or without a port) names this bridge."""
+    """Tell whether a ``Host`` header (with or without a port) names this bridge."""
     found = _HOST_HEADER.fullmatch(host_header)
     return found is not None and _named(names, _host(found[1]))
 
 
 def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
-    """Whether a page of this origin may open a WebSocket: the bridge's own pages, and those of
-    BRIDGE_ALLOWED_ORIGINS. None (no header) may.
+    """Tell whether a page of this origin may open a WebSocket.
+
+    The bridge's own pages may, and those of BRIDGE_ALLOWED_ORIGINS. None (no header) may.
     """
     if origin is None:
         return True

@@ -1,5 +1,6 @@
-"""Where this bridge is: ``serve`` writes it into the data directory, the commands and the pairing
-QR read it there (D43).
+"""Record the bridge's address for the commands and the pairing QR code (D43).
+
+``serve`` writes it into the data directory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from bridge_project.network.certificates import Certificates
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
+    """Hold the bridge's URLs, its pin and its certificate's fingerprint.
+
+    ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
     ``fingerprint``: hex SHA-256 of public key and certificate.
 
     ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the
@@ -40,7 +43,7 @@ def record(conf: Conf, address: Address) -> None:
 
 
 def recorded(conf: Conf) -> Address | None:
-    """What ``serve`` wrote last, or None when it has never run with this data directory."""
+    """Return what ``serve`` wrote last; None if it never ran with this directory."""
     try:
         return Address(**json.loads(path(conf).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -48,7 +51,7 @@ def recorded(conf: Conf) -> Address | None:
 
 
 def current(conf: Conf, certificates: Certificates) -> Address:
-    """Return the address for other devices: BRIDGE_PUBLIC_URL, else the one in its network."""
+    """Return the address for other devices: BRIDGE_PUBLIC_URL, else the network's."""
     base = transport.base_url(conf, _own_host(conf))
     return Address(
         base_url=base,
@@ -60,7 +63,7 @@ def current(conf: Conf, certificates: Certificates) -> Address:
 
 
 def _own_host(conf: Conf) -> str:
-    """Return the address by which this machine reaches its network, or "" for this machine."""
+    """Return the address that reaches the network, or "" for this machine only."""
     if conf.bridge_host not in transport.EVERYWHERE:
         return conf.bridge_host
     local = transport.ConnectionMode.LOCAL_ONLY

@@ -1,5 +1,6 @@
-"""What a connection is: encrypted or not, whose, and by which way it came (D18, D19, D20). Pure:
-nothing here does I/O.
+"""Classify a connection: encrypted or not, whose, and how it came. Pure.
+
+D18, D19, D20.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class ConnectionMode(StrEnum):
-    """SPEC Authentication 7; the values go over the wire."""
+    """List the kinds of network (SPEC Authentication 7); they go over the wire."""
 
     LOCAL_ONLY = "local_only"
     PRIVATE_NETWORK = "private_network"
@@ -70,8 +71,10 @@ EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104 - the values of BRID
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """One connection. ``client``: the address that limits and logs count; ``base_url``: where this
-    client reaches the bridge, without a path.
+    """Describe one connection.
+
+    ``client``: the address that limits and logs count; ``base_url``: where this client reaches the
+    bridge, without a path.
     """
 
     secure: bool
@@ -82,7 +85,7 @@ class Transport:
 
 
 def connection_mode_description(mode: ConnectionMode | str) -> str:
-    """One sentence for ``connection_ack`` and the pages."""
+    """Return one sentence on a mode, for ``connection_ack`` and the pages."""
     return _DESCRIPTIONS[ConnectionMode(mode)]
 
 
@@ -91,8 +94,9 @@ def connection_mode_description(mode: ConnectionMode | str) -> str:
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """The address, without brackets, zone and IPv4-mapping (``::ffff:10.0.0.1`` is ``10.0.0.1``);
-    None when it is none.
+    """Return an address without brackets, zone and IPv4-mapping; None if it is none.
+
+    ``::ffff:10.0.0.1`` becomes ``10.0.0.1``.
     """
     try:
         address = ipaddress.ip_address(text.strip().strip("[]").partition("%")[0])
@@ -103,15 +107,16 @@ def parse_address(text: str) -> IPAddress | None:
 
 
 def normalise(text: str) -> str:
-    """An address in its one usual form; anything else as it was."""
+    """Return an address in its usual form; anything else as it was."""
     address = parse_address(text)
     return text if address is None else str(address)
 
 
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
-    """The network that an address belongs to. What is neither loopback, private nor a mesh's is
-    public (D20).
+    """Return the network that an address belongs to (D20).
+
+    What is neither loopback, private nor a mesh's is public.
     """
     address = parse_address(text)
     if address is not None:
@@ -122,8 +127,9 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Whether a connection that arrived on this local address is let in (D44, D45): `auto` takes
-    none on a public one.
+    """Tell whether connections to this local address are accepted (D44, D45).
+
+    `auto` takes none on a public one.
     """
     return (
         host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
@@ -131,8 +137,9 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Tell whether this peer speaks for many clients (D19), so that its own address stands for
-    nobody.
+    """Tell whether this peer speaks for many clients (D19).
+
+    Its own address then stands for nobody.
     """
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
@@ -144,7 +151,7 @@ def is_trusted_proxy(conf: Conf, address: str) -> bool:
 def resolve(
     conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers
 ) -> Transport:
-    """Tell everything about a connection that its addresses and headers tell (D19, D20).
+    """Derive a `Transport` from a connection's addresses and headers (D19, D20).
 
     ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count
     only when the peer is a trusted proxy.
@@ -184,8 +191,9 @@ def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
 
 
 def _client_hop(conf: Conf, hops: list[str]) -> str | None:
-    """Return the rightmost hop that is not a trusted proxy; the first when all are. What is no
-    address ends the search: nothing left of it is proven.
+    """Return the rightmost hop that is not a trusted proxy; the first if all are.
+
+    What is no address ends the search: nothing left of it is proven.
     """
     found: str | None = None
     for hop in reversed(hops):
@@ -200,8 +208,9 @@ def _client_hop(conf: Conf, hops: list[str]) -> str | None:
 
 
 def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
-    """The mode that BRIDGE_PUBLIC_URL means: by its scheme, its address, or its domain; no name is
-    looked up.
+    """Return the mode of BRIDGE_PUBLIC_URL, by scheme, address or domain.
+
+    No name is looked up.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -221,8 +230,9 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """The bridge's address without a path: BRIDGE_PUBLIC_URL, else https at ``host`` (default:
-    BRIDGE_HOST, or localhost) and BRIDGE_PORT.
+    """Return the bridge's address without a path.
+
+    BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT.
     """
     if conf.bridge_public_url:
         return conf.bridge_public_url
@@ -233,7 +243,7 @@ def base_url(conf: Conf, host: str = "") -> str:
 
 
 def local_url(conf: Conf) -> str:
-    """The bridge as this machine reaches it, whatever the network and BRIDGE_PUBLIC_URL are."""
+    """Return the bridge's address for this machine, whatever BRIDGE_PUBLIC_URL is."""
     return _url(
         "127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host,
         conf.bridge_port,
@@ -247,15 +257,14 @@ def _url(host: str, port: int) -> str:
 
 
 def is_web_origin(origin: str) -> bool:
-    """Whether CORS knows such an origin: an app's own scheme (``capacitor://localhost``) may open a
-    WebSocket but sends no CORS request.
+    """Tell whether CORS knows such an origin.
+
+    An app's own scheme (``capacitor://localhost``) may open a WebSocket but sends no CORS request.
     """
     return urlsplit(origin).scheme in ("http", "https")
 
 
 def websocket_url(base: str) -> str:
-    """The address of the WebSocket that belongs to a base address: wss for https, ws for anything
-    else.
-    """
+    """Return the WebSocket's address for a base address: wss for https, else ws."""
     parts = urlsplit(base)
     return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{parts.path}/api/v1/ws"

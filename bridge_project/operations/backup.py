@@ -1,4 +1,4 @@
-"""Write one archive of what makes this bridge what it is, while it runs."""
+"""Write one archive of the bridge's data, while it runs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ NOT_KEPT: Final = re.compile(r"(.*/)?(lock|\.draft.*|\..*\.[0-9a-f]{8})")
 
 
 class SavedFile(BaseModel):
-    """A file of the archive. The time of a spooled event is a part of its id: it must be exact."""
+    """Describe a file of the archive.
+
+    The time of a spooled event is a part of its id: it must be exact.
+    """
 
     sha256: str
     mtime_ns: int
 
 
 class Manifest(BaseModel):
-    """What an archive says of itself."""
+    """Describe an archive, inside of it."""
 
     format: int
     version: str
@@ -96,12 +99,12 @@ def back_up(conf: Conf, target: Path) -> Manifest:
 
 
 def open_private(path: Path) -> io.BufferedRandom:
-    """Open a new file for reading and writing that only its owner can open."""
+    """Create a file for reading and writing that only its owner can open."""
     return open(path, "x+b", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _members(directory: Path) -> list[str]:
-    """Return what of a data directory is kept, the spool first, without the database."""
+    """List what is archived, the spool first, without the database."""
     names = [path.relative_to(directory).as_posix() for path in directory.rglob("*")]
     kept = [
         name
@@ -113,7 +116,7 @@ def _members(directory: Path) -> list[str]:
 
 
 def _add(archive: tarfile.TarFile, manifest: Manifest, name: str, path: Path) -> None:
-    """Add a file, unless it is gone by now (an event that was posted meanwhile)."""
+    """Add a file, unless it is gone by now (an event that was sent meanwhile)."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         status, digest = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)

@@ -1,4 +1,4 @@
-"""What `serve` tells the person who started it. No token, only where each one is."""
+"""Print what the person who starts `serve` needs to know, without tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODE_WORDS: Final = {
 
 
 def banner(conf: Conf, certificates: Certificates, here: Address, code: str = "") -> str:
-    """Return the addresses, who can reach them, where things are, a pairing code, what is next."""
+    """Return the lines: addresses, who reaches them, files, a code, what is next."""
     others = _other_addresses(conf, here)
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
     kind = "own" if certificates.own else "BRIDGE_TLS_CERT"
@@ -51,7 +51,7 @@ def _token_place(conf: Conf, name: str) -> str:
 
 
 def _other_addresses(conf: Conf, here: Address) -> list[str]:
-    """Return the bridge's address on every other interface that it listens on.
+    """Return the bridge's address on every other interface it listens on.
 
     Link-local and container networks are included, for the eye to choose.
     """

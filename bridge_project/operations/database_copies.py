@@ -1,4 +1,4 @@
-"""Copy an SQLite database while it is used, and refuse one of a newer version."""
+"""Copy an SQLite database in use, and refuse one of a newer version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_ap
 
 
 def now_name() -> str:
-    """Return the moment as a part of a file's name that sorts by time."""
+    """Return the present moment as part of a file name that sorts by time."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
@@ -36,13 +36,13 @@ def newest_copy(conf: Conf) -> Path | None:
 
 
 def opened(path: Path, mode: str = "rw") -> contextlib.closing[sqlite3.Connection]:
-    """Open a file that is there, for a `with`."""
+    """Open an existing database file, for a `with`."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return contextlib.closing(sqlite3.connect(uri, uri=True, timeout=20))
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database (0600) as it is at one moment; who writes to it does not wait.
+    """Copy a database (0600) as of one moment, without blocking its writers.
 
     Raises CommandError.
     """
@@ -54,7 +54,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """Copy what a connection has open, even if the file has no name any more.
+    """Copy what a connection has open, even if the file has lost its name.
 
     The copy has its name only when it is whole and checked. Raises sqlite3.Error or OSError.
     """
@@ -94,7 +94,7 @@ def applied_migrations(database: sqlite3.Connection) -> list[str]:
 
 
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:
-    """Return those that this code does not have: a newer version has written the database."""
+    """Return migrations that this code lacks: a newer version applied them."""
     disk = (loader or MigrationLoader(None)).disk_migrations
     known = {
         *disk,

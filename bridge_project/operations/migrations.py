@@ -1,4 +1,4 @@
-"""Bring the database's tables up to date, after a copy that is the way back.
+"""Migrate the database, after a copy to go back to.
 
 Copies are named `before-<time>-<migration>` and end with `-unfinished` until a start has
 succeeded, with `-failed` when the start that made them had not. Neither is ever pruned.
@@ -40,7 +40,7 @@ FAILED: Final = "-failed.sqlite3"
 
 
 def migrate(conf: Conf) -> None:
-    """Apply the migrations that wait; of several processes that start together one does it.
+    """Apply pending migrations; of several starting processes one does it.
 
     Raises CommandError, one line, when the database does not answer, cannot be copied, or was
     written by a newer version.
@@ -59,7 +59,7 @@ def migrate(conf: Conf) -> None:
 
 
 def check_migrated() -> None:
-    """Refuse a database for which migrations wait. Raises CommandError, one line."""
+    """Refuse a database with pending migrations. Raises CommandError, one line."""
     with _usable():
         if waiting := _pending():
             raise CommandError(
@@ -70,7 +70,7 @@ def check_migrated() -> None:
 
 @contextlib.contextmanager
 def _usable() -> Iterator[None]:
-    """Say in one line when the database cannot be used."""
+    """Report in one line when the database cannot be used."""
     setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
     try:
         yield
@@ -82,7 +82,7 @@ def _usable() -> Iterator[None]:
 
 
 def _pending() -> list[str]:
-    """Return `application.name` of what is to be applied. Raises CommandError for a newer one."""
+    """Return `application.name` of pending ones. Raises CommandError if too new."""
     executor = MigrationExecutor(connection)
     applied = [f"{app}.{name}" for app, name in executor.loader.applied_migrations]
     if unknown := database_copies.unknown_migrations(applied, executor.loader):
@@ -138,7 +138,7 @@ def _apply(conf: Conf) -> None:
 
 
 def copy_first(conf: Conf, names: list[str]) -> Path | None:
-    """Copy an SQLite database that holds something: there is no other way back.
+    """Copy an SQLite database that has rows: there is no other way back.
 
     A start that is tried again, with the database as it was, uses the copy of the one that failed
     and makes no other, so failing starts do not fill the disk. Raises CommandError.
@@ -171,7 +171,7 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
 
 
 def _unfinished(conf: Conf) -> list[Path]:
-    """Return the copies of starts that have failed since one succeeded, the oldest first."""
+    """Return copies of starts that failed since one succeeded, oldest first."""
     return sorted((conf.bridge_data_dir / "backups").glob(f"before-*{UNFINISHED}"))
 
 
@@ -184,7 +184,7 @@ def _count_applied(copy: Path) -> int:
 
 
 def _rename_copies(conf: Conf, copy: Path | None) -> None:
-    """Name the copies for good, and prune those of starts that succeeded to the last five."""
+    """Give the copies their final names, and keep the last five that succeeded."""
     for one in _unfinished(conf):
         end = ".sqlite3" if one == copy else FAILED
         one.rename(one.with_name(one.name.removesuffix(UNFINISHED) + end))

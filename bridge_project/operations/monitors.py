@@ -25,7 +25,7 @@ ADDRESS_SECONDS: Final = 30.0  # a laptop that changes networks is found by the 
 
 
 class AddressUpdater(BackgroundTask):
-    """Record the bridge's address again when a network or the certificate has changed."""
+    """Record the bridge's address again when network or certificate change."""
 
     def __init__(self, conf: Conf) -> None:
         super().__init__(self._repeat)
@@ -48,7 +48,7 @@ class AddressUpdater(BackgroundTask):
 
 
 class DataFilesMonitor(BackgroundTask):
-    """Stop the bridge when the database, serve.lock or the data directory is taken away (D46)."""
+    """Stop the bridge when its database, lock or directory is taken away (D46)."""
 
     files = data_files.files
 
@@ -79,7 +79,7 @@ class DataFilesMonitor(BackgroundTask):
         signal.raise_signal(signal.SIGTERM)
 
     def _rescue(self, path: str) -> str:
-        """Copy what the open connection still sees; say what to do."""
+        """Copy what the open connection still sees; return what to do."""
         if path == str(self.conf.bridge_data_dir):
             return "Put it back, and start the bridge again."
         if not self.files.is_database(path):

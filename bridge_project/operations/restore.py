@@ -1,4 +1,4 @@
-"""Put a backup, or a copy of the database alone, in the place of what is there.
+"""Replace the data directory by a backup, or the database by a copy.
 
 Everything is checked before anything is touched. Whoever restores holds the data directory
 (`startup.only_server`).
@@ -50,7 +50,7 @@ DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, Valu
 
 
 def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
-    """Put an archive's files in the place of the data directory's, which are kept aside.
+    """Replace the data directory's files by an archive's; keep the old ones.
 
     Returns where they are now, None when they were not worth keeping. Raises CommandError: the
     archive is damaged, not ours, of a newer version, or not for this database.
@@ -80,7 +80,7 @@ def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
 
 
 def _unpack(archive: Path, staged: Path) -> Manifest:
-    """Write the archive's files, and hold them against its manifest."""
+    """Write the archive's files, and check them against its manifest."""
     digests: dict[str, str] = {}
     try:
         with gzip.open(archive) as whole, tarfile.open(fileobj=whole, mode="r:") as members:
@@ -160,7 +160,7 @@ def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None
 
 
 def _exchange(directory: Path, staged: Path, aside: Path) -> None:
-    """Move what is in the directory to `aside`, and what is staged into it; undo what fails.
+    """Move the directory's files to `aside` and the staged in; undo a failure.
 
     `serve.lock` stays, and is held. The database comes last: without it no bridge starts.
     """
@@ -183,7 +183,7 @@ def _exchange(directory: Path, staged: Path, aside: Path) -> None:
 
 
 def _put_database(source: Path, target: Path) -> Path | None:
-    """Put a database in its place; return where the one that was there is now, with its -wal."""
+    """Replace the database; return where the old one is now, with its -wal."""
     aside = target.with_name(f"{target.name}.{ASIDE}{now_name()}")
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
@@ -202,7 +202,7 @@ def is_database(file: Path) -> bool:
 
 
 def restore_database(conf: Conf, copy: Path) -> Path | None:
-    """Put a copy of the database alone in its place, and keep the copy.
+    """Replace only the database by a copy; keep the old one.
 
     Returns where the replaced database is now, None when there was none. Raises CommandError.
     """

@@ -1,4 +1,4 @@
-"""Make `.venv`, install the pinned requirements, then become the command that was asked for (D42).
+"""Make `.venv`, install the pinned requirements, run the command (D42).
 
 Standard library only: it runs before anything is installed, with the Python that the Makefile has
 chosen. Everything is run as `.venv/bin/python -m …`: scripts in `.venv/bin` break in a path with a
@@ -28,11 +28,11 @@ COMMANDS = {"manage": ["manage.py"], "check": ["-m", "tests.checks"]}
 
 
 class Missing(Exception):
-    """Something the machine lacks; the text is what to print."""
+    """Report what the machine lacks; the text is what to print."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run `manage …`, `check …` (tests/checks.py) or `setup`, with the environment it needs."""
+    """Run `manage …`, `check …` (tests/checks.py) or `setup`, in its environment."""
     what, rest = (arguments or [""])[0], arguments[1:]
     os.chdir(PROJECT)
     for variable in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):  # not for a make that the bridge starts
@@ -85,7 +85,7 @@ def prepare(kind: str) -> None:
 
 
 def _read_stamp() -> dict[str, str]:
-    """Return what the environment was made from; empty when it cannot be kept."""
+    """Return what the environment was made from; empty when it must be made anew."""
     try:
         stamp: dict[str, str] = json.loads(STAMP.read_text(encoding="utf-8"))
         if stamp["path"] != str(VENV):
@@ -121,7 +121,7 @@ def _remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def only_one() -> Iterator[int]:
-    """Hold the set-up's lock (the requirements file itself); yield its file descriptor."""
+    """Hold the set-up's lock (the requirements file); yield its descriptor."""
     with open(PROJECT / "requirements.txt", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ def only_one() -> Iterator[int]:
 
 
 def run_step(command: list[str], title: str, lock: int) -> None:
-    """Run a command and say how long it took; when it fails, show all it said. Raises Missing.
+    """Run a command and print how long it took; when it fails, all its output.
 
     It inherits the lock, so that nobody begins beside it when this process is killed.
     """

@@ -1,4 +1,4 @@
-"""Run what `serve` runs beside its requests, under another ASGI server (D61).
+"""Run the background work of `serve` under another ASGI server (D61).
 
 daphne tells an application nothing of its own start and end, so this asks its reactor. Other
 servers send `lifespan`. Where neither is, the first request starts it.
@@ -28,7 +28,7 @@ log = structlog.get_logger("bridge.startup")
 
 
 class Standalone:
-    """An application that holds the data directory while it serves, as `serve` does.
+    """Hold the data directory while the application serves, as `serve` does.
 
     A request that comes before everything runs waits for it. Where it cannot be started, each
     request is answered STORAGE_UNAVAILABLE and tries again; the log says why, once.
@@ -88,7 +88,7 @@ class Standalone:
     # -- the servers -----------------------------------------------------------------------------
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Obey the `lifespan` of ASGI: a start that fails ends the server."""
+        """Follow the `lifespan` of ASGI: a start that fails ends the server."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -101,7 +101,7 @@ class Standalone:
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
-        """Start and stop with daphne. It calls this while it imports the application.
+        """Start and stop with daphne, which calls this on import.
 
         Ends the process, with one line, where the bridge cannot run.
         """

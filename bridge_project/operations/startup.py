@@ -1,4 +1,4 @@
-"""What a server does before it listens: hold the data directory, check it, find its database."""
+"""Hold the data directory, check it, and find its database, before listening."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger("bridge.startup")
 
 @contextlib.contextmanager
 def only_server(conf: Conf) -> Iterator[None]:
-    """Hold the data directory; the system lets go of it when the process dies.
+    """Hold the data directory; the system frees it when the process dies.
 
     The directory of secrets is locked too: serve.lock may be removed while a bridge runs. Raises
     CommandError, one line, when another process serves from it.
@@ -62,7 +62,7 @@ def only_server(conf: Conf) -> Iterator[None]:
 
 
 def check_system(conf: Conf) -> None:
-    """Run Django's system checks. Raises CommandError that lists what must be mended first."""
+    """Run Django's system checks; raise CommandError with what is wrong."""
     # named as it should be: the log takes `bridge_hook_…` for a token
     for name, place in conf.unread:
         log.warning(
@@ -74,7 +74,7 @@ def check_system(conf: Conf) -> None:
 
 
 def make_database(conf: Conf, *, new: bool = False) -> None:
-    """Make an empty SQLite database where there was none; with `new`, also where one is missing.
+    """Make an empty SQLite database if it is the first start, or with `new`.
 
     One is missing where a bridge has run: its certificate is made after the database, and its
     address is recorded after the migrations, so that a first start that was cut short is not
@@ -107,7 +107,7 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
 
 
 def check_made(conf: Conf) -> None:
-    """Refuse a data directory that `serve` has never made, or whose database is missing.
+    """Refuse a data directory that `serve` never made, or without its database.
 
     Raises CommandError, one line.
     """
@@ -123,7 +123,7 @@ def check_made(conf: Conf) -> None:
 
 
 def make_command(conf: Conf, target: str) -> str:
-    """Return a `make` command; a bridge with its own data directory must be told so."""
+    """Return a `make` command, with the data directory if it is not the usual."""
     return f"{_own_data(conf)}make {target}"
 
 

@@ -1,3 +1,4 @@
-"""The contract, once: every message and body of SPEC.md as DECISIONS extend it. Pure: no Django, no
-I/O.
+"""Define every message and body of SPEC.md and DECISIONS.
+
+Pure: no Django, no I/O.
 """

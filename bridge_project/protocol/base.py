@@ -1,4 +1,4 @@
-"""The classes that every JSON object of the contract is made of."""
+"""Define the classes that every JSON object of the contract is made of."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Phase(IntEnum):
-    """How far a connection has come: OPEN until ``connection_ack``, AUTHENTICATED until ready, then
-    READY (D21).
+    """List the phases of a connection (D21).
+
+    OPEN until ``connection_ack``, AUTHENTICATED until ready, then READY.
     """
 
     OPEN = 0
@@ -27,7 +28,7 @@ class Wire(BaseModel):
     """Fields that are sent as null when they have no value; every other one is left out."""
 
     def wire(self) -> dict[str, Any]:
-        """Return the object as it goes out; nulls inside free-form fields stay as they are."""
+        """Return the object as it goes out; nulls in free-form fields stay."""
         body = self.model_dump(exclude_none=True)
         for name in self.nullable:
             body.setdefault(name, None)

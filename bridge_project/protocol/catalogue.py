@@ -1,4 +1,4 @@
-"""Every WebSocket message by its type, and how a message is written."""
+"""Map each WebSocket message type to its model, and encode messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMPRESSED: Final = 0x40
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A message as it goes on the wire; ``id`` is empty for heartbeats, which have none."""
+    """Hold a message as it goes on the wire; heartbeats have no ``id``."""
 
     id: str
     type: str
@@ -41,7 +41,7 @@ class Encoded:
 
 
 def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None = None) -> Encoded:
-    """Write the message of a payload.
+    """Encode a payload as a message.
 
     ``id``: the request's in a reply, else None for a fresh UUID v4 (D4); a ``notification`` takes
     its ``notification_id`` (D13), and raises ValueError when told another. ``timestamp``: default
@@ -59,7 +59,7 @@ def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None =
 def encode_raw(
     type: str, payload: dict[str, Any], *, id: str | None = None, timestamp: str | None = None
 ) -> Encoded:
-    """Write the message of a payload that is a dict. Raises KeyError for an unknown type."""
+    """Encode a payload that is a dict. Raises KeyError for an unknown type."""
     kind, at = CATALOGUE[type].type, timestamp or now_text()
     if kind in HEARTBEATS:
         return Encoded("", kind, jsontext.dumps({"type": kind, "timestamp": at}))
@@ -71,7 +71,7 @@ def encode_raw(
 def encode_replay(
     session_id: str, frames: Iterable[str], *, complete: bool, id: str | None = None
 ) -> Encoded:
-    """Write a ``replay_buffer`` of messages that are text already; ``id``: the request's, if any."""
+    """Encode a ``replay_buffer`` of encoded messages; ``id``: the request's, if any."""
     payload = server_messages.ReplayBuffer(session_id=session_id, messages=[], complete=complete)
     empty = encode(payload, id=id)
     before, mark, after = empty.text.rpartition('"messages":[]')
@@ -79,7 +79,7 @@ def encode_replay(
 
 
 def text_frame(text: str) -> bytes:
-    """Make the WebSocket frame of a message: final, text, unmasked, uncompressed (RFC 6455, 5.2).
+    """Make the WebSocket frame of a message: unmasked, uncompressed (RFC 6455, 5.2).
 
     It is the same for every socket, so it is made once for all.
     """
@@ -87,7 +87,7 @@ def text_frame(text: str) -> bytes:
 
 
 def compressed_frame(frame: bytes, compress: Callable[[bytes], bytes]) -> bytes:
-    """Make the frame of the same message with its payload compressed (RFC 7692, 6.1)."""
+    """Make the frame of a message with compressed payload (RFC 7692, 6.1)."""
     payload = frame[{126: 4, 127: 10}.get(frame[1], 2) :]
     return _frame(_FINAL_TEXT | _COMPRESSED, compress(payload))
 

@@ -1,4 +1,4 @@
-"""The messages that a client may send."""
+"""Define the messages that a client may send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what a value should have been and what came instead, from pydantic's findings."""
+"""Describe pydantic's findings: what a value should have been, and what came."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong: where, what it should have been, and the same as the end of a sentence."""
+    """Hold one thing wrong: where, what was expected, and a sentence's end of it."""
 
     path: tuple[str | int, ...]
     constraint: str
@@ -86,7 +86,7 @@ def constraint_of(sentence: str) -> str:
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """Find the strings that stand under the name of a secret in those of ``objects`` that are dicts."""
+    """Return strings under a secret's name in those ``objects`` that are dicts."""
     return frozenset(
         value
         for item in objects
@@ -97,7 +97,7 @@ def secrets_in(*objects: Any) -> frozenset[str]:
 
 
 def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
-    """Describe what stands at a path: the value where it is short and no secret, else its kind."""
+    """Describe the value at a path: itself if short and no secret, else its kind."""
     value = root
     for part in path:
         try:
@@ -111,7 +111,7 @@ def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = fr
 
 
 def describe(value: Any) -> str:
-    """Write null, booleans, numbers and strings as JSON, cut after 40 characters, else the kind."""
+    """Write a JSON scalar, cut after 40 characters; else name its kind."""
     if value is None or isinstance(value, (bool, int, float, str)):
         shown = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
         text = jsontext.dumps(shown)

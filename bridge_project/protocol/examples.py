@@ -1,4 +1,4 @@
-"""One hook event of each kind, as the OpenAPI document shows them."""
+"""Give one example of each hook event, for the OpenAPI document."""
 
 from __future__ import annotations
 

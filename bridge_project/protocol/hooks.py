@@ -1,4 +1,4 @@
-"""The nine hook events: their payloads, and how they are read (D1, D3, D5, D8, D31, D32)."""
+"""Define and read the nine hook events (D1, D3, D5, D8, D31, D32)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class HookViolation:
 
 
 class HookInvalid(Exception):
-    """A hook event, or a whole batch, is refused with status 400 (D8)."""
+    """Refuse a hook event, or a whole batch, with status 400 (D8)."""
 
     def __init__(self, violations: list[HookViolation]) -> None:
         self.violations = violations
@@ -108,7 +108,7 @@ _BASE_FIELDS: Final = {"event", "event_type", "event_id", "session_id", "timesta
 
 
 def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
-    """Read a hook event from the body of a request. Raises HookInvalid."""
+    """Read a hook event from a request's body. Raises HookInvalid."""
     return parse_hook_event(_loads(body), now=now)
 
 
@@ -130,7 +130,7 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
 
 
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
-    """Read a hook event from parsed JSON; ``now`` is the server's time, aware.
+    """Read a hook event from parsed JSON; ``now``: the server's time, aware.
 
     Raises HookInvalid with every violation of the first stage that failed: the base fields, then
     the payload's (D8).

@@ -1,4 +1,4 @@
-"""The HTTP bodies, one model each (D8, D9, D32)."""
+"""Define the HTTP bodies, one model each (D8, D9, D32)."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separat
 
 
 class JsonError(ValueError):
-    """A text is no JSON that the bridge takes; the reason repeats none of the input."""
+    """Refuse a text that is no strict JSON; the reason repeats none of it."""
 
 
 def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
-    """Read a JSON text; of a key that comes twice the last one counts.
+    """Read a JSON text; of a repeated key the last counts.
 
     ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a
     few more than the bridge takes, for the envelopes around a hook event. Raises JsonError on:
@@ -47,7 +47,7 @@ def dumps(value: Any) -> str:
 
 
 def dumps_unicode(value: Any) -> str:
-    """Write it with every character as itself, escaped only where a lone surrogate forces it."""
+    """Write JSON with characters unescaped, but for lone surrogates."""
     text = _UNICODE_ENCODER.encode(value)
     if not text.isascii():
         try:

@@ -1,4 +1,4 @@
-"""Read a client's frame: a message, or everything that is wrong with it (D3, D4)."""
+"""Parse a client's frame, or list everything that is wrong with it (D3, D4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClientMessage:
 
 
 class ProtocolInvalid(Exception):
-    """A frame is answered with PROTO_INVALID_MESSAGE; the connection stays open.
+    """Refuse a frame with PROTO_INVALID_MESSAGE; the connection stays open.
 
     ``id`` and ``type`` are the frame's own where it had usable ones (a type cut after 128
     characters), else None. ``violations``: all that is wrong, each ``{field, constraint,
@@ -58,7 +58,7 @@ class ProtocolInvalid(Exception):
 
 
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
-    """Read a message from a WebSocket frame.
+    """Parse a message from a WebSocket frame.
 
     ``strict_ids``: take only a UUID v4 as ``id`` (D4, BRIDGE_STRICT_PROTOCOL). Raises
     ProtocolInvalid.

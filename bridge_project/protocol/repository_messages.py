@@ -1,4 +1,4 @@
-"""The answers to requests about files and git repositories."""
+"""Define the answers about files and git repositories."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The resources that messages are made of: session info, tool outcomes, git and file entries,
-violations (SPEC Resources and their fields).
-"""
+"""Define the resources that messages contain (SPEC Resources and their fields)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SENSITIVE_PATH = re.compile(
 
 
 def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
-    """Rate a call.
+    """Rate a tool call.
 
     ``low``: only reads; ``medium``: writes, asks the network, or is unknown; ``high``: a shell, or
     a sensitive path; ``critical``: a CRITICAL_COMMAND.

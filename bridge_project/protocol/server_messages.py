@@ -1,4 +1,4 @@
-"""The messages that the bridge sends, but for those about files and repositories."""
+"""Define the bridge's messages, but for those about files and repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small types of the contract: timestamps, ids, versions and every closed list of values."""
+"""Define timestamps, ids, versions and every closed list of values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SEMVER = re.compile(
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Return the moment of an ISO 8601 / RFC 3339 date and time, in UTC; without offset it is UTC.
+    """Parse an ISO 8601 date and time as UTC; without offset it is UTC.
 
     Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
     Digits past the microsecond are dropped.
@@ -90,7 +90,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def now_text(now: datetime | None = None) -> str:
-    """Write a moment (default: now): UTC, milliseconds, ``Z``. Raises ValueError for a naive one."""
+    """Write a moment (default: now) in UTC. Raises ValueError for a naive one."""
     moment = datetime.now(UTC) if now is None else now
     if moment.tzinfo is None:
         raise ValueError("a moment without a time zone")
@@ -98,7 +98,7 @@ def now_text(now: datetime | None = None) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Tell whether it is a UUID of 36 characters, of any version and case."""
+    """Tell whether a text is a UUID of 36 characters, of any version and case."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -107,7 +107,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def session_id_fault(text: str) -> str | None:
-    """Say what a session id "must be" where a text is none; None if it is one."""
+    """Return what a session id "must be" when this is none; else None."""
     if not text.strip():
         return "must be non-empty"
     if len(text) > limits.SESSION_ID_MAX_CHARS:
@@ -154,7 +154,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class SemVer:
-    """major.minor.patch, compared by number; what may follow (``-beta.1``) does not count."""
+    """Compare versions by major.minor.patch; what follows does not count."""
 
     major: int
     minor: int
@@ -162,7 +162,7 @@ class SemVer:
 
     @classmethod
     def parse(cls, text: str) -> SemVer:
-        """Raises ValueError when the text is no version."""
+        """Parse a version. Raises ValueError."""
         found = _SEMVER.fullmatch(text)
         if found is None:
             raise ValueError("must be a version such as 1.2.3")

@@ -1,1 +1,1 @@
-"""The ``watch`` client: a device in the terminal (D43)."""
+"""Run the ``watch`` client: a device in the terminal (D43)."""

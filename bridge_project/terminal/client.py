@@ -1,4 +1,4 @@
-"""One connection of a client: the pinned key is checked first, then messages and heartbeats."""
+"""Run one client connection: check the pinned key, exchange messages and pings."""
 
 from __future__ import annotations
 
@@ -34,16 +34,19 @@ _CLOSED: Final = {1001: "the bridge is stopping", 1006: "the connection broke"}
 
 
 class Lost(Exception):
-    """The connection is gone, or could not be made; trying again may help."""
+    """Report a lost or failed connection; trying again may help."""
 
 
 class Refused(Exception):
-    """The bridge will not have this client, and trying again will not change that."""
+    """Report that the bridge refuses this client; trying again will not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to connect and as whom; ``pin``: hex SHA-256 of the server's public key."""
+    """Hold where to connect and as whom.
+
+    ``pin``: hex SHA-256 of the server's public key.
+    """
 
     url: str
     token: str
@@ -52,7 +55,7 @@ class Target:
 
 
 def pinned_context() -> ssl.SSLContext:
-    """Make a context for a caller that compares the server's key with a pin by itself."""
+    """Make a TLS context for a caller that compares the server's pin by itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -60,14 +63,15 @@ def pinned_context() -> ssl.SSLContext:
 
 
 def is_row(message: Message) -> bool:
-    """Tell whether it is a row of the log, which is sent again until acknowledged (D26, D27)."""
+    """Tell whether a message is a log row, resent until acknowledged (D26, D27)."""
     model = CATALOGUE.get(str(message.get("type")))
     return model is not None and model.feed is not None and bool(message.get("id"))
 
 
 class Client:
-    """An open connection. ``async for message in client`` gives what arrives, answers to
-    ``request`` and pongs left out; it ends by raising Lost or Refused.
+    """Hold an open connection; iterate over it for the messages that arrive.
+
+    Answers to ``request`` and pongs are left out. It ends by raising Lost or Refused.
     """
 
     def __init__(self, connection: ClientConnection) -> None:
@@ -95,7 +99,7 @@ class Client:
         await self.connection.close()
 
     def end(self, why: Lost | Refused) -> None:
-        """Have everybody who waits for something get this error; the first one counts."""
+        """Raise this error wherever somebody waits; the first one counts."""
         self._lost = self._lost or why
         for answer in self._answers.values():
             if not answer.done():
@@ -117,7 +121,7 @@ class Client:
             raise self._lost or _lost(closed) from None
 
     async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message and return the one that carries its id (D4), whatever its type.
+        """Send a message and return the one that carries its id (D4).
 
         Raises Lost or Refused.
         """
@@ -160,7 +164,7 @@ class Client:
         return await self.request("session_start", payload | {"resume": not known})
 
     async def acknowledge(self, ids: Iterable[str]) -> None:
-        """Say that these messages arrived (D27). Raises Lost or Refused."""
+        """Acknowledge these messages (D27). Raises Lost or Refused."""
         waiting = list(ids)
         for start in range(0, len(waiting), ACK_MAX):
             some = waiting[start : start + ACK_MAX]
@@ -213,7 +217,7 @@ class Client:
             await self._arrived.put(message)
 
     async def _beat(self) -> None:
-        """Send a ping every 15 s; one not answered in 10 ends the connection (SPEC Limits)."""
+        """Ping every 15 s; end when a pong takes over 10 (SPEC Limits)."""
         while True:
             await asyncio.sleep(limits.HEARTBEAT_INTERVAL_SECONDS)
             self._pong.clear()
@@ -266,7 +270,7 @@ def _lost(closed: ConnectionClosed) -> Lost:
 
 
 def _refusal(payload: Message) -> Lost | Refused:
-    """Say what a ``connection_error`` means for the client."""
+    """Return the exception for a ``connection_error``."""
     text = f"{payload.get('code')}: {payload.get('message')}"
     if payload.get("code") in _PASSING:
         return Lost(text)

@@ -1,4 +1,4 @@
-"""What a person can tell the bridge from the terminal: one function a command."""
+"""Define what a person can type in `watch`, one function a command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command; ``whole``: what follows its name is one argument, as it was typed."""
+    """Hold a command; ``whole``: all that follows its name is one argument."""
 
     usage: str
     help: str
@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, Command]] = {}
 
 
 def command(usage: str, help: str, *, whole: bool = False) -> Callable[[Run], Run]:
-    """Register a command: its usage begins with its name, its parameters are its arguments."""
+    """Register a command under the first word of its usage."""
 
     def register(run: Run) -> Run:
         COMMANDS[usage.split(maxsplit=1)[0]] = Command(usage, help, run, whole)
@@ -41,7 +41,7 @@ def command(usage: str, help: str, *, whole: bool = False) -> Callable[[Run], Ru
 
 
 async def carry_out(console: Console, line: str) -> None:
-    """Carry out one line and show what came of it; what is typed wrong ends nothing."""
+    """Run one typed line and show the result; a mistake ends nothing."""
     name, _, rest = line.strip().partition(" ")
     try:
         if name:

@@ -1,4 +1,4 @@
-"""What ``watch`` knows of sessions, turns and approvals, and how it asks the bridge."""
+"""Track sessions, turns and approvals in ``watch``, and send its requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ANSWER_CHARS: Final = 8000  # of what an agent says at once
 
 
 class Wrong(Exception):
-    """A command cannot be carried out; the text says why."""
+    """Report why a command cannot be carried out."""
 
 
 class Console:
-    """Knows from what arrives what there is, and asks and tells the bridge."""
+    """Track what exists from what arrives; send requests and answers."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -37,7 +37,7 @@ class Console:
         self._answers: dict[str, str] = {}
 
     def learn(self, message: Message) -> None:
-        """Take notice of sessions, turns and approvals."""
+        """Update sessions, turns and approvals from a message."""
         payload = message.get("payload") or {}
         session_id = str(payload.get("session_id"))
         self._learn_approvals(message["type"], session_id, payload)
@@ -83,7 +83,7 @@ class Console:
                 self.pending.pop((session_id, str(payload["data"].get("tool_call_id"))), None)
 
     def line(self, message: Message, **how: Any) -> str | None:
-        """Return a new message as a line; the pieces of an answer are one, at its end."""
+        """Return a new message as a line; an answer's chunks become one, at its end."""
         payload = message.get("payload") or {}
         if message["type"] == "stream_chunk" and not payload["is_tool_use"]:
             said = self._answers.get(payload["message_id"], "") + payload["content"]
@@ -102,7 +102,7 @@ class Console:
         self._name(session_id, title, directory)
 
     def _name(self, session_id: str, title: str | None, directory: Any) -> None:
-        """A session is called by its first prompt, else its directory (D6)."""
+        """Name a session by its first prompt, else its directory (D6)."""
         if title and session_id not in self._titled:
             self.titles[session_id] = title
             self._titled.add(session_id)
@@ -110,7 +110,7 @@ class Console:
             self.titles.setdefault(session_id, os.path.basename(str(directory).rstrip("/")) or "/")
 
     async def ask(self, type_: str, **payload: Any) -> Message:
-        """Return the payload of the answer to a request, about the chosen session unless it says.
+        """Send a request about the chosen session; return its answer's payload.
 
         Raises Wrong with the error's words.
         """
@@ -122,7 +122,7 @@ class Console:
         return body
 
     async def tell(self, type_: str, **payload: Any) -> None:
-        """Send what nothing answers directly, about the chosen session."""
+        """Send a message without an answer, about the chosen session."""
         await self._connected.send(type_, self._about(payload))
 
     def show(self, *lines: str) -> None:
@@ -140,7 +140,7 @@ class Console:
 
     @property
     def session(self) -> str:
-        """The session that commands are about. Raises Wrong."""
+        """Return the session that commands are about. Raises Wrong."""
         if self.current is None:
             raise Wrong("No session is chosen: `sessions` lists them, `use N` chooses one.")
         return self.current
@@ -150,12 +150,12 @@ class Console:
         return f"{clean(session_id)}  {plain(self.titles.get(session_id, ''), 80)}".rstrip()
 
     def named(self, word: str) -> str:
-        """Return the session that a number of `sessions` means, else the one with that id."""
+        """Return the session of a number in `sessions`, else the one with that id."""
         number = int(word) if word.isdecimal() else 0
         return self.sessions[number - 1] if 1 <= number <= len(self.sessions) else word
 
     def waiting(self, number: str) -> Message:
-        """Return the approval of that number; without one, the only one. Raises Wrong."""
+        """Return the approval of that number, or the only one. Raises Wrong."""
         asked = list(self.pending.values())
         if not asked:
             raise Wrong("Nothing waits for a decision.")

@@ -25,7 +25,7 @@ CLAIM_WITHIN: Final = timedelta(days=1)
 
 
 class Identity:
-    """The device that ``watch`` is with this data directory; ``known``: what its file says."""
+    """Hold the device that ``watch`` is; ``known``: what its file contains."""
 
     def __init__(self, conf: Conf) -> None:
         self.conf = conf
@@ -33,7 +33,7 @@ class Identity:
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
-        """Say where the bridge is, and who we are there; pair when need be.
+        """Return the bridge's address and our token; pair if need be.
 
         Raises Lost while the bridge was never started, Refused when the device was revoked.
         """
@@ -51,7 +51,7 @@ class Identity:
         return Target(url, token, here.pin, self.known["device_id"])
 
     def keep(self, used: str, fresh: str) -> None:
-        """Store a fresh token, which is used from the next connection on. Raises OSError.
+        """Store a fresh token, for the next connection. Raises OSError.
 
         The one that was used stays beside it: the bridge takes it until the fresh one was used,
         and again when it is set back to a backup that does not know the fresh one.

@@ -1,4 +1,4 @@
-"""Write messages and answers as lines for a terminal: pure, and safe whatever they contain."""
+"""Write messages and answers as safe lines for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIM, BOLD, RED, GREEN, YELLOW, BLUE, CYAN = 2, 1, 31, 32, 33, 34, 36
 
 
 def clean(text: object, most: int = 1000) -> str:
-    """Return one line, tabs included, without what could move a cursor or change colours."""
+    """Return one line, tabs included, with control characters replaced."""
     shown = str("" if text is None else text).rstrip("\r\n")
     safe = terminal_safe(shown[: most + 1], keep="\t")
     return safe if len(safe) <= most else safe[: most - 1] + "…"
@@ -36,7 +36,7 @@ def paint(text: str, style: int) -> str:
 def line(
     message: Message, title: str, *, colour: bool = False, zone: tzinfo | None = None
 ) -> str | None:
-    """Return time, session and what a message says; None where there is nothing to show.
+    """Return time, session and content of a message; None for a silent one.
 
     The time is the event's own where it has one: when it happened, not when it came.
     """
@@ -63,7 +63,7 @@ def _object(value: object) -> Message:
 
 
 def _call(body: Message) -> str:
-    """A tool call: its name, the parameter that tells most, and the agent's own words for it."""
+    """Describe a tool call: name, main parameter, and the agent's own words."""
     params = _object(body.get("params"))
     telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
     shown = params[telling] if telling else json.dumps(params, ensure_ascii=False)
@@ -94,7 +94,7 @@ def _result(body: Message) -> str:
 
 
 def _answer(body: Message) -> str:
-    """All that the agent said since the last tool call, and why it ended."""
+    """Return the agent's text since the last tool call, and why it ended."""
     said, reason = str(body.get("content") or "").strip(), str(body.get("finish_reason"))
     ended = "" if reason == "tool_call" or (said and reason == "stop") else f"({reason})"
     return f"{said}\n{ended}".strip()

@@ -1,4 +1,4 @@
-"""Where commands come from: a prompt below what arrives, or the lines of standard input."""
+"""Read commands from a prompt below the output, or from standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STDIN: Final = io.FileIO(0, closefd=False)
 
 
 def can_prompt() -> bool:
-    """Tell whether there can be a prompt: it needs a terminal, and prompt-toolkit, an extra."""
+    """Tell whether a prompt is possible: a terminal, and prompt-toolkit."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
@@ -26,7 +26,7 @@ def can_prompt() -> bool:
 
 
 async def prompt(watcher: Watcher) -> None:
-    """Carry out commands of a prompt until the person leaves; what arrives is printed above it."""
+    """Run a prompt's commands until the person leaves; print arrivals above it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.patch_stdout import patch_stdout
@@ -55,7 +55,7 @@ async def prompt(watcher: Watcher) -> None:
 
 
 async def pipe(watcher: Watcher) -> None:
-    """Carry out the lines of standard input, each when there is a connection."""
+    """Run the lines of standard input, each once there is a connection."""
     await watcher.ready.wait()
     while line := await read_line():
         await watcher.ready.wait()

@@ -1,4 +1,4 @@
-"""Follow the bridge: connect, join, show, acknowledge, and come back after whatever happens."""
+"""Follow the bridge: connect, join, show, acknowledge, and reconnect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Asker = Callable[[str], Awaitable[bool]]
 
 
 class Watcher:
-    """Shows what arrives with ``show``, and what it says itself with ``note``.
+    """Show messages through ``show``, and its own remarks through ``note``.
 
     ``raw``: messages as JSON. ``ask`` is asked whether a warning is accepted; without it none is.
     ``ready`` is set while commands can be carried out: all sessions are joined.
@@ -167,7 +167,7 @@ class Watcher:
         return [message["id"]]
 
     def _replayed(self, message: Message) -> list[str]:
-        """Take a message of a replay_buffer; what is older than this device is only acknowledged."""
+        """Take a message of a replay_buffer; only acknowledge what predates the device."""
         old = message["timestamp"] < self.device.known.get("paired_at", "")
         return [message["id"]] if old else self._take(message)
 

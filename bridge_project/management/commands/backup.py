@@ -1,4 +1,4 @@
-"""`backup`: one archive of everything that makes this bridge what it is, taken while it runs."""
+"""Write one archive of the whole bridge, while it runs: `backup`."""
 
 from __future__ import annotations
 

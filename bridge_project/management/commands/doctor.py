@@ -1,4 +1,4 @@
-"""`doctor`: what works, what does not, and the command that mends it (D43)."""
+"""Report what works, what does not, and the remedies (D43): `doctor`."""
 
 from __future__ import annotations
 

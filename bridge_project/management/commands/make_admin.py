@@ -1,4 +1,4 @@
-"""`make_admin`: the admin site's first user, asked for in a terminal or given by a script."""
+"""Create the admin site's first user, interactively or for a script: `make_admin`."""
 
 from __future__ import annotations
 

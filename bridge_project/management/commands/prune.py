@@ -1,4 +1,4 @@
-"""``prune``: remove now what a running bridge removes each minute (D30, D31, D34)."""
+"""Run at once the chores that a bridge runs each minute (D30, D31, D34): `prune`."""
 
 from __future__ import annotations
 

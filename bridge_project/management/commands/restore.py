@@ -1,4 +1,4 @@
-"""`restore`: make the data directory what a backup holds."""
+"""Put a backup in the place of the data directory: `restore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`serve`: run the bridge (D42, D43)."""
+"""Run the bridge (D42, D43): `serve`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Command(BaseCommand):
         print(banner.banner(conf, self.certificates, self.here, code), flush=True)
 
     def _pairing_code(self) -> str:
-        """Make a code for the terminal; forget what earlier starts showed and nobody used."""
+        """Make a code for the terminal; delete unused ones of earlier starts."""
         from devices_app.models import Device
 
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""``watch``: a device in the terminal that shows what arrives (D43)."""
+"""Show what arrives at a device, in the terminal (D43): `watch`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def _ask(question: str) -> bool:
 
 
 async def _run(watcher: Watcher, *, commands: bool) -> None:
-    """Run until SIGINT or SIGTERM, or until there are no more commands; then close in order."""
+    """Run until a signal or the last command; then close in order."""
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)

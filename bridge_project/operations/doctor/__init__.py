@@ -1,1 +1,1 @@
-"""What `doctor` looks at, what is wrong with it, and the command that mends it (D43)."""
+"""Check the bridge and its machine, and name the remedies (D43)."""

@@ -1,4 +1,7 @@
-"""Which agents can start here, and whether they ask; `demo` is really started (D41, D43, D59)."""
+"""Check which agents can start and whether they ask (D41, D43, D59).
+
+Only `demo` is really started.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself
 
 
 class WrongAnswer(Exception):
-    """The agent did not answer as it should have."""
+    """Report an agent that did not answer as it should have."""
 
 
 def agents(seen: Snapshot) -> list[Finding]:
-    """Look at every agent, and talk to the demo in a temporary directory."""
+    """Check every agent, and talk to the demo in a temporary directory."""
     registry.load()
     kinds, until = list(registry.KINDS.values()), time.monotonic() + ASK_SECONDS
     pool = ThreadPoolExecutor(len(kinds), thread_name_prefix="doctor")
@@ -55,7 +58,7 @@ def _version(asked: Future[str], until: float) -> str:
 
 
 def _look_at(seen: Snapshot, kind: AgentKind, version: str) -> list[Finding]:
-    """Look at a real agent, which is not started."""
+    """Check a real agent without starting it."""
     if (reason := kind.why_not()) is not None:
         return [_missing(seen, kind, f"{kind.name} cannot start here: {reason}")]
     name, start = f"{kind.name} ({version})", _start_command(seen, kind)
@@ -82,7 +85,7 @@ def _look_at(seen: Snapshot, kind: AgentKind, version: str) -> list[Finding]:
 
 
 def _missing(seen: Snapshot, kind: AgentKind, text: str) -> Finding:
-    """Make it a fault when somebody counts on the agent."""
+    """Report a missing agent: a fault when the settings count on it."""
     if seen.conf.bridge_default_agent == kind.name:
         without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
         text = f"{text} BRIDGE_DEFAULT_AGENT names it."
@@ -105,7 +108,7 @@ def _start_command(seen: Snapshot, kind: AgentKind) -> str:
 
 
 def trial(seen: Snapshot, name: str) -> Finding:
-    """Start an agent and close it again; only demo, which costs nothing, is prompted.
+    """Start an agent and close it again; prompt only demo, which costs nothing.
 
     To be called on the main thread, so that Ctrl-C closes the agent.
     """

@@ -1,4 +1,4 @@
-"""The running bridge: its health, tokens, certificate, clock and address, and a proxy before it."""
+"""Check the running bridge: health, tokens, certificate, clock, address, proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
 def running(seen: Snapshot) -> Finding:
-    """Is it there, is it ours, is it well (D48)."""
+    """Check that the bridge runs, is ours, and is healthy (D48)."""
     where = f" at {seen.local_url}" if seen.local_url else ""
     if seen.health is None and seen.served:
         stop = f"{seen.run}   # after whatever listens there was stopped"
@@ -48,7 +48,7 @@ def running(seen: Snapshot) -> Finding:
 
 
 def tokens(seen: Snapshot) -> list[Finding]:
-    """Does the bridge know the tokens set here? Another terminal may have other settings."""
+    """Check that the bridge knows the tokens set in this terminal."""
     found = []
     for name, status in seen.statuses.items():
         token = name.replace("_", " ")
@@ -70,7 +70,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
 
 
 def certificate(seen: Snapshot) -> Finding:
-    """Look at its dates and key, and whether it is what is served and what pairing codes promise."""
+    """Check the certificate's dates and key, and that it is the one served."""
     conf = seen.conf
     own = conf.bridge_tls_cert is None
     path = conf.bridge_tls_cert or conf.bridge_data_dir / "tls" / "server.crt"
@@ -151,7 +151,7 @@ def forwarders(seen: Snapshot) -> list[Finding]:
 
 
 def clock(seen: Snapshot) -> Finding:
-    """Compare with the last start: clients and certificates need a clock that is right."""
+    """Compare the clock with the last start: certificates need a right one."""
     now = datetime.now(UTC)
     try:
         started = datetime.fromtimestamp(server_address.path(seen.conf).stat().st_mtime, UTC)
@@ -164,7 +164,7 @@ def clock(seen: Snapshot) -> Finding:
 
 
 def address(seen: Snapshot) -> Finding | None:
-    """Say who can reach the address in pairing codes (D20), and whether this machine can."""
+    """Report who can reach the address in pairing codes (D20), and check it here."""
     conf = seen.conf
     if seen.recorded is None:
         return None
@@ -213,7 +213,7 @@ def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
 
 
 def proxy(seen: Snapshot) -> Finding | None:
-    """Look at the settings for a TLS-terminating proxy, and at the plain port (D19)."""
+    """Check the settings for a TLS-terminating proxy, and the plain port (D19)."""
     conf, port = seen.conf, seen.conf.bridge_plain_port
     named = f"BRIDGE_PUBLIC_URL=https://… {seen.run}"
     if port is None:

@@ -1,4 +1,4 @@
-"""Every check, run at once, each with its time: one that hangs is itself a finding (D43)."""
+"""Run all checks at once, each with a deadline; report one that hangs (D43)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check finds, as lines for a person and as JSON for a machine, without secrets."""
+"""Write findings as lines and as JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT_CHARS: Final = 500
 
 
 class Level(StrEnum):
-    """`broken` makes the exit code 1; a `warning` is something to know, or that will break."""
+    """Grade a finding: `broken` makes the exit code 1, a `warning` does not."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,7 +27,10 @@ MARKS: Final = {Level.OK: "✓", Level.WARNING: "!", Level.BROKEN: "✗"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check`: the part that was looked at; `mend`: shell commands in order, `#` begins a remark."""
+    """Hold what a check found.
+
+    `check`: what was checked; `mend`: shell commands in order, `#` begins a remark.
+    """
 
     check: str
     level: Level
@@ -58,7 +61,7 @@ def worst(findings: Sequence[Finding]) -> Level:
 
 
 def as_lines(findings: Sequence[Finding]) -> list[str]:
-    """Return a line for each finding, its commands indented below it, and a line that sums up."""
+    """Return a line for each finding, its commands below it, and a summary."""
     width = max((len(one.check) for one in findings), default=0)
     lines = []
     for one in findings:

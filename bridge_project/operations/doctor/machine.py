@@ -1,4 +1,4 @@
-"""The machine: the data directory, disk, file limits, the spool, the hooks of the agent."""
+"""Check data directory, disk, file limits, spool and the agent's hooks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def files(seen: Snapshot) -> list[Finding]:
 
 
 def settings(seen: Snapshot) -> list[Finding]:
-    """Name variables that are meant as settings and not read, since they are not in capitals."""
+    """Name variables that look like settings but are not in capitals."""
     found = []
     for name, place in seen.conf.unread:
         remedy = f"unset {name}   # and set {name.upper()}"
@@ -74,7 +74,7 @@ def settings(seen: Snapshot) -> list[Finding]:
 
 
 def disk(seen: Snapshot) -> Finding:
-    """Look for room where the database and the spool are; the place with the least counts (D48)."""
+    """Check for room where database and spool are; the least counts (D48)."""
     database = (sqlite_file(seen.conf) or seen.conf.bridge_data_dir).parent
     places = [_existing(place) for place in (seen.conf.bridge_data_dir, database)]
     place = min(places, key=lambda one: shutil.disk_usage(one).free)
@@ -94,7 +94,7 @@ def _existing(path: Path) -> Path:
 
 
 def file_limit(seen: Snapshot) -> Finding:
-    """Say how many files the running bridge may open, else a process of this shell."""
+    """Report how many files the running bridge may open, else this shell."""
     whose, limit, used = "A process started here", resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0
     try:
         bridge = psutil.Process(int(seen.holder))
@@ -112,7 +112,7 @@ def file_limit(seen: Snapshot) -> Finding:
 
 
 def spool(seen: Snapshot) -> list[Finding]:
-    """Say what the forwarder has not sent, could not send, or had no room for (D47)."""
+    """Report events that the forwarder has not sent, could not, or dropped (D47)."""
     place = seen.conf.bridge_data_dir / "spool"
     if not place.is_dir():
         text = f"{place} is not there: what the hooks say is lost."

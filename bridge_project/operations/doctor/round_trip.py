@@ -1,4 +1,4 @@
-"""An event sent the whole way: hook command, spool, forwarder, TLS, log, and a device of our own."""
+"""Send an event the whole way, from the hook command to a device of our own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOTHING_SENT: Final = "No event was sent: "
 
 
 class Stopped(Exception):
-    """The event got no further; the text says why, `remedy` what to do about it."""
+    """Report where the event stopped; `remedy` says what to do."""
 
     def __init__(self, text: str, remedy: str) -> None:
         super().__init__(text)
@@ -81,7 +81,7 @@ def _remove(device: Device | None) -> None:
 
 
 class RoundTrip:
-    """One session of two events, and how far it came."""
+    """Send one session of two events, and record how far it came."""
 
     def __init__(self, seen: Snapshot, target: Target) -> None:
         self.seen, self.target = seen, target
@@ -89,7 +89,7 @@ class RoundTrip:
         self.session = f"{NAME}-{uuid.uuid4()}"
 
     async def go(self) -> Finding:
-        """Raises Stopped."""
+        """Run the trip and return the finding. Raises Stopped."""
         try:
             async with asyncio.timeout(2 * EVENT_SECONDS), Client.open(self.target) as client:
                 await client.auth(self.target)
@@ -123,7 +123,7 @@ class RoundTrip:
         return time.perf_counter() - began
 
     async def _receive(self, client: Client) -> None:
-        """Join the session when it is announced; read and acknowledge until both events are here."""
+        """Join the announced session; read and acknowledge until both events are here."""
         missing = {"SessionStart", "SessionEnd"}
         async for message in client:
             payload = message["payload"]
@@ -142,7 +142,7 @@ class RoundTrip:
                     return
 
     async def run_hook(self, fields: dict[str, str]) -> None:
-        """Run the very command that the agent runs. Raises Stopped unless it ends silently with 0."""
+        """Run the agent's very command; raise Stopped unless it ends silently with 0."""
         said = {"session_id": self.session, "cwd": NAME, "source": NAME} | fields
         look = f"ls -ld '{self.spool}'"
 
@@ -168,7 +168,7 @@ class RoundTrip:
             raise Stopped(f"{text} and printed {len(done.stdout)} characters.", look)
 
     def where_it_stopped(self) -> Stopped:
-        """Tell how far it came from what it left behind."""
+        """Find out from what it left behind how far the event came."""
         log_tail = self.seen.log_tail
         for why in (self.spool / "rejected").glob("*.why"):
             if self._is_ours(why.with_suffix("")):

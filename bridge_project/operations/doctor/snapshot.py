@@ -1,4 +1,4 @@
-"""Where the bridge says that it is, who holds its data directory, and what answers there."""
+"""Collect what all checks read: address, lock holder, health and info."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BODY_MAX_BYTES: Final = 2**20
 
 
 class Reached(NamedTuple):
-    """An HTTP answer; the certificate in DER, empty without TLS."""
+    """Hold an HTTP answer; the certificate is in DER, empty without TLS."""
 
     status: int
     body: dict[str, Any]
@@ -35,7 +35,7 @@ class Reached(NamedTuple):
 
 
 class WrongKey(OSError):
-    """The server there has another key than the pinned one; nothing was sent to it."""
+    """Report a server whose key is not the pinned one; nothing was sent to it."""
 
     def __init__(self, certificate: bytes) -> None:
         super().__init__("what answers there has another key than the bridge")
@@ -44,7 +44,7 @@ class WrongKey(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What all checks read."""
+    """Hold what all checks read."""
 
     conf: Conf
     recorded: Address | None = None  # None: never started with this data directory
@@ -58,7 +58,7 @@ class Snapshot:
 
     @property
     def run(self) -> str:
-        """The command that starts this bridge."""
+        """Return the command that starts this bridge."""
         return self.make("run")
 
     @property
@@ -73,7 +73,7 @@ class Snapshot:
 
 
 def take(conf: Conf) -> Snapshot:
-    """Read files, and ask /health and /info with the tokens, which go to the recorded key only."""
+    """Read files, and ask /health and /info; tokens go to the recorded key only."""
     recorded = None
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
@@ -103,7 +103,7 @@ def take(conf: Conf) -> Snapshot:
 
 
 def read_secret(conf: Conf, name: str) -> str:
-    """Return a secret from the settings or its file, or "". `conf.secret` would make one."""
+    """Return a secret from the settings or its file, or ""; make none."""
     try:
         return getattr(conf, f"bridge_{name}") or conf.secret_path(name).read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -111,7 +111,7 @@ def read_secret(conf: Conf, name: str) -> str:
 
 
 def _holder(conf: Conf) -> str:
-    """Return who holds `serve.lock`; the number in the file alone may be a dead process's."""
+    """Return who holds `serve.lock`; the number in it may be a dead process's."""
     with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     seconds: float = FETCH_SECONDS,
 ) -> Reached:
-    """GET. With a pin the server's key is compared before anything is sent.
+    """Send a GET; with a pin, compare the server's key first.
 
     Without a pin no certificate is checked: give no token then. Raises OSError, WrongKey.
     """
@@ -157,7 +157,7 @@ def fetch(
 
 
 def reason(error: OSError) -> str:
-    """Say in a part of a sentence why something could not be reached."""
+    """Return why something could not be reached, as a part of a sentence."""
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Database and Redis: reachable, whole, writable, and of the version that this code knows.
+"""Check database and Redis: reachable, intact, writable, of this version.
 
 No Django connection is used, so nothing waits long.
 """
@@ -72,7 +72,7 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
 
 
 def _quick_check(opened: sqlite3.Connection) -> str:
-    """Return `ok`, the first thing wrong, or "" when there was no time to find out."""
+    """Return `ok`, the first thing wrong, or "" when there was no time."""
     until = time.monotonic() + CHECK_SECONDS
     opened.set_progress_handler(lambda: int(time.monotonic() > until), 10_000)
     try:
@@ -120,7 +120,7 @@ def _versions(seen: Snapshot, applied: set[tuple[str, str]]) -> Finding | None:
 
 
 def redis_server(seen: Snapshot) -> Finding | None:
-    """Ask the Redis of REDIS_URL, through which several processes hear each other (D46)."""
+    """Check the Redis of REDIS_URL, which connects several processes (D46)."""
     if not seen.conf.redis_url:
         return None
     parts = urlsplit(seen.conf.redis_url)
