@@ -1,4 +1,4 @@
-"""The admin site: who is paired, last seen when and where, a way to revoke, and the audit trail."""
+"""Show devices, tokens and the audit trail in the admin site; revoke devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
 
 
 class ReadOnly:
-    """Shown, never changed; for a page and for a table in one."""
+    """Forbid changes to a page or a table."""
 
     def has_add_permission(self, *args: Any, **kwargs: Any) -> bool:
         return False
@@ -27,11 +27,11 @@ class ReadOnly:
 
 
 class ReadOnlyAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
-    """A page of rows that are shown, never changed."""
+    """Show rows without letting anybody change them."""
 
 
 class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
-    """A device's tokens; a digest is never shown."""
+    """Show a device's tokens; never a digest."""
 
     model = Token
     fields = readonly_fields = (
@@ -51,8 +51,9 @@ class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
 
 @admin.register(Device)
 class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Devices come by pairing and stay, because the log knows them: none is added or deleted here.
-    Only the name can be changed.
+    """Show devices; only the name can be changed.
+
+    Devices come by pairing and stay, because the log knows them: none is added or deleted here.
     """
 
     list_display = (
@@ -105,7 +106,7 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return [path("<str:ids>/revoke/", view, name=name), *super().get_urls()]
 
     def revoke_view(self, request: HttpRequest, ids: str) -> HttpResponse:
-        """Ask first, then revoke; of the button on a device's own page, and of the action."""
+        """Ask first, then revoke: for a device's own button, and for the action."""
         numbers = [int(number) for number in ids.split(",") if number.isdecimal()]
         devices = list(Device.objects.filter(pk__in=numbers))
         if not self.has_change_permission(request):
@@ -129,7 +130,7 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(AuditEntry)
 class AuditAdmin(ReadOnlyAdmin):
-    """Who did what, newest first."""
+    """Show who did what, newest first."""
 
     list_display = ("at", "action", "actor", "who", "subject", "session_id", "details")
     list_filter = ("action", "actor")

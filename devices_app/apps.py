@@ -1,4 +1,4 @@
-"""The devices as a Django application."""
+"""Register the devices with Django."""
 
 from __future__ import annotations
 

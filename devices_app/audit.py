@@ -1,4 +1,4 @@
-"""The audit trail: decisions, and what a client changes; append only."""
+"""Record decisions and what clients change; entries are only ever added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def record(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Write an entry in the caller's transaction, with which it stands or falls.
+    """Write an entry in the caller's transaction, which it is rolled back with.
 
     ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
     """
@@ -37,5 +37,5 @@ def record(
 
 
 def _storable(text: str) -> str:
-    """Without NUL, which PostgreSQL takes in no text."""
+    """Remove NULs, which PostgreSQL takes in no text."""
     return text.replace("\x00", "")

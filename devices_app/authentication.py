@@ -1,4 +1,4 @@
-"""Who may use which HTTP endpoint (D14): a view names one of the four permission classes."""
+"""Decide who may use which endpoint (D14): four permissions, one for each view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer <token>``, always demanded.
+    """Require ``Authorization: Bearer <token>``.
 
     Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for
     a token that is missing, malformed, unknown, revoked, expired or void, and RATE_LIMIT_EXCEEDED
@@ -40,7 +40,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class _Scope(BasePermission):
-    """Lets the named kinds of token in; another valid one is 403 AUTH_INSUFFICIENT_SCOPE."""
+    """Admit the named kinds of token; refuse others as AUTH_INSUFFICIENT_SCOPE."""
 
     kinds: frozenset[tokens.Kind]
 
@@ -54,25 +54,28 @@ class _Scope(BasePermission):
 
 
 class AnyToken(_Scope):
-    """``/health`` and ``/info``."""
+    """Admit every token: ``/health`` and ``/info``."""
 
     kinds = frozenset({"device", "hook", "admin"})
 
 
 class DeviceOrAdmin(_Scope):
-    """``/sessions*`` and ``/files*``."""
+    """Admit devices and the administrator: ``/sessions*`` and ``/files*``."""
 
     kinds = frozenset({"device", "admin"})
 
 
 class AdminOnly(_Scope):
-    """``/admin/*`` of the API."""
+    """Admit the administrator: ``/admin/*`` of the API."""
 
     kinds = frozenset({"admin"})
 
 
 class HookOnly(_Scope):
-    """``/hooks/*``: any other token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt."""
+    """Admit the hook token: ``/hooks/*``.
+
+    Any other token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt.
+    """
 
     kinds = frozenset({"hook"})
 

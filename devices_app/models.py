@@ -1,4 +1,4 @@
-"""Devices, their tokens (D14, D15, D62), and the audit trail."""
+"""Store devices, their tokens (D14, D15, D62), and the audit trail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django.utils import timezone
 
 
 class Device(models.Model):
-    """A paired phone, tablet or terminal; its place in the log outlives its tokens."""
+    """Store a paired phone, tablet or terminal; it outlives its tokens."""
 
     class AckStyle(models.TextChoices):
-        """What the device has been seen to acknowledge; decides what its heartbeats prove (D27)."""
+        """List what a device has acknowledged; decides what heartbeats prove (D27)."""
 
         NOTHING = "nothing"
         NOTIFICATIONS = "notifications"
@@ -50,7 +50,7 @@ class Device(models.Model):
 
 
 class Token(models.Model):
-    """A device token, known only by its SHA-256: of 256 random bits no slow hash is needed."""
+    """Store a device token as its SHA-256; 256 random bits need no slow hash."""
 
     device = models.ForeignKey(Device, on_delete=models.CASCADE, related_name="tokens")
     digest = models.CharField(max_length=64, unique=True, editable=False)
@@ -92,7 +92,7 @@ class Token(models.Model):
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):
-    """Rows that can be added one by one and read; whatever else raises TypeError."""
+    """Let rows be added one by one and read; anything else raises TypeError."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("audit entries are never changed or deleted")
@@ -101,10 +101,10 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """Somebody decided or changed something; written once, never changed, never deleted."""
+    """Store who decided or changed something; never changed, never deleted."""
 
     class Actor(models.TextChoices):
-        """A device, a person in the admin site or at a terminal, the agent, the bridge itself."""
+        """List who acts: a device, a person, the agent, the bridge itself."""
 
         DEVICE = "device"
         ADMIN = "admin"

@@ -25,7 +25,7 @@ BOUND_ELSEWHERE = "The token is bound to another device."
 def mint(
     name: str, *, ttl: timedelta, lifetime: timedelta | None, device: Device | None = None
 ) -> tuple[Device, Token, str]:
-    """Make a token for a new device, or for ``device``, which keeps its place in the log (D43).
+    """Make a token for a new device, or for a known ``device`` (D43).
 
     Returns device, token and its plain text, which exists nowhere else. An empty ``name`` becomes
     "Device" and its number. ``ttl``: void when not used for that long; ``lifetime``: expires then,
@@ -53,7 +53,7 @@ def mint(
 
 
 def forget_void() -> int:
-    """Forget devices whose codes nobody used and that are void for a day; return how many."""
+    """Delete devices whose codes nobody used and that are void for a day."""
     since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
     return delete_in_steps(
         Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
@@ -63,7 +63,7 @@ def forget_void() -> int:
 
 
 def record_token_use(principal: Principal, *, address: str) -> None:
-    """Take note of a token that came over HTTP: its first use claims it but binds nothing (D15).
+    """Note a token's use over HTTP: the first claims it, none binds it (D15).
 
     Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify``
     saw it.
@@ -94,7 +94,7 @@ def authenticate(
     client_version: str,
     address: str,
 ) -> tuple[Device, str | None]:
-    """Accept the ``auth`` of a WebSocket; return the device and its fresh token (D15, D62).
+    """Check the ``auth`` of a WebSocket; return device and fresh token (D15, D62).
 
     The first use claims the token, the first ``device_id`` binds it: of any number of simultaneous
     ones exactly one binds. A bound token of a pairing code is answered with a fresh one, any other
@@ -126,7 +126,7 @@ def authenticate(
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
-    """Note when and from where a device was last seen; empty values leave what is there.
+    """Note when and from where a device was last seen.
 
     At most one write a minute, unless something changed.
     """
@@ -148,7 +148,7 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse every token of the device, and have its sockets closed; False if it was revoked.
+    """Refuse all tokens of a device and close its sockets; False if it was revoked.
 
     ``actor`` and ``who``: by whom, for the audit trail.
     """
@@ -165,7 +165,7 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
 
 
 def state(device: Device) -> State:
-    """Say what has become of a device; void: its code was not used in time."""
+    """Return a device's state; void: its code was not used in time."""
     now = timezone.now()
     if device.revoked_at is not None:
         return "revoked"
@@ -182,20 +182,20 @@ def state(device: Device) -> State:
 
 
 def acknowledge_warning(device: Device) -> None:
-    """Note that the person at the device knows that the connection is public (D24)."""
+    """Note that the device's person knows the connection is public (D24)."""
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
     Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
 
 
 def warning_acknowledged(device: Device) -> bool:
-    """Tell whether that note holds now."""
+    """Tell whether that note is still valid."""
     until = device.warning_acknowledged_until
     return until is not None and timezone.now() < until
 
 
 def _lock(token_digest: str) -> Token | None:
-    """Return a valid token as it is now, while nobody else can change it or its device.
+    """Return a valid token, locked together with its device.
 
     Whoever changes one locks the device first, so that nobody waits in a circle.
     """
@@ -241,7 +241,7 @@ def _use_first(token: Token) -> bool:
 
 
 def _fresh(token: Token) -> str | None:
-    """Make the token that is to replace a pairing code's; None for one that needs none (D62).
+    """Make the token that replaces a pairing code's, or None (D62).
 
     There is one row for each code: a fresh token that was not used is void as soon as the next one
     is made.
@@ -261,5 +261,5 @@ def _announce(token: Token, *, first: bool) -> None:
 
 
 def _storable(text: str) -> str:
-    """Return the text without NUL and lone surrogates, which PostgreSQL takes in no text."""
+    """Remove NULs and lone surrogates, which PostgreSQL takes in no text."""
     return text.replace("\x00", "").encode("utf-8", "ignore").decode()

@@ -1,4 +1,4 @@
-"""The pairing link and its QR code in every format of D43."""
+"""Write the pairing link and its QR code in every format of D43."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HALF_BLOCKS = {
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a device needs to pair, in the order of D43's JSON.
+    """Hold what a device needs to pair, in the order of D43's JSON.
 
     ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
     public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
@@ -42,7 +42,7 @@ class Invitation:
 
     @property
     def link(self) -> str:
-        """What a phone's camera opens; what follows ``#`` stays in the browser."""
+        """Return the link for a phone's camera; what follows ``#`` stays in the browser."""
         return f"{self.base_url}/pair#v={self.v}&token={self.token}&url={self.url}&pin={self.pin}"
 
 

@@ -1,4 +1,4 @@
-"""Signals for the apps above, which this one must not import."""
+"""Define signals for the apps above, which this one must not import."""
 
 from __future__ import annotations
 

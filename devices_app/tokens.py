@@ -1,4 +1,4 @@
-"""Bearer tokens: how they look, how they are kept, and whose a given one is (D14, D15)."""
+"""Make, digest and identify bearer tokens (D14, D15)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_BEARER_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a device, a hook producer or the administrator; ``request.user``."""
+    """Identify who sends a request; it is ``request.user``."""
 
     kind: Kind
     device: Device | None = None
@@ -38,7 +38,7 @@ class Principal:
 
     @property
     def rate_key(self) -> str:
-        """What rate limits are kept by (D17); a device keeps its limits with a new token."""
+        """Return the key of rate limits (D17); a new token does not change it."""
         return f"device:{self.device.pk}" if self.device is not None else self.kind
 
 
@@ -47,12 +47,12 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return the hex SHA-256 that stands for a token wherever it is kept or compared."""
+    """Return the hex SHA-256 under which a token is kept and compared."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def bearer_of(header: str | None) -> str | None:
-    """Return the token in an ``Authorization`` header; None when it is missing or malformed.
+    """Return the token of an ``Authorization`` header, or None.
 
     RFC 6750: one scheme, one token, ASCII.
     """
@@ -63,7 +63,7 @@ def bearer_of(header: str | None) -> str | None:
 
 
 def identify(bearer: str) -> Principal | None:
-    """Return whose token this is; None when it is unknown or not valid any more.
+    """Return whose token this is; None when it is unknown or no longer valid.
 
     It costs one query, none for the hook and the admin token. Every comparison runs in constant time over digests, so that the time of an answer says nothing
     about how nearly a guess was right.
@@ -81,12 +81,12 @@ def identify(bearer: str) -> Principal | None:
 
 
 def is_hook(bearer: str) -> bool:
-    """Tell whether this is the hook token, without a query: it may be asked on the event loop."""
+    """Tell whether this is the hook token, without a database query."""
     return hmac.compare_digest(digest(bearer), _configured()[0])
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Tell whether it is neither revoked, replaced, expired nor void (D15, D62).
+    """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62).
 
     Void: a pairing code's that was not used within the time that its minting gave it.
     """
@@ -99,5 +99,5 @@ def is_valid(token: Token, now: datetime) -> bool:
 
 @cache
 def _configured() -> tuple[str, str]:
-    """Digests of the hook token and the admin token, which do not change while the bridge runs."""
+    """Return digests of hook and admin token, which stay while the bridge runs."""
     return digest(conf.secret("hook_token")), digest(conf.secret("admin_token"))

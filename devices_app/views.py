@@ -1,4 +1,4 @@
-"""Pages without a token: pairing, the authority's certificate, the admin site's log-in."""
+"""Serve pages without a token: pairing, the authority, the admin log-in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @csrf_exempt
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """Show the link's address, token and pin for copying; its fragment stays in the browser (D43).
+    """Show the pairing link's address, token and pin for copying (D43).
 
     The policy names the page's one script and one style by their hashes and forbids the rest.
     """
@@ -44,7 +44,7 @@ def pair(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_safe
 def ca_certificate(request: HttpRequest) -> HttpResponse:
-    """Serve the bridge's own authority as PEM; 404 where the certificate was given to it (D19)."""
+    """Serve the bridge's own authority as PEM; 404 if the certificate is given (D19)."""
     path = _ca_path()
     if path is None:
         raise BridgeError(
@@ -57,7 +57,7 @@ def ca_certificate(request: HttpRequest) -> HttpResponse:
 
 
 def admin_log_in(request: HttpRequest) -> HttpResponse:
-    """Log in by Django's page; a try is counted before its password is checked (D16).
+    """Log in by Django's page; count each try before checking the password (D16).
 
     Raises BridgeError RATE_LIMIT_EXCEEDED after too many tries of an address in a minute, and while
     enough other passwords wait to be checked.
@@ -102,5 +102,5 @@ def _hash(text: str) -> str:
 
 @cache
 def _ca_path() -> Path | None:
-    """Find the authority's certificate; the file itself may be renewed while the bridge runs."""
+    """Return the authority's path; the file may be renewed while the bridge runs."""
     return certificates.load_or_renew(conf).ca

@@ -1,4 +1,4 @@
-"""The files as a Django application."""
+"""Register the files with Django."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read files: whole for HTTP (GET /files/content), in lines for the WebSocket (file_read, D11)."""
+"""Read files: whole for GET /files/content, in lines for file_read (D11)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
 
 
 def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
-    """Return the body of GET /files/content: {path, size, encoding, modified_at, content}, as JSON.
+    """Return the body of GET /files/content, as JSON.
+
+    Its fields: path, size, encoding, modified_at, content.
 
     ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is
     the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE:
@@ -56,7 +58,7 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
 
 
 def _json(about: dict[str, Any], pieces: Iterator[bytes], most: int) -> bytes:
-    """Put ``pieces`` into ``about`` as ``content``; FILE_TOO_LARGE over ``most`` bytes."""
+    """Insert ``pieces`` into ``about`` as ``content``; FILE_TOO_LARGE over ``most``."""
     body = io.BytesIO()
     body.write(dumps_unicode(about)[:-1].encode() + b',"content":"')
     for piece in pieces:
@@ -76,7 +78,7 @@ def _is_text(data: bytearray) -> bool:
 
 
 def _decoded(data: bytearray) -> Iterator[str]:
-    """Decode in pieces, for one emoji makes a text four times as long."""
+    """Decode in pieces: one emoji makes a whole text four times as long."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _ENCODED):
         yield decoder.decode(data[at : at + _ENCODED], at + _ENCODED >= len(data))
@@ -99,7 +101,7 @@ def read_lines(
     *,
     max_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """What file_read_response says about a file (D11): {path, content, size, lines, encoding}.
+    """Return file_read_response's fields: path, content, size, lines, encoding (D11).
 
     ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
     included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
@@ -116,9 +118,7 @@ def read_lines(
 
 
 def modified_at(stat: os.stat_result) -> str:
-    """ISO 8601 UTC with milliseconds, as every timestamp of the spec; a year that it cannot hold
-    becomes the nearest that it can.
-    """
+    """Return ISO 8601 UTC with milliseconds; clamp years it cannot hold."""
     try:
         moment = datetime.fromtimestamp(stat.st_mtime_ns // 10**9, UTC).replace(
             microsecond=stat.st_mtime_ns // 1000 % 10**6
@@ -129,9 +129,7 @@ def modified_at(stat: os.stat_result) -> str:
 
 
 class _Reading:
-    """One pass over a file's bytes: finds out whether it is text, counts its lines and keeps those
-    that were asked for.
-    """
+    """Read a file once: detect text, count lines, keep those that were asked for."""
 
     def __init__(self, offset: int, limit: int, most: int) -> None:
         self.first, self.last, self.most = offset, offset + limit, most
@@ -172,7 +170,7 @@ class _Reading:
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 
     def _check_text(self, data: bytes, *, final: bool = False) -> bool:
-        """Tell whether all is text so far; FILE_TOO_LARGE for a binary file that is not sent."""
+        """Tell whether all is text so far; FILE_TOO_LARGE for a large binary file."""
         if self.is_text:
             try:
                 self.decoder.decode(data, final)
@@ -185,7 +183,7 @@ class _Reading:
 
 
 def _line_start(chunk: bytes, line: int, newlines: int) -> int:
-    """Find where a line of a chunk with so many line ends begins; its end if that is further on."""
+    """Return where a line of a chunk begins; the chunk's end if it is further on."""
     if line > newlines:
         return len(chunk)
     at = 0

@@ -1,4 +1,4 @@
-"""Bound how many answers with files are in memory, and end git with the server."""
+"""Limit how many file answers are in memory, and end git with the server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ FILES_PATH: Final = "/api/v1/files/"
 
 
 class FileRequestLimiter:
-    """Answer GET /files/… in the ``files`` threads, and few at a time; an ASGI application in front
-    of another.
+    """Answer a few requests to /files/… at a time, in the ``files`` threads.
+
+    An ASGI application in front of another.
 
     An answer counts until its last piece is handed to the connection, for until then it is in
     memory: what clients do not read cannot become more than FILE_ANSWERS of them. One that is being
@@ -72,5 +73,5 @@ async def start() -> None:
 
 
 async def stop() -> None:
-    """End what git is doing: the bridge does not wait for a commit's hooks."""
+    """End git: the bridge does not wait for a commit's hooks."""
     await asyncio.to_thread(child_process.end_all)

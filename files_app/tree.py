@@ -1,6 +1,4 @@
-"""What is in a directory: as a tree for HTTP (GET /files/tree), one level for the WebSocket
-(file_list).
-"""
+"""List directories: a tree for GET /files/tree, one level for file_list."""
 
 from __future__ import annotations
 
@@ -43,8 +41,9 @@ def tree(
     max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
     max_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """The body of GET /files/tree: {path: real absolute path, entries: [{name, type, size,
-    modified_at, children}]}.
+    """Return the body of GET /files/tree.
+
+    ``path`` is real and absolute; ``entries`` have name, type, size, modified_at and children.
 
     ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own
     entries. ``size`` in bytes and ``modified_at`` are of files; ``children`` of the directories
@@ -70,8 +69,9 @@ def listing(
     max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
     max_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """What file_list_response says about a directory: {path, entries: [{name, type, size (files
-    only)}]}, by the rules of ``tree``.
+    """Return the fields of file_list_response, by the rules of ``tree``.
+
+    Its ``entries`` have name, type and, for files, size.
 
     A relative path begins in ``base``, the session's working_directory (D12). What does not fit in
     a message of ``max_bytes`` (default ``max_message_size_mb``) is cut too.
@@ -87,7 +87,7 @@ def listing(
 
 @dataclass(slots=True)
 class _Found:
-    """A thing in a directory: how it is shown, and where it really is and what.
+    """Hold an entry of a directory: how it is shown, and what it really is.
 
     ``way``: the directories on the way to it, itself included.
     """
@@ -113,9 +113,7 @@ class _Found:
 
 
 class _Tree:
-    """A breadth-first walk that holds two descriptors at a time: the top's and that of the
-    directory it is in.
-    """
+    """Walk breadth first, with two descriptors open: the top and one directory."""
 
     def __init__(
         self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None
@@ -148,7 +146,7 @@ class _Tree:
         return self.jail.at(names)
 
     def _fill(self, parent: _Found, directory: Opened) -> list[_Found]:
-        """Show what is in a directory, as far as there is room; the directories to look into."""
+        """Add a directory's entries while there is room; return its directories."""
         found = sorted(self._look(parent, directory), key=lambda one: one.order)
         for count, one in enumerate(found):
             self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
@@ -172,8 +170,9 @@ class _Tree:
         return [one for one in classified if one is not None]
 
     def _classify(self, parent: _Found, directory: Opened, name: str) -> _Found | None:
-        """Return the thing as it is shown; None for what is hidden, leads outside, is neither file
-        nor directory, or is gone.
+        """Return an entry as it is shown; None if it is not.
+
+        Not shown is what is hidden, leads outside, is neither file nor directory, or is gone.
         """
         names: Names = (*directory.names, name)
         try:

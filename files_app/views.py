@@ -1,4 +1,4 @@
-"""GET /files/tree and GET /files/content (SPEC Files; D12)."""
+"""Answer GET /files/tree and GET /files/content (SPEC Files; D12)."""
 
 from __future__ import annotations
 

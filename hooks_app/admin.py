@@ -1,4 +1,4 @@
-"""The admin site's view of hook events."""
+"""Show hook events in the admin site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks as a Django application."""
+"""Register the hooks with Django."""
 
 from __future__ import annotations
 

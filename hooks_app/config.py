@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class CommandHook(Received):
-    """``command`` reads the event's JSON from standard input and posts it."""
+    """Declare ``command``, which reads the event from standard input and posts it."""
 
     type: Literal["command"]
     command: str = Field(min_length=1)
@@ -33,7 +33,10 @@ class CommandHook(Received):
 
 
 class PromptHook(Received):
-    """``prompt`` is answered by approve or deny (PreToolUse), complete or continue (Stop)."""
+    """Declare ``prompt``.
+
+    Its answer is approve or deny (PreToolUse), complete or continue (Stop).
+    """
 
     type: Literal["prompt"]
     prompt: str = Field(min_length=1)
@@ -41,7 +44,7 @@ class PromptHook(Received):
 
 
 class Entry(Received):
-    """``matcher``: a pattern of tool names; absent: all."""
+    """Bind hooks to a ``matcher`` of tool names; without one, to all."""
 
     matcher: str | None = None
     hooks: list[Annotated[CommandHook | PromptHook, Field(discriminator="type")]]
@@ -51,7 +54,7 @@ _ENTRIES: Final = TypeAdapter(dict[str, list[Entry]])
 
 
 def active_hooks() -> list[HookEventName]:
-    """Read BRIDGE_HOOKS_CONFIG and return the events it has hooks for, in the spec's order.
+    """Return the events that BRIDGE_HOOKS_CONFIG has hooks for, in order.
 
     The file is the map of the specification, or has it under ``hooks``; names that are no hook
     events are ignored. Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}``
@@ -73,7 +76,7 @@ def active_hooks() -> list[HookEventName]:
 
 
 def check() -> None:
-    """Log what is wrong with the configuration when the bridge starts, which starts all the same."""
+    """Log what is wrong with the configuration; the bridge starts all the same."""
     try:
         active_hooks()
     except BridgeError as error:
@@ -82,7 +85,7 @@ def check() -> None:
 
 
 def _place(parts: tuple[str | int, ...]) -> str:
-    """Write ``hooks.Stop[0].hooks[1].timeout``.
+    """Write a place as ``hooks.Stop[0].hooks[1].timeout``.
 
     The name of the variant, which pydantic puts after the index of a hook, is no part of the file.
     """

@@ -1,6 +1,4 @@
-"""What hooks reported: one record an accepted event, for idempotence (D31) and for the admin
-site.
-"""
+"""Store accepted hook events, for idempotence (D31) and the admin site."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from django.db import models
 
 
 class HookEvent(models.Model):
-    """An accepted hook event. Its text is the ``agent_event`` row of the log with the same
-    ``seq``.
-    """
+    """Store an accepted hook event; its text is the log row of the same ``seq``."""
 
     event_id = models.CharField(max_length=36, primary_key=True)
     event = models.CharField(max_length=32)

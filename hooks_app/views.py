@@ -1,4 +1,7 @@
-"""POST /hooks/event, POST /hooks/batch and POST /admin/reload-hooks (SPEC; D2, D8, D31 to D33)."""
+"""Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks.
+
+D2, D8, D31 to D33.
+"""
 
 from __future__ import annotations
 

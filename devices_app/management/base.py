@@ -1,4 +1,4 @@
-"""What commands share: the database, the bridge's address, devices by name, durations."""
+"""Share among commands: database, bridge address, devices by name, durations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME_MAX_CHARS = 80
 
 
 class DatabaseCommand(BaseCommand):
-    """A command that needs ``table``, and says what to do where the bridge has never run."""
+    """Run only when ``table`` exists, else say how to start the bridge."""
 
     requires_system_checks: list[str] = []
     table: str
@@ -47,7 +47,7 @@ class DeviceCommand(DatabaseCommand):
 
 
 def bridge_address() -> Address:
-    """Return where ``serve`` said that it is, else where it would be."""
+    """Return the address that ``serve`` recorded, else the one it would have."""
     found = server_address.recorded(conf)
     if found is not None:
         return found
@@ -55,7 +55,7 @@ def bridge_address() -> Address:
 
 
 def find_device(text: str) -> Device:
-    """Return the device with this id, else the one with this name. Raises CommandError."""
+    """Return the device with this id, else this name. Raises CommandError."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = list(Device.objects.filter(pk=number)) or list(Device.objects.filter(name=text))
     if not found:
@@ -68,7 +68,7 @@ def find_device(text: str) -> Device:
 
 
 def duration(text: str) -> timedelta:
-    """Read ``90s``, ``10m``, ``2h`` or ``7d``, for argparse; at most ten years."""
+    """Parse ``90s``, ``10m``, ``2h`` or ``7d`` for argparse; at most ten years."""
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
     span = timedelta(seconds=int(found[1]) * UNITS[found[2]]) if found else timedelta()
     if not timedelta() < span <= LONGEST:
@@ -79,7 +79,7 @@ def duration(text: str) -> timedelta:
 
 
 def device_name(text: str) -> str:
-    """Check a name that fits its column and a line of a terminal, for argparse."""
+    """Check a device's name for argparse: it fits its column and a terminal."""
     name = text.strip()
     if not 0 < len(name) <= NAME_MAX_CHARS or terminal_safe(name) != name:
         raise argparse.ArgumentTypeError(f"a name has 1 to {NAME_MAX_CHARS} printable characters")

@@ -1,3 +1,4 @@
-"""The repository around a session's working directory: its state, its changes, a commit (D10).
-Everything is done by git itself, held on a short lead.
+"""Read and commit in the repository around a session's directory (D10).
+
+Git itself does the work, in a sandbox.
 """

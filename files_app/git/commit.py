@@ -1,4 +1,4 @@
-"""Commit all that is staged, or named files as they are in the work tree (D10).
+"""Commit all that is staged, or named files of the work tree (D10).
 
 Everything is prepared in a copy of the index: until the commit is made, nothing in the repository's
 own index changes, so that a refusal, a failure or a power cut leaves staged what was staged. Then
@@ -55,7 +55,7 @@ def commit(
     *,
     begun: datetime | None = None,
 ) -> GitCommitSummary:
-    """Commit, with the repository's commit hooks; ``files`` null: all that is staged.
+    """Commit with the repository's hooks; ``files`` None: all that is staged.
 
     ``begun``: a process that died had begun with this commit then; if the last commit is it,
     nothing more is committed (D31).
@@ -89,7 +89,7 @@ def commit(
 
 @contextlib.contextmanager
 def _turn(common_dir: str) -> Iterator[None]:
-    """Commit one at a time in a repository."""
+    """Allow one commit at a time in a repository."""
     with _guard:
         lock = _locks[common_dir]
     if not lock.acquire(timeout=limits.GIT_COMMIT_SECONDS):
@@ -101,9 +101,7 @@ def _turn(common_dir: str) -> Iterator[None]:
 
 
 def _wait_for_index(place: RepositoryPaths) -> None:
-    """Wait for another git that writes the index. Raises BridgeError GIT_ERROR when it takes too
-    long.
-    """
+    """Wait for another git that writes the index; GIT_ERROR if it takes long."""
     deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
     while os.path.lexists(f"{place.git_dir}/index.lock"):
         if time.monotonic() > deadline:
@@ -121,7 +119,7 @@ def _commit_at(git: Git, name: str) -> str:
 
 
 def _check_alone(place: RepositoryPaths) -> None:
-    """Named files cannot conclude what was begun with all of them."""
+    """Refuse named files while a merge or rebase needs a commit of all."""
     for name, what in _IN_PROGRESS.items():
         if os.path.lexists(f"{place.git_dir}/{name}"):
             raise BridgeError(
@@ -131,8 +129,10 @@ def _check_alone(place: RepositoryPaths) -> None:
 
 
 def _check_staged(git: Git, files: list[str] | None) -> None:
-    """Raise GIT_ERROR when there is nothing to commit. Asked first, because git would look into
-    submodules to say so, and hooks would run for nothing.
+    """Raise GIT_ERROR when there is nothing to commit.
+
+    Checked first, because git would look into submodules to say so, and hooks would run for
+    nothing.
     """
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
@@ -146,9 +146,7 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
 
 
 def _make(git: Git, message: str, before: str) -> None:
-    """Have git commit what is in the index. One that was made is made, even if what came after it
-    failed or took too long.
-    """
+    """Commit the index; keep the commit whatever happens after it."""
     try:
         git(
             *("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-"),
@@ -180,7 +178,7 @@ def _is_last(git: Git, message: str, begun: datetime) -> bool:
 
 
 def _update_index(git: Git, snapshot: str, base: str | None) -> None:
-    """Put into the repository's own index what was committed.
+    """Write what was committed into the repository's own index.
 
     ``snapshot`` is the index as it was before; ``base``: what named files were committed on, None
     where all of the index was committed. What others have staged meanwhile stays. The commit is
@@ -220,7 +218,7 @@ def _entry(head: bytes, name: bytes) -> bytes:
 
 
 def _summary(git: Git) -> GitCommitSummary:
-    """Sum up what has been committed; a merge is compared with what was there before."""
+    """Sum up the commit; a merge is compared with its first parent."""
     logged = git(*_LOG, "--format=%H %s", "HEAD").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")

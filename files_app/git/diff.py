@@ -1,4 +1,4 @@
-"""Changes line by line, as git_diff_response says them (SPEC Git resources; D10)."""
+"""Answer git_diff: changes line by line (SPEC Git resources; D10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTION
 def diff(
     place: RepositoryPaths, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
 ) -> GitDiffResponse:
-    """Compare the work tree with the index, or ``cached``: the index with the last commit.
+    """Compare work tree and index, or ``cached``: the index and the last commit.
 
     ``files``: only these, with what is in them if they are directories; untracked ones among them
     are shown as new. Raises BridgeError FILE_NOT_FOUND for one that neither git nor the work tree
@@ -66,7 +66,7 @@ def diff(
 def _choose(
     git: Git, chosen: Selection, changes: list[Change], new: list[str]
 ) -> tuple[list[Change], list[str]]:
-    """Return those of the changed and of the new files that a client named."""
+    """Return the changed and the new files that a client named."""
     known = {name for change in changes for name in (change.name, change.old)}.union(new)
     meant = set(chosen.find(known))
     unknown = [name for name in chosen.unknown(known) if not untracked.exists(git, name)]
@@ -80,7 +80,7 @@ def _choose(
 def _read_lines(
     git: Git, changes: list[Change], budget: Budget, sides: str, *, all_of_them: bool
 ) -> None:
-    """Give these changes their lines, as far as the budget goes."""
+    """Read these changes' lines, as far as the budget goes."""
     if not any(change.has_lines for change in changes):
         return
     # both names, or git would not see that one became the other
@@ -101,9 +101,7 @@ def _read_lines(
 
 
 def _read_new(git: Git, change: Change, budget: Budget) -> bool:
-    """Read an untracked file as if it had been added; False when it has gone meanwhile, or is a
-    repository of its own.
-    """
+    """Read an untracked file as if it were added; False if it is not one any more."""
     found = untracked.read(git, change.name)
     if found is None:
         return False
@@ -116,7 +114,7 @@ def _read_new(git: Git, change: Change, budget: Budget) -> bool:
 
 
 class _Answer:
-    """The files of the answer, and what there is room for in it."""
+    """Collect the files of the answer, within its budget."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -128,7 +126,7 @@ class _Answer:
         self.truncated = False
 
     def fitting(self, changes: list[Change]) -> list[Change]:
-        """Set aside what the files cost without their lines, so that all are named that fit."""
+        """Return the changes that can be named, and reserve the bytes for that."""
         for at, change in enumerate(changes):
             longest = max(
                 len(self.names.to_client_name(name)) for name in (change.name, change.old)

@@ -1,5 +1,6 @@
-"""The hooks that a commit runs: those of the repository, where they lie inside the roots, each
-through a script that gives it back its user's world (D10).
+"""Run a repository's commit hooks with their user's environment (D10).
+
+Only hooks inside the roots are run, each through a script that restores the environment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 
 
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
-    """Put the scripts where git looks for hooks. ``environment``: what git is given, which a hook
-    is not to see.
+    """Put the scripts where git looks for hooks.
+
+    ``environment``: what git is given, which a hook is not to see.
 
     Hooks that lie outside the roots, or are no files that may be run, are left out, as git leaves
     out the latter.
@@ -48,8 +50,9 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
 
 
 def _directory(mirror: Mirror) -> str:
-    """Where the repository, else the user, says that its hooks are; a relative path begins in the
-    work tree.
+    """Return the directory of hooks that the repository, else the user, names.
+
+    A relative path begins in the work tree.
     """
     path = config.last(mirror.settings, "core.hookspath") or config.last(
         mirror.user_settings, "core.hookspath"

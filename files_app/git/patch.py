@@ -1,5 +1,4 @@
-"""Read what ``git diff --raw --numstat -z --patch`` prints as files, hunks and lines (SPEC Git
-resources).
+"""Parse ``git diff --raw --numstat -z --patch`` (SPEC Git resources).
 
 Names are read from the lists in front alone, which are not quoted. The patch has its files in the
 order of these lists, and within a hunk every line begins with its sign, so that no line of a file
@@ -33,13 +32,13 @@ _HUNK_BYTES: Final = 128
 
 @dataclass(slots=True)
 class Budget:
-    """How much may still be said: bytes of JSON, and lines."""
+    """Count how many bytes of JSON, and lines, still fit into the answer."""
 
     bytes: int
     lines: int
 
     def take(self, size: int, lines: int = 0) -> bool:
-        """Spend that much, if it is there; once it is not, nothing more is."""
+        """Spend that much if it is there; else nothing more can be spent."""
         if size > self.bytes or lines > self.lines:
             self.bytes = self.lines = 0
             return False
@@ -50,7 +49,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Change:
-    """A changed file: ``old`` is its name before, the same but for a renamed one.
+    """Describe a changed file; ``old`` is its name before a rename.
 
     ``sections``: how many files it is in a patch. ``cut``: lines of it are missing.
     """
@@ -73,7 +72,7 @@ class Change:
 
 
 class Lists:
-    """The lists of git's answer: ``changes`` in git's order; ``patch`` is what follows them.
+    """Parse the lists of git's output; ``patch`` is what follows them.
 
     ``cut``: the end of ``data`` is missing; lists without their end are none.
     """
@@ -99,7 +98,7 @@ class Lists:
 
     @property
     def by_name(self) -> dict[str, Change]:
-        """Each file once: one in conflict is listed as such first, and then with its changes."""
+        """Return each file once: one in conflict with its changes."""
         return {change.name: change for change in self.changes}
 
     def _field(self) -> bytes:
@@ -125,7 +124,7 @@ class Lists:
 
 
 class Counts(NamedTuple):
-    """Lines added and removed in a file, which was ``old`` before; a binary one has no lines."""
+    """Hold the lines added and removed in a file; a binary one has none."""
 
     name: str
     old: str
@@ -135,7 +134,7 @@ class Counts(NamedTuple):
 
 
 def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
-    """Read a record of ``--numstat -z``; ``more`` returns the next field."""
+    """Parse a record of ``--numstat -z``; ``more`` returns the next field."""
     additions, deletions, name = record.split(b"\t", 2)
     old = name
     if not name:  # renamed: two names follow
@@ -146,13 +145,13 @@ def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
 
 
 def numstat(data: bytes) -> list[Counts]:
-    """Read what ``git diff --numstat -z`` prints."""
+    """Parse the output of ``git diff --numstat -z``."""
     fields = iter(data.split(b"\0")[:-1])
     return [read_counts(record, lambda: next(fields, b"")) for record in fields]
 
 
 def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: bool) -> None:
-    """Give the ``wanted`` ones of the changes their hunks, as far as the budget goes.
+    """Parse the hunks of the ``wanted`` changes, as far as the budget goes.
 
     ``cut``: the end of the patch is missing.
     """
@@ -168,7 +167,7 @@ def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: boo
 
 
 def _sections(lists: Lists) -> list[tuple[Change, list[bytes]]]:
-    """Split the patch into its files; as far as they are those of the lists."""
+    """Split the patch into the sections of the files in the lists."""
     owners = (change for change in lists.changes for _ in range(change.sections))
     found: list[tuple[Change, list[bytes]]] = []
     for line in lists.patch.split(b"\n")[:-1]:  # the last one is empty, or half a line
@@ -184,7 +183,7 @@ def _sections(lists: Lists) -> list[tuple[Change, list[bytes]]]:
 
 
 def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
-    """Add a file's hunks to its change; False when the budget is spent."""
+    """Add a section's hunks to its change; False when the budget is spent."""
     hunk: DiffHunk | None = None
     for line in lines:
         if line.startswith(b"@@ "):
@@ -201,7 +200,7 @@ def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
 
 
 def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:
-    """Make the one hunk of a file that is new; and tell whether all of it is there."""
+    """Make the one hunk of a new file, and tell whether it is complete."""
     count = len(lines)
     header = "@@ -0,0 +1 @@" if count == 1 else f"@@ -0,0 +1,{count} @@"
     hunk = DiffHunk(header=header, old_start=0, old_lines=0, new_start=1, new_lines=count, lines=[])

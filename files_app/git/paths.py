@@ -1,5 +1,6 @@
-"""Names of files: relative to the session's working directory for clients, to the top of the work
-tree for git (D10).
+"""Translate file names between clients and git (D10).
+
+A client's are relative to the session's working directory, git's to the top of the work tree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ REPLACED = "\ufffd"  # what stands for a byte that is no text
 
 
 class Names:
-    """Between a client's names and git's.
+    """Translate between a client's names and git's.
 
     A name that is not UTF-8 has surrogates here, and replacement characters at the client.
     """
@@ -51,25 +52,25 @@ class Names:
         return "/".join(names[len(top) :]) or "."
 
     def _real(self, name: str) -> tuple[str, ...]:
-        """Return a path that leads here by a link."""
+        """Return the name behind links that lead into the work tree."""
         try:
             return (*_parts(self.jail.resolve(os.path.dirname(name))), os.path.basename(name))
         except BridgeError:
             return _parts(name)
 
     def to_client_name(self, name: str) -> str:
-        """Return a client's name of what git names; a directory keeps its slash at the end."""
+        """Return a client's name of git's; a directory keeps its slash at the end."""
         if name.startswith(self.inner):
             return shown(name[len(self.inner) :] or "./")
         directory = name.endswith("/")
         return shown(os.path.relpath(f"/{name}", f"/{self.inner}") + "/" * directory)
 
     def hidden(self, name: str) -> bool:
-        """Tell whether it is in one of the bridge's own places, which nothing shows."""
+        """Tell whether it is in one of the bridge's own directories."""
         return self.jail.hides(_parts(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
-        """Tell whether it is in one of the bridge's own places, or is a hard link to what is."""
+        """Tell whether it is hidden, or a hard link to a hidden file."""
         if self.hidden(name):
             return True
         try:
@@ -79,7 +80,7 @@ class Names:
 
 
 class Selection:
-    """The files that a client has named; a directory means all in it."""
+    """Select the files that a client has named; a directory means all in it."""
 
     def __init__(self, names: Names, asked: Iterable[str]) -> None:
         self.given = {names.to_git_name(name) for name in asked}
@@ -93,7 +94,7 @@ class Selection:
         )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Return those of the known names that are meant.
+        """Return the known names that are selected.
 
         A name with replacement characters means the one that would be shown so, if it is no
         other's.
@@ -105,7 +106,7 @@ class Selection:
         return [name for name in known if name in self]
 
     def unknown(self, known: Iterable[str]) -> list[str]:
-        """Return those of the names that mean none of the known ones."""
+        """Return selected names that match none of the known ones."""
         met = {part for name in known for part in (name, *_parents(name))}
         return sorted(
             name
@@ -117,7 +118,7 @@ class Selection:
 
 
 def tracked(git: Git) -> set[str]:
-    """Return the names of all files that are in the index or in the last commit."""
+    """Return the names of all files in the index or in the last commit."""
     has_commit = git.done("rev-parse", "--verify", "--quiet", "HEAD", good=(0, 1)).code == 0
     found = git("ls-files", "-z", *(["--with-tree=HEAD"] if has_commit else []))
     return {os.fsdecode(name) for name in found.split(b"\0")[:-1]}
@@ -128,6 +129,6 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _parents(name: str) -> list[str]:
-    """``a/b/c`` → ``a/b``, ``a``."""
+    """Yield the directories above a name: ``a/b/c`` → ``a/b``, ``a``."""
     parts = name.rstrip("/").split("/")
     return ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]

@@ -1,6 +1,4 @@
-"""The repository of a session: found inside the roots, and of an owner that the bridge's user
-trusts (D10, D12).
-"""
+"""Find a session's repository, and refuse one that cannot be trusted (D10, D12)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from sessions_app.working_directory import RepositoryPaths, find_repository
 
 
 def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[RepositoryPaths, Jail]:
-    """The repository around a session's working directory, and the jail that it lies in.
+    """Return the repository around a session's working directory, and its jail.
 
     Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part
     of it lies outside the roots, and the jail's for the directory itself.
@@ -48,9 +46,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
 
 
 def _check_owner(place: RepositoryPaths) -> None:
-    """As git does it: of somebody else's repository nothing is run and nothing believed, unless the
-    user has named it as safe.
-    """
+    """Refuse somebody else's repository, as git does, unless it is named safe."""
     with translate_os_errors():
         foreign = [
             path
@@ -65,9 +61,7 @@ def _check_owner(place: RepositoryPaths) -> None:
 
 
 def _check_mounts(place: RepositoryPaths, jail: Jail) -> None:
-    """Refuse a repository into which something is mounted that is not to be seen: git would read
-    it.
-    """
+    """Refuse a repository into which a hidden file system is mounted."""
     for point in mount_points():
         below = any(
             point.startswith(f"{path.rstrip('/')}/")
@@ -95,7 +89,7 @@ def _safe_directories() -> list[str]:
 
 
 def leads_out(git: Git, name: str) -> bool:
-    """Tell whether a submodule's commit would be read from a git directory outside the roots."""
+    """Tell whether a submodule's git directory is outside the roots."""
     try:
         find_repository(f"{git.place.top}/{name}", git.jail)
     except BridgeError as error:

@@ -1,5 +1,6 @@
-"""Make an index that holds the last commit and, besides, named files as they are in the work tree:
-what ``git commit -- FILES`` would commit (D10).
+"""Make the index that ``git commit -- FILES`` would commit (D10).
+
+It holds the last commit and, besides, named files as they are in the work tree.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _NAMED: Final = 3  # how many names an error repeats
 
 
 def stage(git: Git, names: Names, files: list[str]) -> None:
-    """Make the mirror's index that of the last commit with these files; untracked and deleted ones
-    too, directories with what is in them.
+    """Fill the mirror's index from the last commit and these files.
+
+    Untracked and deleted files count too, directories with what is in them.
 
     A file that was renamed takes its old name with it. Raises BridgeError GIT_ERROR for files that
     cannot be committed.

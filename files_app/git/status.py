@@ -1,4 +1,4 @@
-"""The state of a repository, as git_status_response says it (SPEC Git resources; D10)."""
+"""Answer git_status_request with the state of a repository (D10)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ENVELOPE_BYTES: Final = 4096
 
 @dataclass(slots=True)
 class Entry:
-    """A change as git lists it, by its name; ``old`` is a renamed file's other one."""
+    """Describe a change; ``old`` is a renamed file's other name."""
 
     name: str
     status: GitFileStatus
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(slots=True)
 class State:
-    """What ``git status`` says.
+    """Hold what ``git status`` printed.
 
     ``commit`` is HEAD's, empty before the first; ``cut``: there is more.
     """
@@ -62,9 +62,7 @@ class State:
 def status(
     place: RepositoryPaths, jail: Jail, session_id: str, commit: GitCommitSummary | None = None
 ) -> GitStatusResponse:
-    """Return the status of the whole repository; additions and deletions are those between the last
-    commit and the work tree.
-    """
+    """Return a repository's status; lines are counted against the last commit."""
     with mirror.reading(place, jail) as git:
         state = read(git)
         for name in _dirty_submodules(git, state):
@@ -97,7 +95,7 @@ def status(
 
 
 def read(git: Git, *, untracked_files: str = "normal") -> State:
-    """Ask git (porcelain v2, which git promises not to change)."""
+    """Run git status (porcelain v2, which git promises not to change)."""
     done = git.done(
         "status",
         "--porcelain=v2",
@@ -112,7 +110,7 @@ def read(git: Git, *, untracked_files: str = "normal") -> State:
 
 
 def parse(data: bytes, *, cut: bool = False) -> State:
-    """Read the output of ``git status --porcelain=v2 --branch -z``; ``cut``: its end is missing."""
+    """Parse ``git status --porcelain=v2 --branch -z``; ``cut``: its end is missing."""
     state = State(cut=cut)
     records = iter(os.fsdecode(data[: data.rfind(b"\0") + 1]).split("\0")[:-1])
     for record in records:
@@ -164,7 +162,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
-    """Name the submodules that differ from their commit, and are not listed anyway.
+    """Return unlisted submodules that differ from their commit.
 
     Git would find out by running itself in them, and believe what stands there; so each is asked by
     a mirror of its own. Of those that lie outside the roots or belong to another user nothing is
@@ -196,7 +194,7 @@ def _is_dirty(git: Git, name: str) -> bool:
 
 
 def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
-    """Count the lines added and removed since the last commit of what git knows, by name."""
+    """Return the lines added and removed since the last commit, by name."""
     base = state.commit or empty_tree(git)
     command = ("diff", "--numstat", "-z", *DIFF_OPTIONS)
     found: dict[str, tuple[int, int]] = {}
@@ -220,7 +218,5 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
 
 
 def empty_tree(git: Git) -> str:
-    """Return the tree without files, which every repository knows: a first commit is compared
-    with it.
-    """
+    """Return the id of the empty tree, which a first commit is compared with."""
     return git("hash-object", "-t", "tree", "--stdin").decode().strip()

@@ -1,6 +1,4 @@
-"""Files that git does not know yet, read by the bridge itself: how many lines they have, and what
-their diff would be.
-"""
+"""Read untracked files: their line counts, and their diff."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An untracked file: its mode as git writes it, and its content; ``cut``: there is more."""
+    """Hold an untracked file's mode and content; ``cut``: there is more."""
 
     mode: str
     content: bytes
@@ -32,20 +30,20 @@ class New:
 
     @property
     def lines(self) -> int:
-        """How many lines it has, none if it is binary."""
+        """Return the number of lines, 0 if it is binary."""
         if self.binary or not self.content:
             return 0
         return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
-    """List all untracked files that nothing ignores; a repository of its own ends in a slash."""
+    """List untracked files that are not ignored; a nested repository ends in a slash."""
     found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs)
     return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
 
 def count(git: Git, names: Iterable[str]) -> dict[str, int]:
-    """Count the lines of untracked files, and of directories with all that is in them.
+    """Count the lines of untracked files, and of all in untracked directories.
 
     What is beyond the limits is not counted.
     """
@@ -68,7 +66,7 @@ def count(git: Git, names: Iterable[str]) -> dict[str, int]:
 
 
 def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
-    """Read a file, up to ``most`` bytes; None where there is none that may be seen.
+    """Read a file, up to ``most`` bytes; None where none may be seen.
 
     A link is its own text, whatever it leads to.
     """
@@ -89,7 +87,7 @@ def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | N
 
 
 def exists(git: Git, name: str) -> bool:
-    """Tell whether there is anything of that name; nothing is said of what lies behind a link."""
+    """Tell whether there is anything of that name, without following links."""
     try:
         with _parent(git, name) as directory, translate_os_errors():
             os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
@@ -99,9 +97,7 @@ def exists(git: Git, name: str) -> bool:
 
 
 def _parent(git: Git, name: str) -> Opened:
-    """Open the directory that a name lies in; FILE_NOT_FOUND behind a link, which git would not
-    follow either.
-    """
+    """Open the directory of a name; FILE_NOT_FOUND behind a link, as for git."""
     names = tuple(part for part in f"{git.place.top}/{name}".split("/")[:-1] if part)
     directory = git.jail.at(names)
     if directory.names != names:

@@ -1,1 +1,1 @@
-"""The handlers of client messages about files and git, one module a topic."""
+"""Handle client messages about files and git, one module a topic."""

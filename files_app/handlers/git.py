@@ -33,7 +33,7 @@ async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
 
 @handles(c.GitCommit)
 async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
-    """The fresh status, with what was committed."""
+    """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await threads.writers.run(_record, socket.device, session, answer.commit)

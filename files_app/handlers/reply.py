@@ -21,7 +21,7 @@ async def reply_from(
     socket: ClientConnection,
     message: ClientMessage,
 ) -> None:
-    """Call `make` with the message's session and payload in one of the threads; send the result."""
+    """Call `make` in one of the threads with session and payload; send its result."""
     session = await session_of(socket, message)
 
     def reply() -> Encoded:

@@ -1,1 +1,4 @@
-"""Take a hook event: validate it, store it, append what follows from it to the log (D31 to D37)."""
+"""Validate and store hook events, and append their messages to the log.
+
+D31 to D37.
+"""

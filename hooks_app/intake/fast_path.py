@@ -1,4 +1,4 @@
-"""The fast path of POST /hooks/event: most events never reach Django's request cycle.
+"""Store most hook events without Django's request cycle.
 
 For each request Django's ASGI handler starts a thread, opens a database connection and passes every
 middleware: four times the cost of storing the event. So this application stands in front of it. A
@@ -46,7 +46,7 @@ Headers = dict[bytes, bytes]
 
 
 class FastPath:
-    """An ASGI application in front of ``application``, for HTTP."""
+    """Answer ordinary hook events; pass all other requests on."""
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -75,7 +75,7 @@ class FastPath:
     async def _store(
         self, scope: Scope, headers: Headers, body: bytes
     ) -> Receipt | BridgeError | None:
-        """Store the event; else what the view must answer, None where it must find that out."""
+        """Store the event; else return what the view must answer, or None."""
         try:
             if len(body) <= LARGE:
                 event = parse_hook_body(body, now=datetime.now(UTC))
@@ -93,7 +93,10 @@ class FastPath:
             return as_bridge_error(error)
 
     async def _count_and_store(self, scope: Scope, headers: Headers, event: HookEvent) -> Receipt:
-        """Raises BridgeError RATE_LIMIT_EXCEEDED, and what storing raises."""
+        """Count the event against its rate and store it.
+
+        Raises BridgeError RATE_LIMIT_EXCEEDED, and what storing raises.
+        """
         counted = scope.get("bridge.body") == "admitted"  # when it asked
         if conf.rate_limits_on and not counted:
             rate = EventView.rate_group, HOOK, scope["bridge"].client
@@ -105,7 +108,7 @@ class FastPath:
         return await self._writer.store(Posted(event, source))
 
     def _learning(self, send: Send) -> Send:
-        """Pass the view's answer on, and keep its headers if it is the first 200."""
+        """Pass the view's answer on; keep the headers of its first 200."""
 
         async def learn(message: Message) -> None:
             start = message["type"] == "http.response.start" and message["status"] == 200
@@ -125,7 +128,7 @@ class FastPath:
 
 
 def _headers_of(scope: Scope) -> Headers:
-    """Return each header once; a repeated one makes the request the view's business."""
+    """Return each header once; a repeated one leaves the request to the view."""
     headers: Headers = {}
     for name, value in scope["headers"]:
         headers[name] = b"\x00" if name in headers else value
@@ -133,7 +136,7 @@ def _headers_of(scope: Scope) -> Headers:
 
 
 def _is_plain(scope: Scope, headers: Headers) -> bool:
-    """Return whether nothing about the request needs the view."""
+    """Tell whether the request needs nothing of the view."""
     bearer = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin-1"))
     if bearer is None or not tokens.is_hook(bearer):
         return False

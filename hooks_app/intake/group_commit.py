@@ -1,5 +1,6 @@
-"""Group commit: an event that finds the writer idle is committed at once; those that come meanwhile
-share the next transaction.
+"""Commit events that arrive during a transaction together in the next one.
+
+An event that finds the writer idle is committed at once.
 
 A commit waits for the disk (`synchronous=FULL`), which takes longer than all else about an event.
 One writer, one thread, one connection: nobody waits for a lock, and row numbers follow the order of
@@ -25,7 +26,7 @@ Outcome = Receipt | Exception
 
 
 def store_group(group: Sequence[Posted]) -> list[Outcome]:
-    """Store events in one transaction, or if that fails one by one; the outcome of each."""
+    """Store events in one transaction, or one by one if it fails; return outcomes."""
     metrics.groups.observe(len(group))
     return _store(group)
 
@@ -43,16 +44,14 @@ def _store(group: Sequence[Posted]) -> list[Outcome]:
 
 
 class GroupWriter:
-    """Stores events in the order in which ``store`` was called."""
+    """Store events in the order in which ``store`` was called."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Posted, asyncio.Future[Receipt]]] = deque()
         self._writing: asyncio.Task[None] | None = None
 
     async def store(self, posted: Posted) -> Receipt:
-        """Return when the event is in the database. Raises what storing it raised; then it is not
-        there.
-        """
+        """Return when the event is committed; raise what storing it raised."""
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append((posted, future))
         if self._writing is None or self._writing.done():

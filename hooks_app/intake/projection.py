@@ -1,5 +1,6 @@
-"""What devices get of a hook event. Pure: ``store`` and ``effects`` write what this returns
-(SPEC Hook events consumed; D13, D37).
+"""Derive messages and notifications from a hook event, without I/O.
+
+SPEC Hook events consumed; D13, D37.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ _PROMPTS = {"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}
 
 
 def agent_event(event: HookEvent, event_id: str) -> Encoded:
-    """Make the event itself, for whoever has joined its session (D1); its envelope has another id
-    (D4).
-    """
+    """Make the message of the event for devices that joined its session (D1, D4)."""
     return encode_raw("agent_event", event.outbound(event_id))
 
 
 def end_reason(event: HookEvent) -> SessionEndReason:
-    """Return why a session ended; a completed one if its SessionEnd says nothing."""
+    """Return why a session ended; completed if its SessionEnd gives no reason."""
     return _END_REASONS.get(_text(event, "exit_reason"), "completed")
 
 
@@ -41,7 +40,7 @@ def tool_of(event: HookEvent) -> str:
 
 
 def directory_of(event: HookEvent) -> str:
-    """Return where the agent works: agents put ``cwd`` into every event."""
+    """Return the working directory, which agents put into ``cwd``."""
     found = _text(event, "working_directory") or _text(event, "cwd")
     return found.replace("\x00", "")
 
@@ -63,7 +62,7 @@ def _text(event: HookEvent, name: str) -> str:
 
 
 def call_of(event: HookEvent) -> Call:
-    """Return the tool call that a PreToolUse or PostToolUse is about."""
+    """Return the tool call of a PreToolUse or PostToolUse."""
     payload = event.payload
     tool, params = tool_of(event), payload["params"]
     return Call(
@@ -77,7 +76,7 @@ def call_of(event: HookEvent) -> Call:
 
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
-    """Return what a tool gave, to be read by a person; all of it is in the ``agent_event``."""
+    """Return a tool's result for a person; the ``agent_event`` has all of it."""
     payload = event.payload
     result, success, took = payload["result"], payload["success"], payload.get("execution_time_ms")
     content, metadata = _readable(result), payload.get("metadata")
@@ -92,7 +91,7 @@ def outcome_of(event: HookEvent) -> ToolOutcome:
 
 
 def _diff(result: Any) -> str | None:
-    """Return the change that an edit made, as the hunks of a unified diff, if the agent says it."""
+    """Return an edit's change as unified hunks, if the agent reports it."""
     patch = result.get("structuredPatch") if isinstance(result, dict) else None
     lines = []
     for hunk in patch if isinstance(patch, list) else []:
@@ -105,7 +104,7 @@ def _diff(result: Any) -> str | None:
 
 
 def _readable(result: Any) -> str:
-    """Return text as it is; of a command what it printed; of a failure why; else JSON."""
+    """Return text as it is; a command's output; a failure's reason; else JSON."""
     if isinstance(result, str):
         return result
     if isinstance(result, dict):
@@ -124,7 +123,7 @@ def _readable(result: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a person should know of an event."""
+    """Hold what a person should know of an event."""
 
     type: NotificationType
     title: str
@@ -144,7 +143,7 @@ _DONE: tuple[NotificationType, str, Priority] = ("task_complete", "The agent is 
 
 
 def notice_of(event: HookEvent, *, waiting: bool) -> Notice | None:
-    """Return the notification that an event gives rise to.
+    """Return the notification of an event, or None.
 
     ``waiting``: an approval of its session is pending, which was notified already.
     """

@@ -1,6 +1,4 @@
-"""Store hook events: one transaction for an event or a whole batch, and all that follows from it
-(D26, D31, D32, D34).
-"""
+"""Store hook events and their messages in one transaction (D26, D31, D32, D34)."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _READ_RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the sender is told.
+    """Hold what the sender is answered.
 
     ``event_id``: the first one, where it was sent before (D31); ``broadcast_count``: how many
     connections had joined the session (D33).
@@ -56,14 +54,17 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """An event, and its sender: the agent type of a session that it creates (X-Hook-Source, D6)."""
+    """Hold an event and its sender (X-Hook-Source, D6).
+
+    The sender becomes the agent of a session that the event creates.
+    """
 
     event: HookEvent
     source: str = ""
 
 
 def store(posted: Sequence[Posted]) -> list[Receipt]:
-    """Store events in order, with their messages, in one transaction; return a receipt for each.
+    """Store events with their messages in one transaction; return receipts.
 
     When this returns, the events are in the database; when it raises, none is.
     """
@@ -98,7 +99,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 
 
 def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
-    """Find what was accepted within the memory of D31; older records go.
+    """Find events that were accepted within the memory of D31.
 
     The head of the log is held, so none can slip in between.
     """
@@ -112,7 +113,7 @@ def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
 
 
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
-    """Append the messages of one event, in order; return the number of its ``agent_event``."""
+    """Append an event's messages in order; return its ``agent_event``'s number."""
     observed = session.kind == Session.Kind.OBSERVED
     session.last_activity_at = box.now
     if observed:
@@ -129,7 +130,7 @@ def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *
 
 
 def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
-    """Announce a session that starts, or starts again, before the event itself."""
+    """Announce a session that starts, or starts again, before the event."""
     starts = event.event == "SessionStart"
     if starts or not session.working_directory:
         session.working_directory = projection.directory_of(event) or session.working_directory
@@ -150,5 +151,5 @@ def _old() -> Any:
 
 
 def forget_old() -> int:
-    """Drop the memory of events older than D31 asks for; return how many."""
+    """Delete the memory of events older than D31 asks for; return how many."""
     return delete_in_steps(_old())

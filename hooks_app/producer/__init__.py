@@ -1,1 +1,1 @@
-"""The agent's side of the hooks: the command, the spool, the forwarder, the installer (D47)."""
+"""Send the agent's hook events: command, spool, forwarder, installer (D47)."""

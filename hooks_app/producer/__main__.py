@@ -1,4 +1,7 @@
-"""`python -m hooks_app.producer FILE`: make the one file for an agent on another machine (D47)."""
+"""Make the one file for an agent on another machine (D47).
+
+Run it as `python -m hooks_app.producer FILE`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ NOT_IN_IT = frozenset({"__main__.py", "install.py", "server_forwarder.py"})
 
 
 def make_one_file(target: Path) -> None:
-    """Write the forwarder and all that it needs as a file that `python3 FILE` runs."""
+    """Write the forwarder and all that it needs as one file for `python3`."""
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory)
         modules = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_IN_IT]

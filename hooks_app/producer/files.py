@@ -1,4 +1,4 @@
-"""Read and write the spool's files so that no link is followed and no half of one is seen."""
+"""Read and write the spool's files; follow no links, show no partial files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def make_own_directory(path: Path) -> None:
-    """Make a directory with mode 0700, or bring it back to that mode.
+    """Make a directory with mode 0700, or restore that mode.
 
     Raises OSError for a link, or for another user's directory.
     """
@@ -29,7 +29,7 @@ def make_own_directory(path: Path) -> None:
 
 
 def read_own(path: Path, most: int = 2**16) -> tuple[bytes, os.stat_result]:
-    """Return the first ``most`` bytes of a file, and its status after they were read.
+    """Return a file's first ``most`` bytes, and its status after reading.
 
     Raises OSError, also for a link; a FIFO is not waited for.
     """
@@ -39,7 +39,7 @@ def read_own(path: Path, most: int = 2**16) -> tuple[bytes, os.stat_result]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file and rename it into place. Raises OSError, and then nothing is left."""
+    """Write a file and rename it into place. Raises OSError and leaves nothing."""
     draft = path.with_name(f".draft-{uuid.uuid4()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:

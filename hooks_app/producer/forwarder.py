@@ -1,4 +1,4 @@
-"""The forwarder: sends what the spool holds to the bridge, each file until it was taken (D47)."""
+"""Forward the spool to the bridge; try each file until it is taken (D47)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("hooks_app.producer.forwarder")
 
 
 class Result(NamedTuple):
-    """What became of an event.
+    """Hold what became of an event.
 
     ``verdict``: "taken"; "refused" for good, for ``reason``; "stale": only its time was wrong, so
     it is translated anew; "waits": to be sent again as it is.
@@ -43,7 +43,7 @@ TAKEN, WAITS = Result("taken"), Result("waits")
 
 
 class Unreachable(Exception):
-    """Nothing was taken, and it is no event's fault; ``seconds``: what the bridge said to wait."""
+    """Report that nothing was taken; ``seconds``: how long the bridge said to wait."""
 
     def __init__(self, why: str, seconds: float | None = None) -> None:
         super().__init__(why)
@@ -51,11 +51,11 @@ class Unreachable(Exception):
 
 
 class Limited(Unreachable):
-    """The rate allows nothing for ``seconds``."""
+    """Report that the rate allows nothing for ``seconds``."""
 
 
 class Sender(Protocol):
-    """The way to the bridge."""
+    """Send events to the bridge."""
 
     clock_offset: float  # the server's clock minus ours, in seconds
 
@@ -63,11 +63,11 @@ class Sender(Protocol):
         """Return how many of the next events may be sent at once. Raises Limited."""
 
     def send(self, events: Sequence[bytes]) -> list[Result]:
-        """Send events, each as JSON; the result for each. Raises Unreachable."""
+        """Send events, each as JSON; return their results. Raises Unreachable."""
 
 
 class Forwarder:
-    """Empties a spool; two on one spool take turns by a lock file.
+    """Empty a spool; a lock file lets one forwarder at a time work on it.
 
     ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``trouble``
     says why nothing goes out at present (empty: nothing is wrong).
@@ -120,7 +120,7 @@ class Forwarder:
         self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
 
     def run_once(self) -> int:
-        """Send what waits until nothing can be sent now; return how many events were taken.
+        """Send until nothing more can be sent; return how many were taken.
 
         Raises OSError when the spool is unusable.
         """
@@ -181,7 +181,7 @@ class Forwarder:
     # -- the spool is ours
 
     def _locked(self) -> bool:
-        """Take the spool, and return whether this forwarder has it.
+        """Lock the spool, and return whether that worked.
 
         A lock file that was replaced (a new spool at the same place) is taken anew.
         """
@@ -206,7 +206,7 @@ class Forwarder:
         return True
 
     def close(self) -> None:
-        """Give the spool to the next forwarder."""
+        """Unlock the spool for the next forwarder."""
         self.queue.items.clear()
         if self._watch is not None:
             self._watch.close()
@@ -225,7 +225,7 @@ class Forwarder:
         self.trouble = trouble
 
     def _report_behind(self) -> None:
-        """Log how far behind the forwarder is, once a minute while that is a minute or more."""
+        """Log once a minute how far behind it is, from a minute on."""
         oldest = min((item.file.mtime_ns / 1e9 for item in self.queue.items), default=time.time())
         behind, now = time.time() - oldest, time.monotonic()
         if behind >= BEHIND_SECONDS and now >= self._behind_at:

@@ -1,4 +1,4 @@
-"""The way to a bridge on another machine: one HTTPS connection, and its certificate's pin."""
+"""Post to a bridge on another machine over HTTPS, and check its pin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 def spki_sha256(certificate: bytes) -> str:
-    """Return the pin: the SHA-256, in hex, of a DER certificate's SubjectPublicKeyInfo (D43).
+    """Return the pin of a DER certificate: the hex SHA-256 of its public key (D43).
 
     Raises ValueError when it is no certificate.
     """
@@ -46,7 +46,7 @@ def spki_sha256(certificate: bytes) -> str:
 
 
 class HttpsTransport:
-    """One kept-alive HTTPS connection to the bridge.
+    """Hold one kept-alive HTTPS connection to the bridge.
 
     ``url``: https://HOST[:PORT]; ``token``: called for each request, so that a replaced token file
     is seen; ``pin``: the SPKI's SHA-256 in hex, compared after the handshake and before a byte of

@@ -1,4 +1,4 @@
-"""Post events to the bridge within the specification's limits, and act on its answers (D47)."""
+"""Post events within the specification's limits, and act on answers (D47)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_CODES = frozenset({"HOST_NOT_ALLOWED"})
 
 
 class HttpsSender:
-    """Sends single events, and a backlog as batches."""
+    """Send single events, and a backlog as batches."""
 
     def __init__(self, transport: HttpsTransport) -> None:
         self.clock_offset = 0.0
@@ -108,7 +108,7 @@ def _behind(waiting: Sequence[Item]) -> str:
 
 
 def _result(body: dict[str, Any], status: int = 400) -> Result:
-    """Read an error body, or one of a batch's errors."""
+    """Parse an error body, or one of a batch's errors."""
     found = body.get("validation_errors")
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     rules = {str(row.get("rule")) for row in rows} | {str(body.get("code"))}
@@ -130,7 +130,7 @@ def _retry_after(answer: Answer) -> float | None:
 
 
 def _server_time(answer: Answer) -> float | None:
-    """Return the server's clock, which an error body tells."""
+    """Return the server's clock, as an error body gives it."""
     text = str(answer.body.get("timestamp")).replace("Z", "+00:00")  # Python 3.9 does not read Z
     try:
         return datetime.fromisoformat(text).timestamp()

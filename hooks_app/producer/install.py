@@ -1,4 +1,6 @@
-"""Put our hooks into the text of an agent's settings file, and take them out again (D43). Pure.
+"""Add our hooks to the text of an agent's settings file, or remove them (D43).
+
+Pure.
 
 What is not ours keeps its value and its place; the layout becomes that of `json.dump(indent=2)`.
 """
@@ -19,11 +21,11 @@ from hooks_app.producer.shell_command import (
 
 
 class SettingsError(ValueError):
-    """The settings file cannot be edited; the text is one sentence."""
+    """Report a settings file that cannot be edited, in one sentence."""
 
 
 def install(text: str, spool: str) -> str:
-    """Return the settings with our hooks for ``spool`` in them, once each. Raises SettingsError.
+    """Return the settings with our hooks for ``spool``, once each.
 
     An older version's command becomes the present one; what else somebody changed in our entry
     stays. Where nothing is to do, the text comes back as it is.
@@ -41,7 +43,7 @@ def install(text: str, spool: str) -> str:
 
 
 def remove(text: str, spool: str) -> str:
-    """Return the settings without our hooks and without what that leaves empty.
+    """Return the settings without our hooks and what that leaves empty.
 
     Raises SettingsError.
     """
@@ -65,13 +67,13 @@ def _holds(entry: Any, ours: dict[str, Any]) -> bool:
 
 
 def installed(text: str, spool: str) -> bool:
-    """Return whether one of our hooks for ``spool`` is in the settings. Raises SettingsError."""
+    """Tell whether one of our hooks for ``spool`` is in the settings."""
     entries = _parse(text).get("hooks", {}).values()
     return any(True for listed in entries for _ in _ours(listed, spool))
 
 
 def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
-    """Yield our hook objects in an event's list of entries, of the present and the first form."""
+    """Yield our hook objects in an event's entries, of either format."""
     first_form = f"cd {quoted(spool)}&&"
     for entry in entries:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None
@@ -84,7 +86,7 @@ def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Read the settings, checking what is edited. Raises SettingsError."""
+    """Parse the settings and check what is edited. Raises SettingsError."""
     try:
         settings = json.loads(text.removeprefix("\ufeff"), parse_constant=_refuse)
     except json.JSONDecodeError as error:

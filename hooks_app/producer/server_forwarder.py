@@ -1,4 +1,4 @@
-"""Forward this machine's hooks: a thread of the serving process stores the spool directly (D47).
+"""Store this machine's spool directly, in a thread of the server (D47).
 
 It goes the same way as what is posted: the same parser, the same `store`, in the one thread that
 writes events, so that a group of the spool's and a group of posted ones follow each other.
@@ -35,12 +35,12 @@ OF_THE_EVENT = (DataError, IntegrityError)  # every other error of the database'
 
 
 def spool() -> Path:
-    """Return where this machine's hooks write."""
+    """Return the directory of this machine's spool."""
     return conf.bridge_data_dir / "spool"
 
 
 class StoreSender:
-    """Stores events without HTTP and without a rate limit: the spool's bounds are the limit."""
+    """Store events without HTTP and rate limit; the spool's bounds are the limit."""
 
     clock_offset = 0.0
 
@@ -88,7 +88,7 @@ FIGURES = {
 
 
 def figures() -> Iterator[Metric]:
-    """Yield the spool's part of GET /metrics."""
+    """Yield the spool's metrics for GET /metrics."""
     status = spool_status(spool())
     for name, help_text in FIGURES.items():
         yield metrics.gauge(f"spool_{name}", help_text, float(status[name] or 0))
@@ -107,7 +107,7 @@ async def start() -> None:
 
 
 async def stop() -> None:
-    """Have the thread finish what it is storing, and end."""
+    """End the thread when it has stored what it holds."""
     _stop.set()
     while _threads:
         await asyncio.to_thread(_threads.pop().join, JOIN_SECONDS)

@@ -1,4 +1,4 @@
-"""The hook command: what the agent's settings run, and the script that it sources (D47).
+"""Write the hook command of the agent's settings, and its script (D47).
 
 The command writes the agent's JSON to a file of the spool and returns. That file is complete when
 it parses: no proper prefix of a JSON object is a JSON object, so nothing has to be renamed or
@@ -39,7 +39,7 @@ def quoted(path: str) -> str:
 
 
 def hook_command(spool: str) -> str:
-    """Return the shell command of an agent's settings: source the script of ``spool``.
+    """Return the shell command of an agent's settings: source the script.
 
     It prints nothing and exits 0, whatever the script's state: without the trap dash would leave
     with 2 on a broken file, and 2 blocks the agent. The script ends the shell; where it does not,
@@ -50,7 +50,7 @@ def hook_command(spool: str) -> str:
 
 
 def hook_script(spool: str) -> str:
-    """Return the script that `hook_command` sources: standard input goes into a new spool file.
+    """Return the script, which writes standard input into a new spool file.
 
     One process besides the shell, cat: the shell's own ``read`` takes a byte at a time.
     """
@@ -83,7 +83,7 @@ exit 0
 
 
 def write_hook_script(spool: Path) -> None:
-    """Bring the script in ``spool`` up to date, renamed into place. Raises OSError."""
+    """Update the script in ``spool``, renamed into place. Raises OSError."""
     path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
     try:
         if read_own(path)[0] == text:
@@ -94,7 +94,7 @@ def write_hook_script(spool: Path) -> None:
 
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:
-    """Return the settings file's entry for ``event`` (SPEC Hook producer configuration)."""
+    """Return the settings' entry for ``event`` (SPEC Hook producer configuration)."""
     matcher = HOOK_EVENTS[event]
     hook = {"type": "command", "command": hook_command(spool), "timeout": HOOK_TIMEOUT_SECONDS}
     return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}

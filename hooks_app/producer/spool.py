@@ -1,4 +1,4 @@
-"""The spool: the directory between the hook command and the forwarder, one file an event (D47)."""
+"""Keep events between hook command and forwarder, one file an event (D47)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("hooks_app.producer.spool")
 
 
 class File(NamedTuple):
-    """A file that waits; they sort by time."""
+    """Describe a waiting file; they sort by time."""
 
     mtime_ns: int
     # of the hook's shell: process ids rise, which orders files of one tick of the file system's
@@ -42,7 +42,7 @@ class File(NamedTuple):
 
     @property
     def odd(self) -> str:
-        """Why no hook can have written it, so that it is not even opened; else an empty string."""
+        """Return why no hook can have written it, so it is not opened; else ""."""
         if not _NAME.fullmatch(self.name):
             return "its name is not one that a hook gives"
         if not stat.S_ISREG(self.mode):
@@ -60,7 +60,7 @@ def _file(name: str, status: os.stat_result) -> File:
 
 
 class Spool:
-    """What waits, what was set aside, and what is lost; one bad file never stops the others."""
+    """Read and remove the spool's files; set bad ones aside, report lost ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class Spool:
         write_hook_script(self.path)
 
     def files(self, known: Collection[str] = ()) -> list[File]:
-        """Return what waits and is not ``known`` by name, oldest first. Raises OSError."""
+        """Return waiting files that are not ``known``, oldest first. Raises OSError."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -101,7 +101,7 @@ class Spool:
         return sorted(found)
 
     def read(self, name: str) -> tuple[File, dict[str, Any]]:
-        """Return a file as it is once it is whole, and its JSON.
+        """Return a file once it is whole, and its JSON.
 
         Raises Refused when it can never be an event, ValueError when it is not (or not yet) one,
         OSError.
@@ -119,7 +119,7 @@ class Spool:
         return file, raw
 
     def event_id(self, file: File) -> str:
-        """Make an id of what stays when the forwarder dies: this spool, the name and the time."""
+        """Make an id that a restart does not change: of spool, name and time."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}"))
 
     def drop(self, name: str) -> None:
@@ -169,7 +169,7 @@ class Spool:
             over -= size
 
     def session_of(self, file: File) -> str:
-        """Return the session id near the beginning of a file that need not parse, else NOBODY."""
+        """Return the session id near the start of a file, JSON or not, else NOBODY."""
         if not stat.S_ISREG(file.mode) or file.uid != os.geteuid():
             return NOBODY
         try:
@@ -180,7 +180,7 @@ class Spool:
         return found.group(1).decode() if found else NOBODY
 
     def notice(self, session: str, kind: str, message: str) -> bool:
-        """Spool a Notification of the forwarder's own, like a hook's; False: the disk is full."""
+        """Spool a Notification of the forwarder's own; False when the disk is full."""
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",
@@ -200,7 +200,7 @@ class Spool:
         return True
 
     def report_unwritten(self, session: str) -> None:
-        """Take away what hooks left when they could not write, once the gap is said."""
+        """Delete what hooks left when they could not write, and report the gap."""
         for name, why in (("full", "the spool was full"), ("lost", "the disk was full")):
             try:
                 since = (self.path / name).lstat().st_mtime
@@ -212,7 +212,7 @@ class Spool:
 
 
 def spool_status(path: Path) -> dict[str, Any]:
-    """Describe a spool for `doctor` and the metrics; one that is not there is empty.
+    """Describe a spool for `doctor` and the metrics; a missing one is empty.
 
     ``waiting`` files, ``oldest_age_seconds`` (None: nothing waits), ``bytes``, ``rejected`` files
     with the newest ``reasons``, and ``full`` (the hook command writes nothing until a forwarder

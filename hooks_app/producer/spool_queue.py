@@ -1,4 +1,4 @@
-"""What waits in the spool, in the order in which it is sent (D47).
+"""Queue the spool's events in the order in which they are sent (D47).
 
 By time within each session, at a tie SessionStart first and SessionEnd last. Sessions in which the
 agent waits for a person go first, so that nobody waits behind another session's backlog.
@@ -25,7 +25,7 @@ log = logging.getLogger("hooks_app.producer.spool")
 
 @dataclass(eq=False)
 class Item:
-    """A whole file that waits: its session and event, but not its text."""
+    """Describe a whole waiting file: session and event, without its text."""
 
     file: File
     session: str
@@ -44,7 +44,7 @@ class Item:
 
 
 class SpoolQueue:
-    """The events of a spool; a file that never becomes one is set aside and reported once."""
+    """Queue a spool's events; set a file aside that never becomes one."""
 
     def __init__(self, spool: Spool, max_bytes: int, grace: float) -> None:
         self.spool = spool
@@ -73,7 +73,7 @@ class SpoolQueue:
         self.spool.report_unwritten(newest.session if newest else NOBODY)
 
     def _read(self, file: File) -> Item | None:
-        """Read a file for the queue; None when it is not whole yet, or never will be.
+        """Read a file for the queue; None when it is not whole, or never will be.
 
         One that is not JSON is given time to be written: until it was not seen to change for a
         while. Its own time says nothing, for clocks are set.
@@ -106,7 +106,7 @@ class SpoolQueue:
         return None
 
     def _keep_bound(self) -> None:
-        """Drop the oldest files of a spool over its bound, and report each session's gap."""
+        """Drop the oldest files over the bound, and report each session's gap."""
         total = sum(item.file.size for item in self.items)
         if total <= self._max_bytes * 19 // 20:
             return
@@ -128,7 +128,7 @@ class SpoolQueue:
     # -- sending
 
     def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
-        """Take the next events, with their JSON: at most so many, and under 8 MB together."""
+        """Take the next events with their JSON, under 8 MB together."""
         taken: list[tuple[Item, bytes]] = []
         room, now, at = SEND_MAX_BYTES, time.time(), 0
         while at < len(self.items) and len(taken) < most:
@@ -147,7 +147,7 @@ class SpoolQueue:
         self.items[:0] = items
 
     def _body(self, item: Item, now: float, clock_offset: float) -> bytes | None:
-        """Translate an event; None when there is none to send: the file is gone or set aside."""
+        """Translate an event; None when its file is gone or was set aside."""
         name = item.file.name
         try:
             event = translate(
@@ -179,7 +179,7 @@ class SpoolQueue:
             self._refused[session, reason] += 1
 
     def report_refused(self) -> None:
-        """Spool one notice for each session and reason, not one for each file."""
+        """Spool one notice for each session and reason, not for each file."""
         for (session, reason), count in list(self._refused.items()):
             what = "A hook event" if count == 1 else f"{count} hook events"
             text = f"{what} could not be delivered: {reason}"

@@ -1,4 +1,4 @@
-"""The forwarder of an agent on another machine than the bridge: one file, run alone (D47).
+"""Run the forwarder on another machine than the bridge, from one file (D47).
 
     python3 producer.py --spool DIR --print-hooks         # what to add to the agent's settings file
     python3 producer.py --spool DIR --url https://HOST:8443 --token-file F --pin HEX      # forwards
@@ -28,7 +28,7 @@ from hooks_app.producer.spool import spool_status
 
 
 def token_from(path: Path) -> Callable[[], str]:
-    """Return what reads the token file, anew each time; it raises OSError when it cannot."""
+    """Return a function that reads the token file anew; it raises OSError."""
     return lambda: path.read_text().strip()
 
 

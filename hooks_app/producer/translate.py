@@ -24,14 +24,14 @@ Translated = tuple[str, dict[str, Any]]  # event and payload
 
 
 class Refused(ValueError):
-    """Why a file of the spool can never be sent."""
+    """Report why a file of the spool can never be sent."""
 
 
 # -- what each of the agent's events becomes -------------------------------------------------------
 
 
 def _present(raw: Raw, *names: str, **renamed: str) -> Raw:
-    """Return the fields of ``raw`` that are there and not null; ``renamed``: new name → old."""
+    """Return the non-null fields of ``raw``; ``renamed``: new name → old."""
     found = {**dict(zip(names, names)), **renamed}
     return {new: raw[old] for new, old in found.items() if raw.get(old) is not None}
 
@@ -156,7 +156,7 @@ def translate(
     event_id: str | None = None,
     offset: float = 0.0,
 ) -> Raw | None:
-    """Return a hook's JSON as an event, or None when the bridge has no use for it.
+    """Return a hook's JSON as an event, or None when the bridge ignores it.
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
     ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
@@ -189,7 +189,7 @@ def translate(
 
 
 def iso(seconds: float) -> str:
-    """Return ISO 8601 UTC; what no date can say becomes the nearest that one can."""
+    """Return ISO 8601 UTC; clamp what no date can hold."""
     seconds = min(max(seconds, 0.0), 253402300799.0)
     when = datetime.fromtimestamp(seconds, timezone.utc)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -210,7 +210,7 @@ def _clean(value: Any) -> Any:
 
 
 def _fit(event: Raw) -> Raw:
-    """Cut the longest strings and lists until the event has EVENT_MAX_BYTES; it says so."""
+    """Cut the longest strings and lists to EVENT_MAX_BYTES, and mark the event."""
     size, keep = len(dump(event)), EVENT_MAX_BYTES
     if size <= EVENT_MAX_BYTES:
         return event

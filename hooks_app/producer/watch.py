@@ -1,4 +1,4 @@
-"""Wait until something was written into a directory."""
+"""Wait until something is written into a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOP_SECONDS = 0.25  # how soon the end is noticed
 
 
 class Watch:
-    """Is told by inotify, where there is one and its library is installed; else it polls.
+    """Watch by inotify where its library is installed; else poll.
 
     Measured, from the written file to the return of ``wait``, and what waiting costs of a core:
     inotify_simple 0.07 ms, 0.04 %; watchfiles, which sleeps in steps, 3.1 ms and 1.4 % at 2 ms a
@@ -35,7 +35,7 @@ class Watch:
                 self.close()
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Return when something was written, when ``stop`` is set or when the time is over."""
+        """Return at a write, when ``stop`` is set, or when the time is over."""
         if self._inotify is None:
             stop.wait(min(seconds, POLL_SECONDS))
             return

@@ -1,4 +1,4 @@
-"""``list_devices``: who is paired, and when and where it was last seen (D43)."""
+"""List paired devices, with when and where each was last seen (D43)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def _width(text: str) -> int:
-    """Count columns in a terminal: East Asian characters take two, combining ones none."""
+    """Count terminal columns: East Asian characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text

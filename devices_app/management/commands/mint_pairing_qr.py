@@ -1,4 +1,4 @@
-"""``mint_pairing_qr``: a pairing token as a QR code, or as what a program reads (D43)."""
+"""Make a pairing token, as a QR code or for a program (D43)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``revoke_device``: refuse a device from now on and close its sockets (D15, D43)."""
+"""Refuse a device from now on and close its sockets (D15, D43)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What git is told of a repository's and of its user's configuration: a list of harmless keys. All
-others it never hears of (D10).
-"""
+"""Select the configuration keys that git may know: harmless ones only (D10)."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\
 
 
 def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
-    """Return what a file of settings says. Git reads its bytes, and no place that it names."""
+    """Parse a configuration file; git reads its bytes and follows no path in it."""
     done = git.run(
         ["config", "--file", "-", "--no-includes", "--list", "-z"],
         cwd=directory,
@@ -64,8 +62,9 @@ def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
 
 
 def read_user(more: Mapping[str, str]) -> list[Setting]:
-    """Return the system's and the user's settings, as they apply where ``more`` says that git is:
-    they may include others for certain repositories.
+    """Return the system's and the user's settings that apply to a repository.
+
+    They apply where ``more`` says that git is: they may include others for certain repositories.
     """
     done = git.run(
         ["config", "--list", "-z", "--show-scope", "--includes"],
@@ -86,7 +85,7 @@ def _parse(records: Iterable[bytes]) -> list[Setting]:
 
 
 def of_repository(settings: Iterable[Setting]) -> list[Setting]:
-    """Return what a repository may say.
+    """Select the settings that a repository may make.
 
     Raises BridgeError GIT_ERROR when it is of a kind that only other versions of git understand.
     """
@@ -104,7 +103,7 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
-    """Return what the bridge's user may say; ``filters``: his own filters too."""
+    """Select the settings that the user may make; ``filters``: his filters too."""
     home = f"HOME={shlex.quote(git.home())}; export HOME; "  # git itself has another one
     kept: list[Setting] = []
     for key, value in settings:
@@ -117,18 +116,18 @@ def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
 
 
 def absolute(path: str) -> str:
-    """Return a path that begins at the top or in the home directory; empty for any other."""
+    """Return a path from the top or the home directory; empty for any other."""
     path = f"{git.home()}/{path[2:]}" if path.startswith("~/") else path
     return path if path.startswith("/") else ""
 
 
 def last(settings: list[Setting], key: str) -> str | None:
-    """Return the value that counts."""
+    """Return the last value, which is the one that counts."""
     return next((value for name, value in reversed(settings) if name == key), None)
 
 
 def text(settings: Iterable[Setting]) -> bytes:
-    """Write a configuration file that says this and no more."""
+    """Write a configuration file with these settings."""
     return b"".join(_lines(key, value) for key, value in settings)
 
 

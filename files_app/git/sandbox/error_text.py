@@ -1,6 +1,4 @@
-"""What git said, as a person may read it: without machine noise, and without a path outside the
-roots.
-"""
+"""Clean git's error text for a person: no machine noise, no outside paths."""
 
 from __future__ import annotations
 
@@ -24,8 +22,10 @@ _PREFIX: Final = re.compile(r"(?:fatal|error|warning): ")
 
 
 def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
-    """The text cleaned: paths in the work tree are said relative to ``top``, others only where they
-    lie inside the roots, those in ``private`` never.
+    """Clean git's error text.
+
+    Paths in the work tree become relative to ``top``, others stay only where they lie inside the
+    roots, those in ``private`` never.
     """
     said = _ESCAPES.sub("", text.decode("utf-8", "replace"))
     if private:  # these two before the others: they may have a space in them
@@ -44,7 +44,7 @@ def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
 
 
 def _under(place: str) -> re.Pattern[str]:
-    """A directory's path, with what follows it as far as it is certainly a path."""
+    """Match a directory's path and what certainly belongs to it."""
     return re.compile(re.escape(place) + r"(?:/([^\s'\"`<>|;,():]+)|/?(?![\w~-]|\.\w))")
 
 
@@ -55,6 +55,6 @@ def _place(path: str, jail: Jail) -> str:
 
 
 def _cut(text: str) -> str:
-    """The beginning and the end, where the reasons are."""
+    """Keep the beginning and the end, where the reasons are."""
     half = limits.GIT_REASON_MAX_CHARS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"

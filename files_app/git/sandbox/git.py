@@ -1,4 +1,4 @@
-"""Call git in an environment in which nothing but the mirror decides (D10)."""
+"""Run git in an environment that only the mirror decides (D10)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def home() -> str:
 
 
 def user_environment() -> dict[str, str]:
-    """Return what the user's own programs may see of the bridge's environment."""
+    """Return the part of the bridge's environment that the user's programs may see."""
     kept = {
         name: value
         for name, value in child_environment.scrubbed().items()
@@ -57,7 +57,7 @@ def user_environment() -> dict[str, str]:
 
 
 def reading_environment(directory: str) -> dict[str, str]:
-    """Return that of a git whose git directory and home are ``directory``."""
+    """Return the environment of a git that only reads the mirror ``directory``."""
     return _FIXED | {
         "PATH": child_process.search_path(),
         "HOME": directory,
@@ -68,7 +68,10 @@ def reading_environment(directory: str) -> dict[str, str]:
 
 
 def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
-    """Return that of a git that writes to ``git_dir`` and takes all else from ``directory``."""
+    """Return the environment of a git that writes to ``git_dir``.
+
+    It takes all else from ``directory``.
+    """
     # the home too: a git before 2.32 would find the user's configuration there
     ours = {"HOME": directory, "XDG_CONFIG_HOME": directory, "GIT_COMMON_DIR": directory}
     return user_environment() | _FIXED | ours | {"GIT_DIR": git_dir}
@@ -116,7 +119,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git on one repository: ``directory`` is its mirror, which has a copy of the index."""
+    """Run git on one repository; ``directory`` is its mirror."""
 
     place: RepositoryPaths
     jail: Jail
@@ -130,7 +133,7 @@ class Git:
     def __call__(
         self, *arguments: str, stdin: bytes = b"", seconds: float | None = None, index: str = ""
     ) -> bytes:
-        """Return what it prints; a list that is too long is a GIT_ERROR too."""
+        """Return git's output; GIT_ERROR when it fails or is too long."""
         done = self.done(*arguments, stdin=stdin, seconds=seconds, index=index)
         if done.cut:
             raise BridgeError(
@@ -148,7 +151,7 @@ class Git:
         index: str = "",
         good: Container[int] = (0,),
     ) -> Done:
-        """Return how it ended; raise BridgeError GIT_ERROR with git's reason when it fails.
+        """Return how git ended; raise GIT_ERROR with its reason when it failed.
 
         ``good`` are the exit codes that are no failure, ``index`` another index than the
         mirror's. ``seconds`` and ``max_bytes`` are by default those of a call that lists.
@@ -171,7 +174,7 @@ class Git:
         return done
 
     def _reason(self, done: Done) -> str:
-        """Say why it failed, in git's words or a hook's."""
+        """Return why git failed, in its words or a hook's."""
         for output in (done.err, done.out):
             if said := reason(output, self.jail, self.place.top, self.directory):
                 return said

@@ -1,6 +1,4 @@
-"""Look for what git must not meet in a git directory: links out of the roots, and FIFOs, which it
-would wait for.
-"""
+"""Refuse links out of the roots, and FIFOs, in a git directory."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
-    """Return the directories that lie in ``directory``, or that a link there leads to.
+    """Check a directory; return its subdirectories, also behind links.
 
     Raises BridgeError FILE_ACCESS_DENIED when a link that is not named in ``but`` leads out of the
     roots, GIT_ERROR for what is no file, directory or link.
@@ -34,9 +32,7 @@ def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[st
 
 
 def look_below(directory: str, jail: Jail) -> None:
-    """Look at everything below, also below what links lead to, and at the other directories of
-    objects that one of objects names (alternates).
-    """
+    """Check everything below, behind links, and in alternate object directories."""
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting, seen = [directory], {directory}
     while waiting:
@@ -57,7 +53,7 @@ def look_below(directory: str, jail: Jail) -> None:
 
 
 def _alternates(directory: str, jail: Jail) -> list[str]:
-    """Return the places of more objects that a directory of objects names."""
+    """Return the further object directories that one names."""
     path = f"{directory}/info/alternates"
     if not os.path.lexists(path):
         return []
@@ -86,7 +82,7 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
 
 
 def _target(link: str, jail: Jail) -> str:
-    """Return the real path that a link leads to; nothing when nothing is there."""
+    """Return the real path of a link's target; None when there is none."""
     try:
         return jail.resolve(link)
     except BridgeError as error:

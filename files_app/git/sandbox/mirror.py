@@ -1,5 +1,4 @@
-"""Make a git directory for one request that shows git a repository, and hides what the repository
-would have it run (D10).
+"""Make a temporary git directory that hides a repository's executables (D10).
 
 Git believes what stands in the git directory: programs to run as filters, monitors, drivers and
 hooks, more files to read, other places to look for objects. So it is given another one, in the
@@ -50,7 +49,7 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 
 @contextmanager
 def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
-    """Make git that can only read. Errors: GIT_ERROR and the jail's, as of everything here."""
+    """Make a git that can only read. Raises GIT_ERROR and the jail's errors."""
     with _made(place, jail) as mirror:
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
         yield Git(place, jail, mirror.directory, git.reading_environment(mirror.directory))
@@ -58,7 +57,7 @@ def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
 
 @contextmanager
 def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
-    """Make git that moves HEAD and writes objects, but works on a copy of the index."""
+    """Make a git that moves HEAD and writes objects, on a copy of the index."""
     with _made(place, jail) as mirror:
         mirror.configure([], filters=True)
         environment = git.committing_environment(mirror.directory, place.git_dir)
@@ -71,7 +70,7 @@ def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror
 
 
 def forget_leftovers() -> None:
-    """Remove what a killed process left."""
+    """Delete mirrors that a killed process left."""
     shutil.rmtree(conf.bridge_data_dir / "git", ignore_errors=True)
 
 
@@ -88,7 +87,7 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
 
 
 class Mirror:
-    """The directory that is made."""
+    """Fill the temporary git directory."""
 
     def __init__(self, place: RepositoryPaths, jail: Jail, directory: str) -> None:
         self.place = place
@@ -99,7 +98,7 @@ class Mirror:
         self.user_settings: list[Setting] = []
 
     def link_references(self) -> None:
-        """Link to where objects and references are."""
+        """Link to objects and references."""
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
                 raise BridgeError(
@@ -114,9 +113,7 @@ class Mirror:
         self._write("HEAD", self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES))
 
     def link_logs(self) -> None:
-        """Link to where a commit leaves its traces. Nothing that git writes may be a link out of
-        the roots.
-        """
+        """Link to what a commit writes; none of it may be a link out of the roots."""
         for directory in {self.place.git_dir, self.place.common_dir}:
             look_at(directory, self.jail, but=_NOT_WRITTEN)
             if os.path.isdir(f"{directory}/logs"):
@@ -128,9 +125,7 @@ class Mirror:
             self._link(name)
 
     def configure(self, more: list[Setting], *, filters: bool = False) -> None:
-        """Tell git what of the configurations it may know; ``filters``: the user's own filters
-        too.
-        """
+        """Write the allowed configuration; ``filters``: the user's filters too."""
         self.settings = self._listed(f"{self.place.common_dir}/config")
         if (config.last(self.settings, "extensions.worktreeconfig") or "").lower() in _TRUE:
             self.settings += self._listed(f"{self.place.git_dir}/config.worktree")
@@ -148,8 +143,9 @@ class Mirror:
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
-        """Copy the index, and the shared ones that it may refer to, with its time, which says what
-        git must look at again.
+        """Copy the index with its time, and the shared ones it refers to.
+
+        By the time git knows which files it must look at again.
         """
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)
@@ -161,7 +157,7 @@ class Mirror:
                     raise
 
     def _link(self, name: str, base: str = "") -> str:
-        """Link to the real place of something; its path, or nothing where there is nothing."""
+        """Link to the real path of something; return it, or None."""
         try:
             real = self.jail.resolve(f"{base or self.place.common_dir}/{name}")
         except BridgeError as error:
@@ -208,7 +204,7 @@ def _copy(jail: Jail, path: str, to: str) -> None:
 
 
 def _user_files() -> list[Setting]:
-    """Return where git looks for the user's own files when he names no others."""
+    """Return where git looks for the user's own files by default."""
     base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
     files = (
         ("core.excludesFile", f"{base}/git/ignore"),

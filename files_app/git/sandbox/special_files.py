@@ -1,6 +1,4 @@
-"""Find what git waits for in a work tree: it opens .gitignore and its like whatever they are, and a
-FIFO for ever.
-"""
+"""Find FIFOs named .gitignore and the like, at which git would wait for ever."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", 
 
 
 def check(top: str) -> None:
-    """Raise BridgeError GIT_ERROR when a file below ``top`` that git reads as settings is none.
+    """Raise GIT_ERROR when a settings file below ``top`` is no regular file.
 
     Called when git takes long, and not before: to look through a work tree takes as long as git
     needs.
@@ -41,9 +39,7 @@ def check(top: str) -> None:
 
 
 def _is_special(path: str) -> bool:
-    """Whether it is, or leads to, what is neither a file nor a directory; /dev/null is as good as
-    an empty file.
-    """
+    """Tell whether a path leads to neither file nor directory; /dev/null is fine."""
     try:
         stat = os.stat(path)
     except OSError:

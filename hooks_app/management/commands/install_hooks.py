@@ -1,4 +1,4 @@
-"""`install_hooks`: our hooks into the agent's settings file, or out of it again (D43)."""
+"""Install our hooks into the agent's settings file, or remove them (D43)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
 
 
 def default_settings() -> Path:
-    """Return the agent's settings file: in ``CLAUDE_CONFIG_DIR``, else in ``~/.claude``."""
+    """Return the agent's settings file: in ``CLAUDE_CONFIG_DIR``, else ``~/.claude``."""
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser() / "settings.json"
 
 
@@ -83,7 +83,7 @@ class Command(BaseCommand):
     def _agreed(
         self, before: str | None, after: str | None, shown: Path, options: dict[str, Any]
     ) -> bool:
-        """Say what would be written, and ask; without a terminal only ``--yes`` is an answer."""
+        """Show what would be written, and ask; without a terminal ``--yes`` decides."""
         adds = f"adds one command to {len(HOOK_EVENTS)} events of"
         what = "takes the bridge's command out of" if options["remove"] else adds
         self.stdout.write(f"This {what} {shown}.\n")
@@ -131,7 +131,7 @@ class Command(BaseCommand):
 
 
 def _without(before: str | None, backup: Path, spool: str) -> str | None:
-    """Return the file without our hooks; None when it was not there before them.
+    """Return the file without our hooks; None if it did not exist before them.
 
     It is the very text from before when nothing else was changed since.
     """
@@ -162,7 +162,7 @@ def _make_spool(place: Path) -> None:
 
 
 def _read(file: Path) -> str | None:
-    """Return the file's text; None when there is none. Raises SettingsError, OSError."""
+    """Return the file's text, or None. Raises SettingsError, OSError."""
     try:
         return file.read_bytes().decode()
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def _read(file: Path) -> str | None:
 
 
 def _replace(file: Path, text: str, like: Path) -> None:
-    """Write so that a reader sees the old text or the new, with mode and owner of ``like``."""
+    """Replace the file at once, with mode and owner of ``like``."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
