@@ -5,7 +5,7 @@ every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
 
 - It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
   take it for the command: the number of words, a line feed, and the words, a NUL after each. The
-  first two are the marks of ``processes.py``.
+  first two are the marks of ``marks.py``.
 - It says, in lines: ``started PID``, ``exited CODE`` (of the command; negative: the signal that
   ended it), ``cleared`` when it has done what ``o`` asks for, ``ended`` when nothing is left.
 - It is told, in single bytes: ``t``: ask the command to end (SIGTERM); ``o``: end what the command
