@@ -1,5 +1,6 @@
-"""The admin site's view of sessions, agents, approvals and the pending queue; all are read only,
-for the log is what was sent.
+"""Show sessions, agents, approvals and the pending queue in the admin site.
+
+All are read only, for the log is what was sent.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SessionAdmin(ReadOnlyAdmin):
         ]
 
     def agents_view(self, request: HttpRequest) -> HttpResponse:
-        """Which agents can start here, as /info says it: they are no rows of the database."""
+        """Show which agents can start here, as /info does."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         context = {
@@ -60,9 +61,7 @@ class SessionAdmin(ReadOnlyAdmin):
 
 @admin.register(ToolCall)
 class ApprovalAdmin(ReadOnlyAdmin):
-    """What somebody had to decide: who did, when, from which device, and what is still left for a
-    person at the machine.
-    """
+    """Show approvals: who decided, when, from where, and what is still open."""
 
     list_display = (
         "created_at",

@@ -1,4 +1,4 @@
-"""The sessions as a Django application."""
+"""Register the sessions with Django."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Register this serving process, with a lease that its connections and sessions hang from (D46).
+"""Register this process with a lease that its connections depend on (D46).
 
 A killed process renews nothing: what it held stops counting when the lease ends, or as soon as its
 successor starts on the same data directory (D35).
@@ -25,12 +25,12 @@ _current = uuid.UUID(int=0)
 
 
 def current() -> uuid.UUID:
-    """Return the id of this process's row; zeros in a command, which serves nobody."""
+    """Return the id of this process's row; zeros in a command."""
     return _current
 
 
 def instance() -> str:
-    """Return the data directory's own id, by which a process knows its predecessor (D35)."""
+    """Return the data directory's id, by which a process knows its predecessor (D35)."""
     path = conf.bridge_data_dir / "instance"
     with contextlib.suppress(FileNotFoundError):
         return path.read_text().strip()
@@ -39,9 +39,7 @@ def instance() -> str:
 
 
 def start(name: str) -> uuid.UUID:
-    """Register this process under the data directory's id, and end its predecessor's lease; return
-    its id.
-    """
+    """Register this process and end its predecessor's lease; return its id."""
     global _current
     with transaction.atomic():
         Process.objects.filter(Q(instance=name) | Q(lease_until__lt=clock())).delete()
@@ -50,29 +48,29 @@ def start(name: str) -> uuid.UUID:
 
 
 def stop() -> None:
-    """End the lease. The row stays for sockets still closing; the next start removes it."""
+    """End the lease; its row stays for closing sockets until the next start."""
     Process.objects.filter(pk=_current).update(lease_until=clock())
 
 
 def renew() -> bool:
-    """Extend the lease. False: the database was away for longer, and the row is gone."""
+    """Extend the lease. False: it had ended, and the row is gone."""
     return Process.objects.filter(pk=_current).update(lease_until=end_of_lease()) == 1
 
 
 def register_again() -> None:
-    """Make the row anew, with the same id."""
+    """Create the row again, with the same id."""
     Process.objects.create(pk=_current, instance=instance(), lease_until=end_of_lease())
 
 
 def lives(process_id: uuid.UUID | None) -> bool:
-    """Return whether that process serves, as far as its lease says."""
+    """Tell whether a process serves, as far as its lease says."""
     if process_id is None:
         return False
     return Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
 
 
 def clock() -> Combinable | datetime:
-    """Return now by the clock that leases are measured with.
+    """Return the time by the clock that leases are measured with.
 
     It is the clock of a database that hosts share, for theirs may differ.
     """

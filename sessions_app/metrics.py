@@ -1,4 +1,4 @@
-"""Work out the figures of sessions for GET /metrics: sockets, the queue, and each device's lag."""
+"""Compute the sessions' metrics: sockets, queue, and each device's lag."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessions_app.socket.registry import registry
 
 
 def collect() -> Iterator[Metric]:
-    """Work out the figures of all sessions; it uses the database."""
+    """Compute the metrics of all sessions, from the database."""
     held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
     oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
     age = (timezone.now() - oldest).total_seconds() if oldest else 0.0

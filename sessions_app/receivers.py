@@ -20,7 +20,7 @@ log = structlog.get_logger("bridge.pairing")
 
 @receiver(device_paired)
 def on_device_paired(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
-    """Tell the other devices, and let a new one begin after that: the past is not sent to it."""
+    """Tell the other devices; start a new one after that, without the past."""
     with outbox() as box:
         box.append_to_all(encode(notifications.paired(device, device.last_address)))
         if first:

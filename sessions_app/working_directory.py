@@ -1,4 +1,4 @@
-"""Find the repository around a session's working directory, and its branch, without running git.
+"""Find a session's repository and branch, without running git.
 
 As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused,
 whatever its files say (D10, D12).
@@ -28,7 +28,7 @@ _UNFIT = {
 
 @dataclass(frozen=True, slots=True)
 class RepositoryPaths:
-    """A repository around a working directory; all paths are real, absolute and inside the roots.
+    """Hold the paths of a repository; real, absolute, inside the roots.
 
     ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects,
     references and configuration (the same, but in a linked work tree).
@@ -41,7 +41,7 @@ class RepositoryPaths:
 
 
 def inside(directory: str) -> str:
-    """Return the real, absolute path of a directory where an agent may work (D41).
+    """Return the real path of a directory where an agent may work (D41).
 
     Raises the jail's errors, in words about such a directory.
     """
@@ -53,7 +53,7 @@ def inside(directory: str) -> str:
 
 
 def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
-    """Return the repository that a working directory is in; None when it is in none.
+    """Return the repository around a working directory, or None.
 
     Raises the jail's errors for the directory itself; FILE_ACCESS_DENIED for a repository that
     leads out of the roots, GIT_ERROR for one that is damaged.
@@ -79,7 +79,9 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
 
 
 def branch_of(directory: str) -> str:
-    """Return the name of the branch, or a short commit in parentheses where HEAD is detached.
+    """Return the branch's name, or a short commit where HEAD is detached.
+
+    The commit is in parentheses.
 
     Empty outside a repository and outside the roots.
     """

@@ -1,1 +1,1 @@
-"""The agents that the bridge runs itself: a driver for each kind, and their supervisor (D34 to D41)."""
+"""Run agents: a driver for each kind, and the supervisor of all (D34 to D41)."""

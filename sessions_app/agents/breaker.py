@@ -1,4 +1,4 @@
-"""Leave a real agent alone for a while that keeps failing: a circuit breaker (SPEC Limits; D48)."""
+"""Stop starting a failing agent for a while: a circuit breaker (SPEC Limits; D48)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = structlog.get_logger("bridge.agent")
 
 
 class Breaker:
-    """Counts the failures of one kind of agent in this process.
+    """Count the failures of one kind of agent in this process.
 
     It opens after 5 failures in a row to start or of the process; a turn that fails is none. After
     60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
@@ -34,7 +34,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether starts are refused now; when a probe is due it is half open."""
+        """Tell whether starts are refused now; it is half open when a probe is due."""
         return self._opened is not None and (self._probing or self._left(self._opened) > 0)
 
     def _left(self, opened: float) -> float:
@@ -42,7 +42,9 @@ class Breaker:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Try a start, and report ``succeeded`` or ``failed``. Raises BridgeError CIRCUIT_OPEN.
+        """Allow a start, whose end is reported. Raises BridgeError CIRCUIT_OPEN.
+
+        The caller reports ``succeeded`` or ``failed``.
 
         A start that was cancelled says nothing of the agent.
         """
@@ -57,13 +59,13 @@ class Breaker:
             self._probing = False
 
     def succeeded(self) -> None:
-        """Close: the agent has started."""
+        """Close the breaker: the agent has started."""
         if self._opened is not None:
             log.info("breaker_closed", agent=self._name)
         self.failures, self._opened, self._probing = 0, None, False
 
     def failed(self) -> None:
-        """Count a failure, and open when there are too many."""
+        """Count a failure, and open after too many."""
         if not self._counted:
             return
         self.failures += 1
@@ -83,6 +85,6 @@ def of(name: str, *, counted: bool = True) -> Breaker:
 
 
 def check() -> str | None:
-    """Name the open breakers for /health."""
+    """Return the open breakers for /health."""
     found = [name for name, breaker in _breakers.items() if breaker.open]
     return f"breaker open: {', '.join(found)}" if found else None

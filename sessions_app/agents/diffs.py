@@ -1,4 +1,4 @@
-"""Write the changes that an agent made to files as unified diffs. Pure."""
+"""Write an agent's changes to files as unified diffs. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_NEWLINE = "\\ No newline at end of file"
 
 
 class Change(NamedTuple):
-    """A file's text before and after."""
+    """Hold a file's text before and after."""
 
     path: str
     old: str
@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 def diff_of_texts(changes: Sequence[Change]) -> str | None:
-    """Compare texts; of several files each diff stands under its name.
+    """Compare texts; each diff of several stands under its file's name.
 
     A text that takes long to compare has no diff.
     """
@@ -49,7 +49,7 @@ def _pairs(before: list[str], after: list[str]) -> int:
 
 
 def diff_of_result(result: object) -> str | None:
-    """Write the diff of a structured result of claude-code, if it says what it changed."""
+    """Write the diff of claude-code's structured result, if it has one."""
     if not isinstance(result, Mapping) or not isinstance(result.get("filePath"), str):
         return None
     path, content = result["filePath"], result.get("content")

@@ -1,4 +1,4 @@
-"""Define what an agent is to the bridge: its kind, and the driver of one session.
+"""Define an agent kind, and the interface of a session's driver.
 
 A driver runs one session of one agent. It knows nothing of devices, the log or the database: the
 supervisor tells it what to do and writes down what it reports (``events.py``; D35, D40, D41).
@@ -25,7 +25,7 @@ TOOL_FAILED = "The tool failed."
 
 @dataclass(frozen=True, slots=True)
 class AgentKind:
-    """One kind of agent, as ``registry.py`` lists it.
+    """Describe one kind of agent, as ``registry.py`` lists it.
 
     ``make`` returns a driver for one session. ``why_not`` says for a person why none can start
     here now, None when one can; it is asked for each connection and names no path of this machine.
@@ -49,7 +49,7 @@ class AgentKind:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A person's decision; with ``modified`` come the parameters to run the tool with."""
+    """Hold a decision; with ``modified`` come the tool's new parameters."""
 
     decision: Decision
     modifications: Mapping[str, Any] | None = None
@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a session begins; ``resume_id`` is the agent's own id of one to continue."""
+    """Hold how a session begins; ``resume_id``: the agent's id of one to continue."""
 
     session_id: str
     directory: Path
@@ -66,26 +66,26 @@ class Start:
 
 
 class CannotStart(Exception):
-    """The agent could not be started; the text is for a person."""
+    """Report why the agent could not be started, for a person."""
 
 
 class WillNotAsk(CannotStart):
-    """The agent cannot be made to ask before it acts (D59)."""
+    """Report that the agent cannot be made to ask before it acts (D59)."""
 
 
 class CannotResume(CannotStart):
-    """The agent does not know its session any more."""
+    """Report that the agent does not know its session any more."""
 
 
 class PendingApprovals:
-    """The calls of one session that wait for a person's decision."""
+    """Hold the calls of one session that wait for a decision."""
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
         self._waiting: dict[str, asyncio.Future[Verdict | None]] = {}
 
     async def ask(self, call: Call) -> Verdict | None:
-        """Report ApprovalAsked and wait for the decision; None when the call was withdrawn."""
+        """Report ApprovalAsked and wait for the decision; None if withdrawn."""
         assert call.id is not None
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
@@ -100,7 +100,7 @@ class PendingApprovals:
                 del self._waiting[call.id]
 
     def decide(self, call_id: str, verdict: Verdict | None) -> bool:
-        """Hand on a decision; False when nothing waits for it."""
+        """Deliver a decision; False when nothing waits for it."""
         waiting = self._waiting.get(call_id)
         if waiting is None or waiting.done():
             return False
@@ -115,7 +115,7 @@ class PendingApprovals:
 
 
 class Driver(ABC):
-    """One session of an agent. One task calls its methods, one at a time; another reads ``events``.
+    """Run one session of an agent.
 
     ``can_modify``: the agent runs a ``modified`` call with the given parameters. A driver that
     cannot do this has the call refused and the agent told to ask anew with them. ``can_resume``: a
@@ -137,7 +137,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def prompt(self, content: str) -> None:
-        """Begin a turn, which TurnEnded ends. Never called while one runs."""
+        """Begin a turn, which TurnEnded ends. Never called during one."""
 
     async def decide(self, call_id: str, verdict: Verdict) -> bool:
         """Answer an ApprovalAsked; False when the agent no longer waits for it."""
@@ -145,14 +145,14 @@ class Driver(ABC):
 
     @abstractmethod
     async def interrupt(self) -> None:
-        """Stop the running turn: TurnEnded follows soon, or the supervisor closes the driver."""
+        """Stop the turn; TurnEnded follows soon, or the supervisor closes the driver."""
 
     async def end_background(self) -> None:  # noqa: B027 - an agent may run no commands
-        """End what commands have left running, after an interrupt; the agent itself goes on."""
+        """End what commands have left running; the agent itself goes on."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End the agent and everything it started; may be called at any time, also twice."""
+        """End the agent and everything it started; may be called twice."""
 
 
 def make_call(
@@ -164,6 +164,6 @@ def make_call(
     description: str = "",
     risk_tool: str = "",
 ) -> Call:
-    """Describe a call for a person; ``risk_tool`` is the name by which the risk rules know it."""
+    """Describe a call for a person; ``risk_tool``: its name for the risk rules."""
     risk = risk_of(risk_tool or tool, params)
     return Call(call_id, tool, params, describe(tool, params, description), risk, reasoning)

@@ -1,4 +1,4 @@
-"""Queue what people tell the agent of a session, for whichever process runs it.
+"""Queue commands for a session's agent, whichever process runs it.
 
 A command is written with what caused it, and taken once (D35, D46).
 """
@@ -30,7 +30,7 @@ runners: dict[int, Callable[[], object]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A command that is now this process's to carry out."""
+    """Hold a command that this process has taken."""
 
     kind: Kind
     payload: dict[str, Any]
@@ -43,7 +43,7 @@ def add(session: Session, kind: Kind, **payload: Any) -> None:
 
 
 def wake(session: Session) -> None:
-    """Have the session's runner look at it, once the caller's transaction commits."""
+    """Wake the session's runner once the caller's transaction commits."""
     transaction.on_commit(lambda: _wake(session.pk))
 
 
@@ -53,7 +53,9 @@ def _wake(session_pk: int) -> None:
 
 
 def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
-    """Take the next command, in the caller's transaction; while a turn runs prompts wait.
+    """Take the next command; a prompt is taken only when no turn runs.
+
+    In the caller's transaction.
 
     It is marked as taken ``at`` that moment.
     """
@@ -64,7 +66,7 @@ def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | 
 
 
 def taken_at(session_pk: int, moment: datetime) -> Taken | None:
-    """Return what was taken at that very moment, by a try that was not told that it committed."""
+    """Return what was taken at that moment, by a commit whose answer was lost."""
     return _taken(Command.objects.filter(session_id=session_pk, taken_at=moment).first())
 
 
@@ -73,7 +75,7 @@ def _taken(command: Command | None) -> Taken | None:
 
 
 def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
-    """Say whether this prompt has been queued since, taken or not."""
+    """Tell whether this prompt has been queued since, taken or not."""
     return Command.objects.filter(
         session_id=session_pk,
         kind=Kind.PROMPT,
@@ -90,7 +92,7 @@ def prompts_waiting(session_pk: int) -> tuple[int, int]:
 
 
 def is_waiting(session_pk: int, *, busy: bool) -> bool:
-    """Say whether there is a command to take."""
+    """Tell whether there is a command to take."""
     return _waiting(session_pk, busy=busy) is not None
 
 
@@ -100,7 +102,7 @@ def _waiting(session_pk: int, *, busy: bool) -> Command | None:
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:
-    """Return those of the sessions for which a command waits."""
+    """Return the sessions with a waiting command."""
     found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
     return set(found.values_list("session_id", flat=True))
 

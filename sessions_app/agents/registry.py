@@ -1,4 +1,4 @@
-"""List the kinds of agents: which can start here and now, and which one a name means (D41).
+"""List the kinds of agents, and find the one that a name means (D41).
 
 To add an agent, write one module with its driver and add one line to ``_kinds``.
 """
@@ -66,7 +66,7 @@ def supported() -> list[str]:
 
 
 def listed() -> list[AgentInfo]:
-    """Describe all kinds as /info does; a version is what was found in the background."""
+    """Describe all kinds as /info does, with the versions found so far."""
     return [_described(kind) for kind in KINDS.values()]
 
 
@@ -96,7 +96,7 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
 
 
 async def start() -> None:
-    """Ask for the versions now and every AGENT_VERSIONS_SECONDS.
+    """Ask for versions now and every AGENT_VERSIONS_SECONDS.
 
     An agent may be installed, updated or started for the first time while the bridge runs. The
     end of the process does not wait for the thread.

@@ -1,4 +1,4 @@
-"""Make what an agent says fit to be stored and sent: bounded, valid, in few pieces. Pure."""
+"""Make agents' output fit to be stored and sent: bounded and valid. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _chunk_kind(event: Event) -> bool | None:
 
 
 def valid(text: str) -> str:
-    """Replace halves of characters by question marks, so that the text can be sent as UTF-8."""
+    """Replace lone surrogates by question marks: UTF-8 cannot carry them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -67,6 +67,6 @@ def storable_call(call: Call) -> Call:
 
 
 def plain(value: Any) -> Any:
-    """Make a value plain JSON: without NaN, halves of characters, and what JSON does not have."""
+    """Make a value plain JSON: no NaN, lone surrogates or foreign types."""
     text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
     return json.loads(text, parse_constant=lambda _: None)

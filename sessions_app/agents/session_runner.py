@@ -1,4 +1,4 @@
-"""Run one session: write what its agent reports to the log, hand its commands to the agent.
+"""Run one session: write its agent's events to the log, pass commands on.
 
 (D35, D38, D40.)
 """
@@ -38,7 +38,7 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 
 async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function on the database until that works: an agent says nothing twice."""
+    """Run a function on the database until it works: agents repeat nothing."""
     away = False
     while True:
         try:
@@ -52,7 +52,7 @@ async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a running session is over.
+    """Hold why a session's run is over.
 
     ``paused`` and ``failed`` are still to be written down; ``died`` is written already; ``lost``:
     the session is not this process's any more; ``expired``: nobody has watched it for the grace
@@ -65,7 +65,10 @@ class End:
 
 
 class SessionRunner:
-    """``end`` is called when the session must end, perhaps more than once; it calls ``stop``."""
+    """Run a session; call ``end`` when it must end, perhaps repeatedly.
+
+    ``end`` calls ``stop``.
+    """
 
     def __init__(
         self,
@@ -93,22 +96,22 @@ class SessionRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs."""
+        """Tell whether a turn runs."""
         return not self._idle.is_set()
 
     def start(self) -> None:
-        """Begin to write and to obey."""
+        """Begin to write events and to take commands."""
         self._writer, self._commander = self._task(self._write()), self._task(self._command())
         loop = asyncio.get_running_loop()
         inbox.runners[self.session_pk] = partial(loop.call_soon_threadsafe, self._wake.set)
         self._wake.set()
 
     def wake(self) -> None:
-        """Have the inbox read: a command may be waiting."""
+        """Read the inbox: a command may be waiting."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """End the agent; what it had reported is in the log when this returns, if that is quick."""
+        """End the agent, and store what it had reported, if that is quick."""
         self._stopping = True
         inbox.runners.pop(self.session_pk, None)
         for task in (self._commander, self._watchdog, self._cleaner):
@@ -238,7 +241,7 @@ class SessionRunner:
 
 
 async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver within AGENT_CLOSE_SECONDS; what is left then ends with the bridge."""
+    """Close a driver within AGENT_CLOSE_SECONDS; the bridge's end ends what is left."""
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

@@ -34,7 +34,7 @@ SETTLE_POLL_SECONDS = 0.1
 
 
 async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
-    """Return what is to run a session again. Raises SESS_NOT_RESUMABLE."""
+    """Return what resuming a session needs. Raises SESS_NOT_RESUMABLE."""
     why = ""
     try:
         kind = registry.resolve(session.agent_type)
@@ -60,7 +60,7 @@ async def start_agent(
     breaker: Breaker,
     former: Awaitable[None],
 ) -> None:
-    """Start the agent once its ``former`` one has ended, and activate the session.
+    """Start the agent after its ``former`` one; activate the session.
 
     Raises BridgeError when that fails; the driver is closed and the state written down then.
     """
@@ -111,7 +111,7 @@ async def _not_started(session: Session, breaker: Breaker, error: Exception) -> 
 
 
 async def settled(session: Session) -> Session:
-    """Wait until whoever starts the session's agent has done so, and return the session.
+    """Wait until somebody's start of the session is over; return the session.
 
     Raises AGENT_ERROR or SESS_NOT_RESUMABLE, as they were told.
     """

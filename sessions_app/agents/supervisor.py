@@ -36,7 +36,7 @@ SURE_POLLS = 5
 
 
 class Supervisor:
-    """Owns this process's agents. All of it runs on the event loop, but for what ``stored`` does."""
+    """Own this process's agents, on the event loop."""
 
     def __init__(self) -> None:
         self._running: dict[int, SessionRunner] = {}
@@ -52,7 +52,7 @@ class Supervisor:
     # -- the life of the process -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over what a predecessor left: end its agents, pause its sessions."""
+        """End the agents and pause the sessions that a predecessor left."""
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
         await threads.run(ownership.pause_orphans, leases.current(), frozenset())
@@ -76,7 +76,7 @@ class Supervisor:
     async def create(
         self, session_id: str | None, agent: str, directory: str, device: Device
     ) -> Session:
-        """Return a new session whose agent is ready; if the id exists by now, that session.
+        """Return a new session with its agent ready, or the one with that id.
 
         Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing
         was created); AGENT_ERROR when the agent could not be started (the session is in state
@@ -96,7 +96,7 @@ class Supervisor:
         return await readers.run(ownership.found, session.pk)
 
     async def resume(self, session: Session, device: Device) -> Session:
-        """Return a paused or failed session with its agent ready; one that runs, as it is.
+        """Return a session with its agent ready, started again if need be.
 
         Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
         SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent could not be

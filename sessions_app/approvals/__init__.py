@@ -1,1 +1,1 @@
-"""Tool calls, and who decided about them (D37, D38)."""
+"""Record tool calls and the decisions about them (D37, D38)."""

@@ -1,1 +1,1 @@
-"""The handlers of client messages about sessions, one module a topic."""
+"""Handle client messages about sessions, one module a topic."""

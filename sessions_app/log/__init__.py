@@ -1,1 +1,1 @@
-"""The log: append rows, read them, wake the sockets, forget them in time (D26 to D30)."""
+"""Append rows to the log, read them, wake sockets, delete old rows (D26 to D30)."""

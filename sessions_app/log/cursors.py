@@ -1,6 +1,4 @@
-"""How far each device has received each feed: acknowledgements, and the proof that heartbeats give
-(D27).
-"""
+"""Record how far each device has received each feed (D27)."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ T = TypeVar("T")
 
 
 def positions(device: Device) -> dict[int, int]:
-    """Return feed id → the newest row the device surely has.
+    """Return feed id → the newest row that the device surely has.
 
     A feed that is not named stands at ``device.start_seq``.
     """
@@ -66,7 +64,7 @@ def acknowledge(
 
 
 def prove(device_id: int, sent: Mapping[int, int]) -> None:
-    """Take it as proven by a heartbeat that the device received each feed up to ``sent[feed id]``.
+    """Record that a heartbeat proves each feed received up to ``sent[feed id]``.
 
     It counts for what the device never acknowledges: for everything if it acknowledges nothing, for
     all but notifications if it answers those alone, as the spec's table has it; for nothing if it

@@ -1,5 +1,6 @@
-"""Notify other processes through Redis when rows are appended: a group of the channel layer for
-each feed, one channel for each process (D26, D46).
+"""Notify other processes through Redis when rows are appended (D26, D46).
+
+A channel-layer group for each feed, one channel for each process.
 
 A socket needs nothing of it: without Redis its process finds the rows of others by polling.
 """
@@ -22,12 +23,12 @@ log = structlog.get_logger("bridge.log")
 
 
 def group_of(feed_id: int) -> str:
-    """Return the name of a feed's group, and so of its session's."""
+    """Return the name of a feed's group."""
     return f"feed.{feed_id}"
 
 
 class Notifier:
-    """Publishes that feeds have grown, and hears it of others; does nothing without Redis.
+    """Publish that feeds have grown, and receive it; do nothing without Redis.
 
     ``heard`` is called with the newest row that a notification names.
     """
@@ -55,14 +56,14 @@ class Notifier:
         self._tasks = []
 
     def publish(self, feeds: set[int], upto: int) -> None:
-        """Publish that these feeds have rows up to ``upto``; what comes meanwhile goes together."""
+        """Publish that these feeds have rows up to ``upto``, several at once."""
         if self._tasks:
             self._grown |= feeds
             self._upto = max(upto, self._upto)
             self._has_grown.set()
 
     async def join(self, feed_id: int) -> None:
-        """Hear of a feed for one more socket."""
+        """Subscribe to a feed for one more socket."""
         self._followers[feed_id] += 1
         if self._followers[feed_id] == 1:
             await self._change_group("group_add", feed_id)

@@ -1,6 +1,4 @@
-"""Read the log: pages of several feeds in the order of the log, and what was discarded before it
-could be read (D26 to D30).
-"""
+"""Read pages of several feeds in the log's order, with their gaps (D26 to D30)."""
 
 # ruff: noqa: S608 - only our own names and numbers are put into statements
 
@@ -31,7 +29,7 @@ _ROWS = f'SELECT {",".join(COLUMNS)} FROM "{_ROW}" WHERE seq >= %s AND seq <= %s
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the log as sockets send it: ``frame`` is the whole envelope, serialised once."""
+    """Hold a row as sockets send it; ``frame`` is the envelope, serialised once."""
 
     seq: int
     feed_id: int
@@ -41,7 +39,7 @@ class Row:
 
     @cached_property
     def wire(self) -> bytes:
-        """The WebSocket frame: made when the first socket takes it, for all of them."""
+        """Return the WebSocket frame, made once for all sockets."""
         return text_frame(self.frame)
 
     @property
@@ -51,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Rows of a feed were discarded before a device had them; ``through`` is the newest of them."""
+    """Report rows discarded before a device had them, up to ``through``."""
 
     feed_id: int
     through: int
@@ -59,14 +57,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows to send, in order, and what was discarded before them, which is said first."""
+    """Hold rows in order, and the gaps to be sent before them."""
 
     rows: list[Row]
     gaps: list[Gap]
 
 
 class Reader:
-    """Reads several feeds as one stream, oldest first, in pages of bounded size."""
+    """Read several feeds as one stream, oldest first, in bounded pages."""
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
         """``positions``: feed id → the newest row not wanted; ``upto``: the newest row wanted."""
@@ -126,7 +124,7 @@ class Reader:
 
 
 def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
-    """Return the head of the log, and the rows of all feeds after a row, oldest first.
+    """Return the head of the log, and all feeds' rows after a row.
 
     Of those the newest ``count`` and ``size`` bytes; the newest row whatever its size.
     """
@@ -150,7 +148,7 @@ def head_seq() -> int:
 
 
 def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int]:
-    """Return the position of each feed that has, or had, rows after a device's position there.
+    """Return the feeds with rows after a device's position, and that position.
 
     Of the observed sessions' feeds and the one for all; a feed without a position stands at
     ``default``, and none stands before it.

@@ -1,6 +1,4 @@
-"""Look back at one session's feed: what a device gets when it joins, and what it asks for (D28 to
-D30).
-"""
+"""Read back one session's feed for a join or a replay_request (D28 to D30)."""
 
 from __future__ import annotations
 
@@ -22,8 +20,11 @@ ENVELOPE_BYTES = 4096  # of a replay_buffer, beside the messages in it
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``rows`` are the newest that fit, oldest first; ``cut`` is the newest row before them that
-    the device has not got and will not (0: none); ``through`` the newest of all."""
+    """Hold the newest rows that fit, oldest first.
+
+    ``cut`` is the newest row before them that the device has not got and will not (0: none);
+    ``through`` the newest of all.
+    """
 
     rows: Sequence[Row]
     cut: int
@@ -31,7 +32,7 @@ class Replay:
 
 
 def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
-    """Return the rows of a bridge-run session's feed that a device lacks, up to ``upto``.
+    """Return the rows of a bridge-run session that a device lacks, up to ``upto``.
 
     Past ``sent`` on this connection, else past its cursor; a device new to it gets all there is, as
     far as the replay buffer reaches.
@@ -62,7 +63,7 @@ def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
 
 
 def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """Return a feed's messages after one, or since a moment, or all, for a ``replay_request``.
+    """Return a feed's messages after one, since a moment, or all.
 
     As many of the newest as fit in one message; and whether that is all that was asked for: none
     of them has been discarded (D29). An ``after_id`` that is not known has been discarded, with

@@ -1,4 +1,4 @@
-"""Forget rows of the log when their time is over (D30). The outbox keeps the other bounds."""
+"""Delete rows of the log that are too old (D30); the outbox keeps other bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the newest rows of the log in memory, and wake the sockets of this process when it grows.
+"""Keep the log's newest rows in memory, and wake this process's sockets.
 
 Rows that this process wrote and, read once for all its sockets, those of other processes (D46). A
 socket that keeps up sends them without reading the database; one that does not reads the log.
@@ -27,7 +27,7 @@ AT_ONCE_ROWS = 256  # a socket that is behind is given so many at a time
 
 
 class Tail:
-    """One for each process. ``head`` is the newest row that its sockets were woken for."""
+    """Hold the newest rows; ``head`` is the last that sockets were woken for."""
 
     def __init__(self) -> None:
         self.followers: set[Callable[[], None]] = set()  # called on the loop when it grows
@@ -66,7 +66,7 @@ class Tail:
         self.notifier.publish({row.feed_id for row in rows}, rows[-1].seq)
 
     def notify_head(self, upto: int) -> None:
-        """Read what others have written, when somebody says that the log has grown to ``upto``."""
+        """Read what other processes have written, up to ``upto``."""
         self._grown = max(self._grown, upto)
         if self._grown > self.head and (self._catching_up is None or self._catching_up.done()):
             self._catching_up = asyncio.ensure_future(self._catch_up())

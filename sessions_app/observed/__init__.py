@@ -1,1 +1,1 @@
-"""Sessions that the bridge knows only by their hook events (D34)."""
+"""Track sessions that the bridge knows only by their hook events (D34)."""

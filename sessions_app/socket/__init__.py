@@ -1,1 +1,1 @@
-"""One WebSocket connection: phases, requests, delivery, acknowledgements (D21 to D31)."""
+"""Run one WebSocket: phases, requests, delivery, acknowledgements (D21 to D31)."""

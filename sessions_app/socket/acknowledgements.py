@@ -1,4 +1,4 @@
-"""Collect what one device acknowledges and its heartbeats prove, and store it (D27)."""
+"""Store what one device acknowledges and its heartbeats prove (D27)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLUSH_SECONDS = 3.0
 
 
 class Acknowledgements:
-    """Of one connection. One writer at a time stores all that came meanwhile."""
+    """Collect one connection's; one writer at a time stores all so far."""
 
     def __init__(self, device_id: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._device_id = device_id
@@ -40,7 +40,7 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Note a message whose acknowledgement is one of all rows of a feed up to ``through``.
+        """Note a message that acknowledges a feed's rows up to ``through``.
 
         A ``replay_buffer``, or a notice of rows that are gone: those up to ``gap`` (0: none).
         """
@@ -58,7 +58,7 @@ class Acknowledgements:
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """Take a heartbeat that is answered now; ``sent``: feed → newest row sent so far.
+        """Take a heartbeat that is answered now; ``sent``: feed → newest row sent.
 
         It proves what was sent before the pong of a ping at least PONG_WAIT_SECONDS older.
         """
@@ -101,7 +101,7 @@ class Acknowledgements:
                 await asyncio.sleep(limits.POLL_SECONDS)
 
     async def flush(self) -> None:
-        """Return when everything learnt so far is stored, or cannot be soon.
+        """Return when everything so far is stored, or cannot be soon.
 
         Then these rows are sent again, which is at least once.
         """

@@ -1,6 +1,4 @@
-"""The WebSocket consumer: what comes from Channels, and the clocks that end a connection (D21 to
-D25).
-"""
+"""Connect Channels with a client connection, and end it on time-outs (D21 to D25)."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ WATCH_SECONDS = 1.0
 
 
 class BridgeConsumer(ClientConnection):
-    """A connection as Channels runs it."""
+    """Run a client connection under Channels."""
 
     # The process joins groups for its sockets (log/notify.py): a socket must not need Redis to open.
     channel_layer_alias = "none"

@@ -1,4 +1,4 @@
-"""Send one connection what the log holds for its device: each row once and in order (D26 to D28)."""
+"""Send a connection its device's log rows, once and in order (D26 to D28)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = structlog.get_logger("bridge.delivery")
 
 
 class Outlet(Protocol):
-    """The connection, as delivery sees it."""
+    """Declare what delivery needs of the connection."""
 
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many."""
@@ -39,7 +39,7 @@ class Outlet(Protocol):
 
 
 class Delivery:
-    """The one sender of log rows on a connection.
+    """Send log rows on a connection; nothing else does.
 
     ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every feed in
     ``feeds`` has been sent: from there on one number stands for all of them.
@@ -63,7 +63,7 @@ class Delivery:
         self.live = 0
 
     def wake(self) -> None:
-        """The log has grown. Whoever keeps up is sent the rows now, before the task wakes up."""
+        """Send new rows at once if the socket keeps up, else wake the task."""
         if not (self._idle and self._send_from_memory()):
             self._wake.set()
 
@@ -81,7 +81,7 @@ class Delivery:
         self._joins.pop(feed_id, None)
 
     async def run(self, upto: int) -> None:
-        """Deliver until cancelled; wait for a database that is away, and go on from there.
+        """Deliver until cancelled; wait while the database is away.
 
         ``upto``: the head of the log before the client was told that it is connected. Whatever is
         later is live.

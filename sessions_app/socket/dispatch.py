@@ -17,7 +17,7 @@ HANDLERS: dict[str, Handler] = {}
 
 
 class Refused(BridgeError):
-    """The connection cannot go on: `connection_error`, then the row's close code (D21)."""
+    """End the connection: `connection_error`, then the row's close code (D21)."""
 
 
 def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
@@ -42,6 +42,6 @@ def handler_of(message: ClientMessage) -> Handler:
 
 
 def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
-    """Make the error of a message whose field breaks a rule that its model does not know."""
+    """Make the error of a field that breaks a rule outside its model."""
     violation = {"field": field, "constraint": constraint, "received": received}
     return BridgeError("PROTO_INVALID_MESSAGE", message, violations=[violation])

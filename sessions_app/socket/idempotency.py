@@ -1,5 +1,6 @@
-"""Do a client message once: a repetition is answered again, not done again, on whichever
-connection and process it comes (D31).
+"""Handle a client message once; answer a repetition again (D31).
+
+On whichever connection and process it comes.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Claim:
 
 
 async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
-    """Have a message handled and answered; one that must not be done twice is done once."""
+    """Handle and answer a message; one that must not be repeated only once."""
     # joining is always done; its handler makes a session once
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
         payload = await handle(connection, message)
@@ -68,7 +69,7 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
 
 
 async def answer_of(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
-    """Return the frame that answers; a failure that stays is an answer like any other."""
+    """Return the frame that answers; a lasting failure is an answer too."""
     try:
         payload = await handle(connection, message)
     except BridgeError as error:
@@ -81,7 +82,7 @@ async def answer_of(connection: ClientConnection, message: ClientMessage, handle
 async def once(
     connection: ClientConnection, message: ClientMessage, do: Callable[[], Awaitable[str]]
 ) -> str:
-    """Return what ``do`` returns, or returned when the same message came before.
+    """Return what ``do`` returns, or returned for the same message before.
 
     What it raises is not remembered. It goes on when the connection ends in the middle of it; while
     the same message is being handled elsewhere, this waits for that.
@@ -147,6 +148,6 @@ def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
 
 
 def forget_old() -> int:
-    """Drop the memory of requests older than D31 asks for; returns how many."""
+    """Delete requests older than D31 asks for; return how many."""
     since = timezone.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
     return delete_in_steps(ClientRequest.objects.filter(created_at__lt=since))

@@ -1,5 +1,6 @@
-"""Take what a client sends from its bytes to its handler, and answer whatever is wrong with it
-(D17, D21, SPEC WebSocket errors).
+"""Take a client's frame to its handler, or answer what is wrong with it.
+
+D17, D21, SPEC WebSocket errors.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Work = Callable[[ClientConnection, ClientMessage], Awaitable[None]]
 
 
 async def take(connection: ClientConnection, data: str | bytes) -> None:
-    """Act on a message, or answer why not; a slow one is queued."""
+    """Handle a message, or answer why not; queue a slow one."""
     if connection.over:
         return
     try:
@@ -44,7 +45,7 @@ async def take(connection: ClientConnection, data: str | bytes) -> None:
 
 
 async def handle(connection: ClientConnection, message: ClientMessage) -> None:
-    """Have an admitted message answered by its handler."""
+    """Answer an admitted message by its handler."""
     await guarded(connection, message, _act)
 
 
@@ -53,7 +54,7 @@ async def _act(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:
-    """Run a part of handling a message, and answer whatever goes wrong in it.
+    """Run a part of handling a message, and answer its failures.
 
     Returns whether it came to its end.
     """

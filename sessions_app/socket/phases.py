@@ -1,4 +1,4 @@
-"""Which message a client may send when: the phases of a connection (D21, D22). No I/O."""
+"""Check which message a client may send when (D21, D22). No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPECTED = {
 
 
 def check_phase(connection: ClientConnection, type_: str) -> None:
-    """Raise PROTO_SEQUENCE_ERROR when a message of this type may not come now.
+    """Raise PROTO_SEQUENCE_ERROR when this type may not come now.
 
     `auth` comes once.
     """
@@ -28,7 +28,7 @@ def check_phase(connection: ClientConnection, type_: str) -> None:
 
 
 def check_joined(connection: ClientConnection, session: Session, type_: str) -> None:
-    """Raise PROTO_SEQUENCE_ERROR when a message needs its session joined, and it is not."""
+    """Raise PROTO_SEQUENCE_ERROR when the message's session is not joined."""
     if CATALOGUE[type_].needs_joined and session.session_id not in connection.joined:
         raise _out_of_order(connection, type_, session.session_id)
 

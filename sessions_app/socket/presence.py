@@ -1,6 +1,4 @@
-"""Who is connected, across processes: rows that count only while their process's lease lasts (D23,
-D33, D46).
-"""
+"""Record who is connected, across processes, while leases last (D23, D33, D46)."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from sessions_app.models import Connection, Join, LogHead, Process, Session
 
 
 def live() -> QuerySet[Connection]:
-    """The connections that count: held by a living process and not replaced."""
+    """Return connections that count: of a living process and not replaced."""
     return Connection.objects.filter(replaced=False, process__lease_until__gt=leases.clock())
 
 
 def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:
-    """Take a place for a newly authenticated socket and return its id.
+    """Record a newly authenticated socket within the limits; return its id.
 
     An older connection of the device is marked replaced first, so it frees its place (D23). Raises
     BridgeError RATE_LIMITED when no place is left.
@@ -51,7 +49,7 @@ def close_connections(connection_ids: Collection[int]) -> None:
 
 
 def held(process_id: uuid.UUID) -> set[int]:
-    """The connections that are on record for a process."""
+    """Return the connections on record for a process."""
     return set(Connection.objects.filter(process_id=process_id).values_list("pk", flat=True))
 
 
@@ -64,7 +62,7 @@ def leave(connection_id: int, session: Session) -> None:
 
 
 def followed(session_pks: Collection[int]) -> set[int]:
-    """Those of the sessions that a live connection, on whichever process, has joined."""
+    """Return those sessions that a live connection of any process has joined."""
     return set(
         Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list(
             "session_id", flat=True
@@ -82,8 +80,9 @@ LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id WHERE c.process_id = %s AND (c.repla
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
-    """Return the connections that this process must end: those that were replaced, and those whose
-    device or token was revoked or has expired.
+    """Return the connections that this process must end.
+
+    They were replaced, or their device or token was revoked or has expired.
     """
     now = ingest_sql.moment(timezone.now())
     key = Process._meta.pk.get_db_prep_value(process_id, connection)
@@ -98,5 +97,5 @@ def active_websockets() -> int:
 
 
 def active_sessions() -> int:
-    """Sessions that are not closed, of either kind."""
+    """Return sessions that are not closed, of either kind."""
     return Session.objects.exclude(status=Session.Status.CLOSED).count()

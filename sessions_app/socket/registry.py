@@ -1,4 +1,4 @@
-"""Know the connections of this process, end those that must go, and give back their places."""
+"""Hold this process's connections, end them when due, and free their records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger("bridge.socket")
 
 
 class Registry:
-    """The authenticated connections of this process. Its methods run on the event loop."""
+    """Hold the authenticated connections of this process, on the event loop."""
 
     def __init__(self) -> None:
         self.sockets: set[ClientConnection] = set()
@@ -41,7 +41,7 @@ class Registry:
     async def take_place(
         self, connection: ClientConnection, device: Device, token_digest: str
     ) -> None:
-        """Make a connection the device's; an older one goes first (D23).
+        """Make a connection the device's only one; end an older one first (D23).
 
         Raises Refused RATE_LIMITED when there is no place left.
         """
@@ -72,7 +72,7 @@ class Registry:
         tail.followers.discard(connection.wake)
 
     def revoked(self, device_id: int) -> None:
-        """End a device's connections when this process revoked it; callable from any thread."""
+        """End a device's connections after a revocation; callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._revoked, device_id)
 
@@ -81,7 +81,7 @@ class Registry:
         self.retire(set(), ended)
 
     def retire(self, replaced: Collection[int | None], ended: Collection[int | None]) -> None:
-        """End the connections that were replaced, and those whose device or token ended."""
+        """End connections that were replaced, and those of ended devices or tokens."""
         for connection in tuple(self.sockets):
             if connection.connection_id in ended:
                 self._spawn(self._end(connection, "AUTH_FAILED"))
@@ -98,7 +98,7 @@ class Registry:
         await connection.settle()
 
     def part(self, connection: ClientConnection) -> None:
-        """Forget a connection that is over; give back its place when the database answers."""
+        """Forget an ended connection, and delete its record when possible."""
         self.discard(connection)
         for feed_id in connection.joined.values():
             self._spawn(tail.notifier.leave(feed_id))
@@ -109,7 +109,7 @@ class Registry:
             self._spawn(self.close_places())
 
     async def close_places(self) -> None:
-        """Remove the records of connections that are over; the lease's renewal tries again."""
+        """Delete records of ended connections; the lease's renewal retries."""
         closing = set(self.closing)
         try:
             await writers.run(presence.close_connections, closing)

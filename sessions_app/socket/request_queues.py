@@ -1,4 +1,4 @@
-"""Queue requests that may take seconds, while heartbeats and decisions go on being answered."""
+"""Queue slow requests, while heartbeats and decisions go on being answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
 class RequestQueues:
-    """A queue for each kind of slow request in each session: they are handled in their order.
+    """Queue each kind of slow request of each session by itself, in order.
 
     What waits is bounded in bytes; beyond that, ``put`` waits, and with it the socket's reading.
     """
@@ -32,7 +32,7 @@ class RequestQueues:
         self._room = asyncio.Condition()
 
     async def put(self, message: ClientMessage, size: int) -> bool:
-        """Queue a message of ``size`` bytes; False if one like it is handled at once.
+        """Queue a message of ``size`` bytes; False if it can be handled at once.
 
         Returns when there was room for it.
         """

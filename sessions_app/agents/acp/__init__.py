@@ -1,1 +1,1 @@
-"""Agents that speak the Agent Client Protocol (D41, D59)."""
+"""Run agents that speak the Agent Client Protocol (D41, D59)."""

@@ -1,4 +1,4 @@
-"""The agents that ``BRIDGE_ACP_AGENTS`` names, all of which speak the Agent Client Protocol (D41)."""
+"""Make an agent kind of each agent in ``BRIDGE_ACP_AGENTS`` (D41)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 
 def kinds() -> list[AgentKind]:
-    """Return the kinds of the settings. One can start if its program is there."""
+    """Return the kinds of the settings; one can start if its program exists."""
     if conf.acp_agents:
         from sessions_app.agents.acp import driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
     return [_kind(name, command) for name, command in conf.acp_agents.items()]

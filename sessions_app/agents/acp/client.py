@@ -1,4 +1,4 @@
-"""Serve an ACP agent: hear what it reports, and do for it what it asks the bridge to do.
+"""Serve an ACP agent: take its reports, and do what it asks of the bridge.
 
 What the agent does itself, it asks for itself (``permissions.py``). What it has the bridge do,
 writing files and running commands, is held to the same rule here: it is done when a call that names
@@ -42,7 +42,7 @@ _FLAGS = frozenset({"-c", "-lc"})
 
 
 class AcpClient:
-    """The client of one session, which the ACP library calls.
+    """Serve one session; the ACP library calls this.
 
     Handlers begin in the order of the messages, and report before they first wait.
     """
@@ -74,7 +74,7 @@ class AcpClient:
     # -- what the agent reports --------------------------------------------------------------------
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        """Report an update, but outside a turn: that is a loaded session's history, or an echo."""
+        """Report an update; outside a turn it is a session's history, or an echo."""
         self.heard.set()
         if (mode := mode_in(update)) is not None:
             self._mode_reported(mode)

@@ -1,4 +1,4 @@
-"""Read the content of an ACP agent's messages, which each agent shapes in its own way. Pure."""
+"""Read the content of ACP messages, which each agent shapes its own way. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
 
 
 def text_of(block: Any) -> str:
-    """Return a block of content as text; of what is none, what it is."""
+    """Return a block of content as text; name the kind of any other."""
     if isinstance(block, schema.TextContentBlock):
         return block.text
     if isinstance(block, schema.ResourceContentBlock):
@@ -25,7 +25,7 @@ def text_of(block: Any) -> str:
 
 
 def name_of(meta: Mapping[str, Any] | None) -> str:
-    """Return the tool's own name, where an agent says it beside the protocol."""
+    """Return the tool's own name, where an agent adds it to the protocol."""
     for holder in (meta, (meta or {}).get("claudeCode")):
         name = holder.get("toolName") if isinstance(holder, dict) else None
         if isinstance(name, str) and 0 < len(name) <= NAME_MAX_CHARS and name.isprintable():
@@ -45,7 +45,7 @@ def readable(output: Any) -> str:
 
 
 def details_of(output: Any) -> ToolErrorDetails:
-    """Read how a tool failed from its raw output."""
+    """Return how a tool failed, from its raw output."""
     said = output if isinstance(output, dict) else {}
     codes = [said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)]
     texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}

@@ -1,4 +1,4 @@
-"""Run any agent that speaks the Agent Client Protocol, over standard input and output (D41)."""
+"""Run any agent that speaks the Agent Client Protocol on its stdio (D41)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CAPABILITIES = schema.ClientCapabilities(
 
 
 class AcpDriver(Driver):
-    """One process and one session of an ACP agent."""
+    """Run one process and one session of an ACP agent."""
 
     can_modify = False
 
@@ -59,7 +59,7 @@ class AcpDriver(Driver):
 
     @property
     def pid(self) -> int | None:
-        """The agent's process."""
+        """Return the agent's process id."""
         return self._group.pid if self._group is not None else None
 
     # -- starting ----------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Say how an ACP agent failed, or the bridge at what that had it do (SPEC Tool retry policy, D50)."""
+"""Map failures of ACP agents and their tools to codes (SPEC Tool retry policy).
+
+See D50.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ REFUSED = -32001  # no number of the protocol's: the agent shows the message
 
 
 class Fault(NamedTuple):
-    """``retries`` is how often the spec lets it be tried again."""
+    """Hold a failure; ``retries`` is how often the spec lets it be tried again."""
 
     code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
     retries: int = 0
 
 
 def fault_of(error: Exception) -> Fault:
-    """Find an error's code and its place in the retry table."""
+    """Return an error's code and its row of the retry table."""
     if _took_too_long(error):
         return Fault("TOOL_TIMEOUT")
     return Fault(retries=shell.retries_of_error(error))
@@ -37,14 +40,14 @@ def tool_failed(call: Call, error: Exception) -> ToolFailed:
 
 
 def refuse(error: Exception, what: str) -> NoReturn:
-    """Tell the agent why not, in words that its model can act on."""
+    """Raise the agent's refusal in words that its model can act on."""
     if is_missing(error):
         raise RequestError.resource_not_found(what)
     raise RequestError(REFUSED, f"{_words(error)} ({what[:200]})")
 
 
 def is_missing(error: Exception) -> bool:
-    """Say whether a file is not there."""
+    """Tell whether an error means that a file does not exist."""
     return isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND"
 
 
@@ -62,7 +65,7 @@ def _took_too_long(error: Exception) -> bool:
 
 
 def text_of_error(error: RequestError) -> str:
-    """Return an agent's error in its own words, with the details that some put beside them."""
+    """Return an agent's error text, with the details that some put beside it."""
     data, text = error.data if isinstance(error.data, dict) else {}, str(error)
     for name in ("details", "message", "error"):
         if isinstance(details := data.get(name), str):

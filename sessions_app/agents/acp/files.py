@@ -1,5 +1,6 @@
-"""Files that an ACP agent has the bridge read and write: inside the allowed roots, through the
-jail, in the spec's time (D12, D45, SPEC Limits).
+"""Read and write files for an ACP agent, inside the allowed roots only.
+
+Through the jail, within the spec's time (D12, D45, SPEC Limits).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 async def read(
     path: str, directory: Path, line: int | None = None, limit: int | None = None
 ) -> str:
-    """A file's text from line ``line`` (the first is 1), at most ``limit`` lines of it.
+    """Return a file's text from ``line`` (first: 1), at most ``limit`` lines.
 
     Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
     """
@@ -37,8 +38,7 @@ async def read(
 
 
 async def write(path: str, directory: Path, content: str) -> str | None:
-    """Write a file whole, with the directories that it lacks; returns what it held before, None if
-    it is new or was no text.
+    """Write a whole file and its directories; return the old text, or None.
 
     A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
     after the spec's time for editing.

@@ -27,7 +27,7 @@ _STOPPED_ASKING = "{name} went to its mode {mode}, in which it may act without a
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The modes of a session; ``option``: the configuration option that sets them, if one does."""
+    """Hold a session's modes; ``option``: the configuration option that sets them."""
 
     ids: tuple[str, ...]
     current: str = ""
@@ -35,7 +35,7 @@ class Offer:
 
 
 def offer_of(session: Any) -> Offer | None:
-    """Read the answer that began or loaded a session; None when it names no modes."""
+    """Parse the answer that began or loaded a session; None without modes."""
     if session.modes:
         ids = tuple(mode.id for mode in session.modes.available_modes)
         return Offer(ids, session.modes.current_mode_id)
@@ -53,7 +53,7 @@ def _values(option: Any) -> Iterator[str]:
 
 
 def mode_in(update: Any) -> str | None:
-    """Read the mode that an update reports, if it is about that."""
+    """Return the mode that an update reports, if it reports one."""
     if isinstance(update, schema.CurrentModeUpdate):
         return update.current_mode_id
     if isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
@@ -65,7 +65,9 @@ def mode_in(update: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Whether an agent asks (None: nobody knows), and the mode that it is kept in for that.
+    """Hold the mode to keep an agent in, and whether it asks there.
+
+    None: nobody knows.
 
     ``wanted`` is None when no mode is set; ``fine`` are the modes that need no setting back.
     """
@@ -76,12 +78,12 @@ class Plan:
     option: str | None = None
 
     def may_act_unasked(self, mode: str) -> bool:
-        """Say whether an agent that reports this mode may not ask any more."""
+        """Tell whether an agent in this mode may act without asking."""
         return self.asks is not False and mode not in ("", self.wanted, *self.fine)
 
 
 def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
-    """Choose how an agent is made to ask. Raises WillNotAsk, with the modes that it has."""
+    """Choose how an agent is made to ask. Raises WillNotAsk."""
     if recipe is not None and recipe.configured:
         if offer is None or offer.current in recipe.modes:
             return Plan(True, fine=recipe.modes)
@@ -99,7 +101,7 @@ def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
 
 
 class ModeKeeper:
-    """Sets the asking mode of one session, and sets it again when the agent leaves it.
+    """Set a session's asking mode, and set it again when the agent leaves it.
 
     Where that fails, ``stopped_asking`` is called with the reason.
     """
@@ -122,7 +124,7 @@ class ModeKeeper:
         by_name: bool,
         resumed: bool,
     ) -> bool | None:
-        """Have the agent ask, whatever its own settings say; return whether it does.
+        """Set the asking mode, whatever the agent's settings; tell whether it asks.
 
         ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
         WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
@@ -163,7 +165,7 @@ class ModeKeeper:
             raise WillNotAsk(f"{_CANNOT.format(name=self._name)}: {why}.")
 
     def reported(self, mode: str) -> None:
-        """Set the agent back when it reports a mode in which it may not ask."""
+        """Set the mode again when the agent reports one that may not ask."""
         self._mode = mode
         under_way = self._returning is not None and not self._returning.done()
         if self._plan is not None and self._plan.may_act_unasked(mode) and not under_way:
@@ -187,7 +189,7 @@ class ModeKeeper:
                 return
 
     async def asks_again(self) -> bool:
-        """Try once more, before a turn, with an agent that could not be set back."""
+        """Try once more to set the mode, before a turn."""
         await self._wait_returned()
         self._returns = 0
         self.reported(self._mode)

@@ -25,7 +25,7 @@ _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejec
 
 
 class Permissions:
-    """What the agent of one session asks a person."""
+    """Ask a person what the agent of one session requests."""
 
     def __init__(self, approvals: PendingApprovals, calls: ToolCalls, events: EventQueue) -> None:
         self._approvals = approvals
@@ -73,7 +73,7 @@ class Permissions:
         return verdict
 
     def begin_turn(self) -> None:
-        """Ask again: a new turn begins."""
+        """Allow questions: a new turn begins."""
         self._interrupted = False
 
     def interrupt(self) -> None:
@@ -82,17 +82,17 @@ class Permissions:
         self.withdraw()
 
     def withdraw(self) -> None:
-        """Stop waiting for decisions, and forget what was changed."""
+        """Cancel pending questions, and forget what was changed."""
         self._changes.clear()
         self._approvals.withdraw()
 
     def next_follow_up(self) -> str | None:
-        """Return the next prompt that tells the agent what a person changed."""
+        """Return the next prompt that reports a person's change to the agent."""
         return self._changes.popleft() if self._changes else None
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Say why a call is not run that a person did not approve."""
+    """Return why a call that a person did not approve is not run."""
     return CHANGED if verdict.decision == "modified" else verdict.reason or REJECTED
 
 

@@ -1,4 +1,4 @@
-"""Make each known ACP agent ask before it acts: the modes, options and environment for it (D59).
+"""Make each known ACP agent ask before it acts: modes, options, environment (D59).
 
 A recipe is found by the program in the agent's command line, else by the name that the agent gives
 itself. The name that the user chose in BRIDGE_ACP_AGENTS decides nothing.
@@ -26,7 +26,7 @@ _FILES = "{files}"  # for a directory of the session's own, which has the files 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one agent is made to ask.
+    """Hold how one agent is made to ask.
 
     ``programs``: names of its program and packages; ``names``: what it calls itself, if that is
     something else. ``modes``: those in which it asks, of which the first that it offers is set,
@@ -48,7 +48,7 @@ class Recipe:
 
     @property
     def needs_line(self) -> bool:
-        """Whether the bridge must have started its program itself for it to ask."""
+        """Tell whether it asks only when the bridge itself started its program."""
         return bool(self.options or self.environment)
 
 
@@ -136,7 +136,7 @@ RECIPES = (
 
 
 def of_name(name: str) -> Recipe | None:
-    """Find the recipe of an agent by what it calls itself in ``initialize``."""
+    """Return the recipe of an agent by its name in ``initialize``."""
     for recipe in RECIPES:
         if name.lower() in (recipe.names or recipe.programs):
             return recipe
@@ -144,14 +144,14 @@ def of_name(name: str) -> Recipe | None:
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:
-    """Find the recipe of an agent by its command line."""
+    """Return the recipe of an agent by its command line."""
     return _found(command)[0]
 
 
 def launch(
     command: Sequence[str], directory: Path, files: Path
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and environment with which the agent asks, those of its recipe last.
+    """Return the command line and environment with which the agent asks.
 
     The files of the recipe are written to ``files``. An unknown program is returned as it is.
     """

@@ -1,4 +1,4 @@
-"""Run commands for an ACP agent, with the spec's time limit and bounded output (SPEC Limits)."""
+"""Run an ACP agent's commands with a deadline and bounded output (SPEC Limits)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SHELL = "/bin/sh"
 
 
 class NoTerminal(LookupError):
-    """There is no such terminal, or there are too many; the text is for the agent."""
+    """Report an unknown terminal, or too many; the text is for the agent."""
 
 
 class Terminal:
-    """A command that runs or has run; it is ended with all it started when it takes too long."""
+    """Run a command; end it and all it started when it takes too long."""
 
     def __init__(self, group: groups.Group, output: Output, seconds: float) -> None:
         self.group = group
@@ -50,13 +50,13 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What it has printed."""
+        """Return what it has printed."""
         late = f"\n[ended: it took longer than {self._seconds:g} seconds]"
         return self.output.text + (late if self._timed_out else "")
 
     @property
     def status(self) -> schema.TerminalExitStatus | None:
-        """How it has ended; None while it runs."""
+        """Return how it ended; None while it runs."""
         code = self.group.returncode
         if code is None or code >= 0:
             return None if code is None else schema.TerminalExitStatus(exit_code=code)
@@ -65,7 +65,7 @@ class Terminal:
 
     @property
     def fault(self) -> Fault:
-        """What the retry table says of how it ended."""
+        """Return the retry table's row for how it ended."""
         if self._timed_out:
             return Fault("TOOL_TIMEOUT")
         code = self.group.returncode
@@ -74,7 +74,7 @@ class Terminal:
         return Fault(retries=shell.retries_of(code, self.output.text))
 
     def outcome(self, call: Call) -> Event:
-        """Report how it has ended, as the result of its call."""
+        """Return how it ended, as the result of its call."""
         code = self.group.returncode
         if code == 0 and not self._timed_out:
             return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
@@ -89,15 +89,15 @@ class Terminal:
         return ToolFailed(call, f"The command {how}.", self.fault.code, details, self.fault.retries)
 
     def call_when_over(self, callback: Callable[[], None]) -> None:
-        """Call back once it has ended and all that it printed is read."""
+        """Call back once it has ended and its output is read."""
         self._work.add_done_callback(lambda _: callback())
 
     async def wait(self) -> None:
-        """Wait until it has ended and all that it printed is read."""
+        """Wait until it has ended and its output is read."""
         await asyncio.wait({self._work})
 
     def give_up(self) -> None:
-        """Note that nobody wants it any more, if it runs."""
+        """Note that its owner no longer needs it, if it runs."""
         self._unwanted = self._unwanted or self.group.returncode is None
 
     async def kill(self) -> None:
@@ -107,7 +107,7 @@ class Terminal:
 
 
 class Terminals:
-    """The terminals of one session."""
+    """Hold the terminals of one session."""
 
     def __init__(
         self, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS
@@ -158,25 +158,25 @@ class Terminals:
         return found
 
     def text(self, terminal_id: str) -> str:
-        """Return what a terminal has printed, empty for one that there is not (any more)."""
+        """Return a terminal's output, empty when there is none of that id."""
         found = self._terminals.get(terminal_id)
         return found.text if found else ""
 
     async def release(self, terminal_id: str, terminal: Terminal) -> None:
-        """Forget a terminal; a command that runs is ended, what one has left running goes on."""
+        """Forget a terminal and end its command, but not what that left running."""
         if not terminal.group.exited.is_set():
             await terminal.kill()
         await terminal.wait()
         self._terminals.pop(terminal_id, None)
 
     async def end_background(self) -> None:
-        """End every command, and what commands have left running; the terminals stay."""
+        """End all commands and what they left running; keep the terminals."""
         for terminal in self._terminals.values():
             terminal.give_up()
         await self._groups.end()
 
     async def close(self) -> None:
-        """End all of them at once: what ignores that it is told takes as long as one."""
+        """End all of them at once, so that several slow ones take as long as one."""
         terminals = list(self._terminals.values())
         self._terminals.clear()
         await asyncio.gather(*(terminal.kill() for terminal in terminals))

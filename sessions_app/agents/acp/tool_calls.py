@@ -1,4 +1,4 @@
-"""Put together the tool calls of an ACP agent, whose pieces come in any order, or not at all.
+"""Assemble an ACP agent's tool calls from updates in any order.
 
 Some agents announce a call, ask, and report; some announce it in several updates; gemini and qwen
 ask without announcing and say nothing after a refusal. So a record is opened by whatever comes
@@ -47,7 +47,7 @@ _NO_RESULT = "The agent reported no result of this call."
 
 @dataclass(slots=True)
 class Record:
-    """What is known of one call."""
+    """Hold what is known of one call."""
 
     key: str
     title: str = ""
@@ -69,7 +69,7 @@ class Record:
     fault: Fault = field(default_factory=Fault)
 
     def merge(self, update: Update) -> None:
-        """Take over what an update says; what it leaves out or empty stays."""
+        """Merge an update; what it leaves out or empty stays."""
         content, given = update.content or [], update.raw_input
         diffs = [part for part in content if isinstance(part, schema.FileEditToolCallContent)]
         changes = [Change(diff.path, diff.old_text or "", diff.new_text) for diff in diffs]
@@ -85,11 +85,11 @@ class Record:
 
     @property
     def call(self) -> Call:
-        """The call as it was first announced, whatever the agent calls it later."""
+        """Return the call as first announced, whatever it is named later."""
         return self.announced or self.describe()
 
     def describe(self) -> Call:
-        """Describe the call as it is known by now."""
+        """Return the call as it is known by now."""
         named = len(self.title) <= NAME_MAX_CHARS and self.title.isprintable()
         tool = TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
         return make_call(
@@ -129,7 +129,7 @@ class Record:
 
 
 class ToolCalls:
-    """The calls of one session. ``terminal_text`` returns what a terminal has printed, by its id."""
+    """Track one session's calls; ``terminal_text`` returns a terminal's output."""
 
     def __init__(self, directory: Path, terminal_text: Callable[[str], str]) -> None:
         self._directory = directory
@@ -144,7 +144,7 @@ class ToolCalls:
         self._thoughts = (self._thoughts + text)[-_REASONING_MAX_CHARS:]
 
     def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> list[Event]:
-        """Take over a report of the agent's, and return the events that follow."""
+        """Apply an agent's report, and return the events that follow."""
         record = self._record(update)
         if record.over:
             return []
@@ -155,7 +155,7 @@ class ToolCalls:
         return self._announce(record) if begun else []
 
     def ask(self, update: Update) -> Record:
-        """Return the record of a call for which permission is asked, announced before or not."""
+        """Return the record of a call that needs permission, announced or not."""
         record = self._record(update)
         if record.over:  # the agent asks again for the same call
             record = self._open(update.tool_call_id)
@@ -169,7 +169,7 @@ class ToolCalls:
         return record
 
     def stop(self, record: Record, why: str) -> ToolStopped:
-        """Close the record of a call that will not run; what the agent says of it is ignored."""
+        """Close the record of a call that will not run; ignore its later updates."""
         record.over = True
         return ToolStopped(record.call, why)
 
@@ -187,7 +187,7 @@ class ToolCalls:
     # -- what an approval covers -------------------------------------------------------------------
 
     def granting_path(self, path: str) -> Record | None:
-        """Return the call that names this path, was approved and still runs."""
+        """Return the approved, running call that names this path."""
         wanted = self._real(path)
         for record in self._granted():
             if wanted in map(self._real, record.shown):
@@ -195,7 +195,7 @@ class ToolCalls:
         return None
 
     def reading_path(self, path: str) -> Record | None:
-        """Return the call that names this path and is not over; nobody need have approved it."""
+        """Return the open call that names this path, approved or not."""
         wanted = self._real(path)
         for record in self._records.values():
             if not record.over and wanted in map(self._real, record.named_paths()):
@@ -203,7 +203,7 @@ class ToolCalls:
         return None
 
     def granting_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
-        """Return the call by which exactly this command was approved, for there, once.
+        """Return the call that approved exactly this command, there, once.
 
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """

@@ -21,7 +21,7 @@ INTERNAL_ERROR = -32603  # JSON-RPC's own
 
 
 class AcpTransport:
-    """The transport of one agent, as ``acp.connection.Connection`` wants it.
+    """Implement the transport that ``acp.connection.Connection`` needs.
 
     Nothing is read before ``wait_for_room`` has returned.
     """
@@ -31,16 +31,16 @@ class AcpTransport:
         self._wait_for_room = wait_for_room
 
     async def receive(self) -> Message | None:
-        """Return the next message; None when there is none any more."""
+        """Return the next message; None at the end."""
         await self._wait_for_room()
         return await self.lines.receive()
 
     async def send(self, message: Message) -> None:
-        """Send a message. Raises ConnectionError when the process takes nothing any more."""
+        """Send a message. Raises ConnectionError when the process reads no more."""
         await self.lines.send(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
-        """Tell the process that nothing more comes."""
+        """Close the process's input."""
         self.lines.group.stdin.close()
 
 

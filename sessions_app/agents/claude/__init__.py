@@ -1,1 +1,1 @@
-"""The agent claude-code, through claude-agent-sdk (D41)."""
+"""Run claude-code through claude-agent-sdk (D41)."""

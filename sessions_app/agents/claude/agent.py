@@ -1,4 +1,4 @@
-"""The agent ``claude-code``: whether it can start here, and as which version (D41).
+"""Define the agent ``claude-code``: program, version, why it cannot start (D41).
 
 It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a
 session of it starts.
@@ -25,7 +25,7 @@ _VERSION_SECONDS = 10.0
 
 
 def why_not() -> str | None:
-    """Say why no session can start, with the command that mends it; None when one can."""
+    """Return why no session can start, and the remedy; None when one can."""
     if _package() is None:
         return f"{PACKAGE} is not installed. Install it with: {mend()}"
     if program() is None:
@@ -52,7 +52,7 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """Run the program and return its version and the SDK's, empty when one is not there."""
+    """Return the program's and the SDK's versions, empty when one is missing."""
     found = program()
     if found is None:
         return ""
@@ -61,7 +61,7 @@ def version() -> str:
 
 
 def make() -> Driver:
-    """Return a driver for one session; what is missing is said when it starts."""
+    """Return a driver for one session; starting it reports what is missing."""
     from sessions_app.agents.claude.driver import ClaudeDriver
 
     return ClaudeDriver()

@@ -41,7 +41,7 @@ _KNOWN_SECONDS = 2.0  # the call comes before the question about it, but by anot
 
 
 class ClaudeDriver(Driver):
-    """``program``: another one than that of the SDK."""
+    """Run one session; ``program`` replaces that of the SDK."""
 
     def __init__(self, program: Path | None = None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ClaudeDriver(Driver):
 
     @property
     def pid(self) -> int | None:
-        """The program's process, which leads a group of its own."""
+        """Return the id of the program's process, which leads a group."""
         group = self._process.group if self._process is not None else None
         return group.pid if group is not None else None
 

@@ -1,4 +1,4 @@
-"""Run the program of claude-code as a process of ours, below the SDK's interface for it.
+"""Run claude-code's program as our own process, below the SDK's transport.
 
 The SDK's own transport would hand the bridge's whole environment on and leave the program in our
 process group.
@@ -45,7 +45,7 @@ def command(program: Path, resume_id: str | None) -> list[str]:
 
 
 class ClaudeProcess(Transport):
-    """One run of the program. ``close`` ends it and everything that it started."""
+    """Run the program once; ``close`` ends it and everything it started."""
 
     def __init__(self, arguments: Sequence[str], directory: Path) -> None:
         self._arguments, self._directory = arguments, directory
@@ -54,7 +54,7 @@ class ClaudeProcess(Transport):
 
     @property
     def group(self) -> groups.Group | None:
-        """The program's processes."""
+        """Return the program's process group."""
         return self._lines.group if self._lines is not None else None
 
     async def connect(self) -> None:
@@ -80,7 +80,7 @@ class ClaudeProcess(Transport):
             raise CLIConnectionError("The agent takes no more input.") from error
 
     async def end_input(self) -> None:
-        """Tell it that nothing more comes: it finishes what it does, and ends."""
+        """Close its input: it finishes what it does, and ends."""
         if self.group is not None:
             self.group.stdin.close()
 

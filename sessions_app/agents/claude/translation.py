@@ -1,4 +1,4 @@
-"""Translate what claude-agent-sdk says into events. Pure: it waits for nothing, writes nothing.
+"""Translate claude-agent-sdk's messages into events. Pure.
 
 docs/agents.md says which calls ask, and what becomes of each message of the SDK.
 """
@@ -63,7 +63,7 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def asks(tool: str) -> bool:
-    """Say whether each call of a tool asks, by our own rule; the agent may ask about others too."""
+    """Tell whether a tool's calls ask by our rule; the agent may ask about more."""
     return tool not in UNASKED
 
 
@@ -79,7 +79,7 @@ class _OpenCall:
 
 
 class Translation:
-    """What one session's agent has said so far."""
+    """Hold what one session's agent has reported so far."""
 
     def __init__(self, resume_id: str | None = None) -> None:
         self._resume_id = resume_id
@@ -93,15 +93,15 @@ class Translation:
     # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
-        """Note that a prompt is given to the agent, under this id."""
+        """Note the id of the prompt that is given to the agent."""
         self._prompt, self._interrupted, self._error = prompt_id, False, None
 
     def interrupt(self) -> None:
-        """Note that the agent is told to stop: how its turn and its calls end is no failure."""
+        """Note an interrupt: the turn's and its calls' ends are no failures."""
         self._interrupted = True
 
     def knows(self, call_id: str) -> bool:
-        """Say whether a call is open."""
+        """Tell whether a call is open."""
         return call_id in self._open
 
     def ask(

@@ -1,1 +1,1 @@
-"""The scripted agent demo, which shows everything that a session can do (D41)."""
+"""Run the scripted agent demo, which shows all that a session can do (D41)."""

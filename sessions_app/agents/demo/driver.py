@@ -1,4 +1,4 @@
-"""Run the demo agent: scripted, offline, without a model, and honest about it (D41)."""
+"""Run the demo agent: scripted, offline, without a model (D41)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ECHO_MAX_CHARS = 20_000  # of a prompt repeated; a phone that sends megabytes ne
 
 
 class DemoDriver(Driver):
-    """Repeats the prompt.
+    """Answer each prompt by repeating it.
 
     ``/tool NAME {json}`` asks for approval of that call and reports a result, ``/fail`` fails,
     ``/sleep N`` streams for N seconds.

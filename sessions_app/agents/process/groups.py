@@ -1,4 +1,4 @@
-"""Start the processes of agents and of their commands, and end them with all they started.
+"""Start agents' processes, and end them with everything they started.
 
 Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
 the bridge is gone. Besides, every process carries two marks in its environment, which all that it
@@ -32,7 +32,7 @@ _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
 class Group(asyncio.Protocol):
-    """A command below a launcher, and what it has started.
+    """Control a command below a launcher, and what it has started.
 
     It is the bridge's end of the socket to the launcher, whose words are in ``launch.py``.
     """
@@ -106,12 +106,12 @@ class Group(asyncio.Protocol):
     # -- what it is told ---------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Tell the launcher something; ``t`` asks the command to end."""
+        """Send the launcher a byte; ``t`` asks the command to end."""
         if self._socket is not None and not self._socket.is_closing():
             self._socket.write(data)
 
     async def clear(self) -> None:
-        """Have ended what the command has left running; returns when it has."""
+        """End what the command left running; return when it is done."""
         if not self.closed.is_set():
             waiting = asyncio.get_running_loop().create_future()
             self._cleared.append(waiting)
@@ -119,7 +119,7 @@ class Group(asyncio.Protocol):
             await asyncio.shield(waiting)  # the answers come in the order of the questions
 
     def end(self) -> None:
-        """Have everything ended; the launcher goes when that is done."""
+        """End everything; the launcher ends last."""
         if self._socket is not None and not self.closed.is_set():
             self._socket.write_eof()
 
@@ -137,7 +137,7 @@ class _Streams(SubprocessStreamProtocol):
 
 
 class Groups:
-    """The commands that the bridge runs itself for one session, while anything of them runs."""
+    """Hold the commands that the bridge runs for one session."""
 
     def __init__(self) -> None:
         self._ending: dict[Group, asyncio.Task[None]] = {}
@@ -161,7 +161,9 @@ async def start(
     more: Mapping[str, str] | None = None,
     stdin: bool = False,
 ) -> Group:
-    """Start ``command`` in ``directory`` with the scrubbed environment, the marks and ``more``.
+    """Start ``command`` in ``directory`` with scrubbed environment and marks.
+
+    ``more`` is added to its environment.
 
     Its output comes by pipes; with ``stdin`` it can be written to, else that is empty. Raises
     FileNotFoundError, PermissionError, or another OSError when it cannot be started at all.
@@ -243,7 +245,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
 
 
 async def end_background(group: Group) -> None:
-    """End what the command has left running: processes whose parent has gone, and their own.
+    """End processes that the command left: orphans, and their children.
 
     The command goes on, and so do its own children: of an agent those are the helpers that it
     needs.
@@ -253,7 +255,7 @@ async def end_background(group: Group) -> None:
 
 
 def reap(instance: str) -> int:
-    """End what an earlier bridge with this data directory left running; return how many.
+    """End what an earlier bridge with this data directory left running.
 
     What is started from here on is marked as ``instance``'s. To be called once, at the start, by
     the one process that holds the data directory.

@@ -1,4 +1,4 @@
-"""Exchange JSON messages, one a line, with an agent's process, which may print anything."""
+"""Exchange JSON messages, one a line, with a process that may print anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]"
 
 
 class JsonLines:
-    """The messages of one process.
+    """Read and write the messages of one process.
 
     ``parse`` returns a line's message, None for a line that is none, and {} for a message to pass
     over; it raises ValueError, with the reason for a person, for a line that ends the conversation.
@@ -42,7 +42,7 @@ class JsonLines:
         self._reading = asyncio.create_task(self._stderr.read(group.stderr))
 
     async def receive(self) -> Message | None:
-        """Return the next message; None when there is none any more."""
+        """Return the next message; None at the end."""
         while not self._fault and (line := await self._line()):
             await asyncio.sleep(0)  # of what has been read already there may be thousands of lines
             try:
@@ -60,7 +60,7 @@ class JsonLines:
         return None
 
     async def send(self, data: bytes) -> None:
-        """Send a line. Raises ConnectionError when the process takes nothing any more."""
+        """Send a line. Raises ConnectionError when the process reads no more."""
         async with self._writing:
             if self.group.stdin.is_closing():
                 raise ConnectionResetError("the agent's input is closed")
@@ -83,7 +83,7 @@ class JsonLines:
                 task.cancel()
 
     async def last_words(self) -> str:
-        """Say how the process ended, with the end of what it printed as an error."""
+        """Return how the process ended, with the end of its error output."""
         if not self._fault:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
@@ -95,7 +95,7 @@ class JsonLines:
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
     def close(self) -> None:
-        """Read no more of its errors."""
+        """Stop reading its errors."""
         self._reading.cancel()
 
     async def _line(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs an agent's command and stays until all that the command started has ended.
+"""Run an agent's command, and stay until all that it started has ended.
 
 Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of
 every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
 
 
 def told(control: int) -> list[str]:
-    """The words that the bridge says first, none when it is gone."""
+    """Return the words that the bridge sends first; none when it is gone."""
     said = b""
     while True:
         data = os.read(control, 65536)
@@ -71,12 +71,12 @@ def told(control: int) -> list[str]:
 
 
 class Parent:
-    """The parent of processes of which nothing is to be left."""
+    """Own processes of which nothing may be left."""
 
     command = 0  # the process of the command, 0 when there is none or it has been waited for
 
     def reap(self) -> bool:
-        """Wait for those that have ended; whether there are others."""
+        """Wait for children that have ended; tell whether there are others."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -89,7 +89,7 @@ class Parent:
                 self.say(f"exited {os.waitstatus_to_exitcode(status)}")
 
     def end_children(self, but: int = 0) -> None:
-        """Kill the children, and what become children by that, until there are none but one.
+        """Kill the children, and what becomes a child by that, until none is left.
 
         What belongs to another user by now (``sudo``) cannot be killed, and is left.
         """
@@ -100,11 +100,11 @@ class Parent:
             time.sleep(LOOK_SECONDS)
 
     def say(self, line: str) -> None:
-        """Tell the bridge, where there is a socket to it."""
+        """Report to the bridge, where there is a socket to it."""
 
 
 class Guard(Parent):
-    """The parent of a command, and of what the command leaves behind."""
+    """Own a command, and what the command leaves behind."""
 
     def __init__(self, control: int) -> None:
         self.control = control
@@ -115,7 +115,7 @@ class Guard(Parent):
             signal.signal(number, lambda *_: None)
 
     def watch(self, command: list[str], first: int) -> None:
-        """Run ``command`` and do what the bridge asks for, until nothing is left or all is to end.
+        """Run ``command`` and obey the bridge until nothing is left or all is to end.
 
         ``first``: the process behind this one. Nothing is run where it, or the bridge, has died
         before.
@@ -155,7 +155,7 @@ class Guard(Parent):
                 time.sleep(LOOK_SECONDS)
 
     def heard(self) -> bytes:
-        """What the bridge asks for; empty when it is gone."""
+        """Return what the bridge asks for; empty when it is gone."""
         try:
             return os.read(self.control, 1)
         except OSError:
@@ -169,7 +169,7 @@ class Guard(Parent):
 
 
 def start(command: list[str]) -> int:
-    """Run ``command`` as the leader of a session of its own, with the usual signals; its pid."""
+    """Run ``command`` as the leader of a new session; return its pid."""
     if pid := os.fork():
         return pid
     signal.set_wakeup_fd(-1)
@@ -186,7 +186,7 @@ def start(command: list[str]) -> int:
 
 
 def children() -> list[int]:
-    """The pids of this process's children."""
+    """Return the pids of this process's children."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]
@@ -215,7 +215,7 @@ def kill(pid: int) -> bool:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal a group whose leader has not been waited for: its number is nobody else's."""
+    """Signal a group before its leader is waited for: the id is still its own."""
     try:
         os.killpg(leader, number)
     except OSError:
@@ -223,7 +223,7 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def drop_streams() -> None:
-    """Hold nothing open that is the command's: who reads its output waits for the end of it."""
+    """Close the command's streams: who reads its output waits for their end."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)

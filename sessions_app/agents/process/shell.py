@@ -1,5 +1,6 @@
-"""Run shell commands for an agent, and say what a failure of one means (SPEC Limits, Tool retry
-policy).
+"""Run shell commands for an agent, and classify their failures.
+
+SPEC Limits, Tool retry policy.
 
 The bridge itself never runs a failed command again: half of it may have happened. What the retry
 table says goes to the client in ``tool_error``.
@@ -50,7 +51,7 @@ _TAIL_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended: ``failure`` says why it failed, and is empty if it did not.
+    """Hold how a command ended; ``failure`` is empty if it succeeded.
 
     ``retries``: how often the spec lets it be tried again.
     """
@@ -99,7 +100,7 @@ async def run(
 async def finished(
     group: process_groups.Group, seconds: float, *reading: Coroutine[Any, Any, None]
 ) -> bool:
-    """Wait until a command has ended and its output is read; False after ``seconds``.
+    """Wait until a command has ended and is read; False after ``seconds``.
 
     In that case, and when this is cancelled, it is ended with all it started. Else what it has left
     running goes on, and its output is read on.
@@ -119,7 +120,7 @@ async def finished(
 
 
 def retries_of(code: int | None, stderr: str) -> int:
-    """Return how often a command may be tried again that failed with these words or this code."""
+    """Return how often to retry a command that failed with this text or code."""
     tail = stderr[-_TAIL_CHARS:]
     for kind, words in _BY_WORDS.items():
         if re.search(words, tail, re.IGNORECASE):
@@ -128,7 +129,7 @@ def retries_of(code: int | None, stderr: str) -> int:
 
 
 def retries_of_error(error: Exception) -> int:
-    """Return how often may be tried again what an error of the operating system has ended.
+    """Return how often to retry what an operating system's error has ended.
 
     None for the bridge's own time limit, which has no number of the system's.
     """
@@ -145,5 +146,5 @@ def ending(code: int | None) -> str:
 
 
 def quoted(command: str, arguments: Sequence[str]) -> str:
-    """Write a command and its arguments as one line that a person can read."""
+    """Write a command and its arguments as one readable line."""
     return shlex.join([command, *arguments]) if arguments else command
