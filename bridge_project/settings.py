@@ -72,8 +72,8 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES = databases(conf)
 if "sqlite3" in DATABASES["default"]["ENGINE"]:
     # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of
-    # which SQLite has no use.
-    sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type] # None: its import fails, which REST framework expects
+    # which SQLite has no use. None makes that import fail, which REST framework expects.
+    sys.modules.setdefault("django.contrib.postgres", None)  # type: ignore[arg-type]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES: dict[str, Any] = {

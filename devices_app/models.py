@@ -27,7 +27,9 @@ class Device(models.Model):
     start_seq = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="The newest row of the log when the device was paired: it starts at the present (D28).",
+        help_text=(
+            "The newest row of the log when the device was paired: it starts at the present (D28)."
+        ),
     )
     last_seen_at = models.DateTimeField(null=True, editable=False)
     last_address = models.CharField(max_length=45, default="", editable=False)
@@ -39,7 +41,9 @@ class Device(models.Model):
     warning_acknowledged_until = models.DateTimeField(
         null=True,
         editable=False,
-        help_text="D24: DIRECT_PUBLIC_CONNECTION was acknowledged and need not be again before this.",
+        help_text=(
+            "D24: DIRECT_PUBLIC_CONNECTION was acknowledged and need not be again before this."
+        ),
     )
 
     class Meta:

@@ -65,8 +65,8 @@ def bearer_of(header: str | None) -> str | None:
 def identify(bearer: str) -> Principal | None:
     """Return whose token this is; None when it is unknown or no longer valid.
 
-    It costs one query, none for the hook and the admin token. Every comparison runs in constant time over digests, so that the time of an answer says nothing
-    about how nearly a guess was right.
+    It costs one query, none for the hook and the admin token. Every comparison runs in constant
+    time over digests, so that the time of an answer does not help to guess a token.
     """
     found = digest(bearer)
     is_hook, is_admin = (hmac.compare_digest(found, known) for known in _configured())

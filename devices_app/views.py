@@ -49,7 +49,10 @@ def ca_certificate(request: HttpRequest) -> HttpResponse:
     if path is None:
         raise BridgeError(
             "NOT_FOUND",
-            "The bridge uses a certificate that was given to it, so it has no authority of its own.",
+            (
+                "The bridge uses a certificate that was given to it, so it has no authority of"
+                " its own."
+            ),
         )
     headers = {"Content-Disposition": 'attachment; filename="bridge-ca.crt"'}
     headers |= {"Content-Type": "application/x-x509-ca-cert", "Cache-Control": "no-cache"}

@@ -1,6 +1,4 @@
-"""Sessions, the log that every device reads, tool calls and their approvals, and who is connected
-(D26 to D38, D46).
-"""
+"""Store sessions, the log, tool calls, approvals, connections (D26 to D38, D46)."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from django.utils import timezone
 
 
 class Feed(models.Model):
-    """An ordered stream of rows: each session's own, and the one for all devices, whose id is ALL.
+    """Store an ordered stream of rows: a session's, or ALL for all devices.
 
     It knows how much it holds, so that whoever appends can keep the bounds (D30) without counting.
     """
@@ -34,8 +32,9 @@ class Feed(models.Model):
 
 
 class LogHead(models.Model):
-    """The one row (id 1) that numbers the log. Who appends locks it first and holds it to the
-    commit: numbers are commit order (D26).
+    """Number the log's rows: the one row (id 1) that appending locks (D26).
+
+    It is locked until the commit, so numbers are commit order.
     """
 
     seq = models.BigIntegerField(default=0, help_text="The newest row.")
@@ -43,7 +42,7 @@ class LogHead(models.Model):
 
 
 class LogRow(models.Model):
-    """One message in the pending queue: its frame exactly as every socket sends it."""
+    """Store one message of the log: its frame exactly as every socket sends it."""
 
     seq = models.BigIntegerField(primary_key=True)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE, db_index=False)
@@ -65,7 +64,10 @@ class LogRow(models.Model):
 
 
 class Cursor(models.Model):
-    """How far a device has acknowledged a feed (D27). No cursor: Device.start_seq."""
+    """Store how far a device has acknowledged a feed (D27).
+
+    No cursor: Device.start_seq.
+    """
 
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
@@ -81,7 +83,7 @@ class Cursor(models.Model):
 
 
 class Session(models.Model):
-    """An agent's session: observed (known only by its hooks) or run by the bridge (D34, D35)."""
+    """Store an agent's session, observed by hooks or run by the bridge (D34, D35)."""
 
     class Kind(models.TextChoices):
         OBSERVED = "observed"
@@ -151,8 +153,7 @@ class Session(models.Model):
 
 
 class ToolCall(models.Model):
-    """A tool call of an agent, and the decision about it where somebody must decide: the approval
-    record (SPEC Tool call / approval record; D37, D38).
+    """Store a tool call and its approval record (D37, D38).
 
     What an agent sent is kept as JSON text: a database's own JSON type takes neither every number
     nor NUL.
@@ -165,8 +166,10 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """A device's person; the person at the machine, as the agent's next step shows; the bridge,
-        when the session ended.
+        """List who decides: a device, the person at the machine, the bridge.
+
+        The agent's next step shows that the person at the machine has decided; the bridge does when
+        the session ends.
         """
 
         DEVICE = "device"
@@ -230,8 +233,9 @@ class ToolCall(models.Model):
 
 
 class Command(models.Model):
-    """What a session's agent is to be told, from a socket of any process to the one that runs it:
-    written with what caused it, taken once (D35, D46).
+    """Store a command for a session's agent, taken once by its process (D35, D46).
+
+    It is written with what caused it.
     """
 
     class Kind(models.TextChoices):
@@ -260,9 +264,7 @@ class Command(models.Model):
 
 
 class Process(models.Model):
-    """A serving process. What it holds counts only while its lease lasts, so a killed one fills no
-    limit (D46).
-    """
+    """Store a serving process, which counts while its lease lasts (D46)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     # The data directory's own id: a successor there takes over at once (D35).
@@ -272,7 +274,7 @@ class Process(models.Model):
 
 
 class Connection(models.Model):
-    """An authenticated WebSocket, on whichever process."""
+    """Store an authenticated WebSocket of any process."""
 
     process = models.ForeignKey(Process, on_delete=models.CASCADE)
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
@@ -285,7 +287,7 @@ class Connection(models.Model):
 
 
 class Join(models.Model):
-    """A connection has joined a session; what broadcast_count counts (D33)."""
+    """Store that a connection has joined a session; counted in broadcast_count (D33)."""
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE)
     session = models.ForeignKey(Session, on_delete=models.CASCADE)
@@ -297,7 +299,7 @@ class Join(models.Model):
 
 
 class ClientRequest(models.Model):
-    """A client message that must not be done twice, and what answered it (D31)."""
+    """Store a client message that must not be handled twice, and its answer (D31)."""
 
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
     # SHA-256 of its type, id and payload, and of the connection where its id holds only there.

@@ -40,7 +40,7 @@ def _given(**data: str) -> dict[str, Any]:
 
 
 def gap(session_id: str | None) -> Notification:
-    """Report that a device missed rows that are no longer kept (D29)."""
+    """A device missed rows of a feed that are no longer kept (D29)."""
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
     title, code = "Messages were missed", "MESSAGES_DISCARDED"
@@ -48,7 +48,7 @@ def gap(session_id: str | None) -> Notification:
 
 
 def paired(device: Device, address: str) -> Notification:
-    """Report that a device was claimed, to its owner above all (D15)."""
+    """A device was claimed, which its owner should know if it was not him (D15)."""
     body = f"{device.name} was paired" + (f" from {address}." if address else ".")
     return _notification("agent_notification", "New device", body, device=device.name)
 
@@ -59,7 +59,7 @@ def session_of(feed_id: int) -> str | None:
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
-    """Report that somebody must decide about a tool call."""
+    """Somebody must decide about a tool call."""
     return _notification(
         "approval_required",
         f"{call.tool} needs approval",
@@ -82,7 +82,7 @@ _WHY = {
 
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
-    """Report a decision, wherever it was made."""
+    """A decision stands, wherever it was taken."""
     if call.decided_by == ToolCall.DecidedBy.AGENT:
         where = " at the machine"
     elif call.decided_by == ToolCall.DecidedBy.BRIDGE:
@@ -102,7 +102,7 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
-    """Report a rejected call that ran: hooks cannot stop an agent."""
+    """A call that was rejected ran all the same: hooks cannot stop an agent."""
     return _notification(
         "error",
         "A rejected tool call ran",
@@ -117,13 +117,13 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
-    """Report what a hook event or an agent says for a person."""
+    """A hook event or an agent says what a person wants to know."""
     body = shorten(body)
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
 def failed(failure: Failure) -> Notification:
-    """Report an unforeseen failure, or an agent's (D51)."""
+    """Something failed that nobody foresaw, or an agent did (D51)."""
     row, reference = failure.row, failure.reference
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
     return _notification(
@@ -137,6 +137,6 @@ def failed(failure: Failure) -> Notification:
 
 
 def shorten(text: str) -> str:
-    """Cut a text to what fits into a notification."""
+    """Return a text as it fits into a notification."""
     text = " ".join(text.split())
     return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

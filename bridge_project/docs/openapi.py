@@ -66,7 +66,10 @@ _REQUEST_ID: Final[Schema] = {
     "in": "header",
     "name": "X-Request-ID",
     "schema": {"type": "string"},
-    "description": "An id for this request: 1 to 128 of letters, digits and `._:-`. Otherwise the bridge makes one.",
+    "description": (
+        "An id for this request: 1 to 128 of letters, digits and `._:-`. Otherwise the"
+        " bridge makes one."
+    ),
 }
 
 

@@ -211,7 +211,9 @@ def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.
     them, whatever becomes of them. Raises ConfError.
     """
     bound: list[socket.socket] = []
-    addresses = {"auto": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")}.get(host, (host,))  # noqa: S104 - `auto` drops what arrives on a public address
+    # `auto` drops what arrives on a public address
+    named = {"auto": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")}  # noqa: S104
+    addresses = named.get(host, (host,))
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
@@ -232,7 +234,8 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
     """Return the one line, naming the setting, for whoever started the bridge."""
     if error.errno == errno.EADDRINUSE:
         return ConfError(
-            f"{setting}: port {port} is in use by another program; stop it, or set {setting} to a free port"
+            f"{setting}: port {port} is in use by another program; stop it, or set {setting}"
+            " to a free port"
         )
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfError(f"BRIDGE_HOST: {address} is not an address of this machine")

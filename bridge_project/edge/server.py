@@ -123,9 +123,9 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             life.result()
 
     async def _life(self, secure: list[socket.socket], plain: list[socket.socket]) -> None:
-        told = asyncio.Event()
+        signalled = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self.loop.add_signal_handler(number, self._signalled, told, number)
+            self.loop.add_signal_handler(number, self._signalled, signalled, number)
         tasks = [
             self.loop.create_task(
                 self.tls_context.keep_newest(self.conf, self.certificate_check_seconds)
@@ -139,7 +139,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 self._listen(secure, tls_factory, "BRIDGE_PORT", "TLS")
                 self._listen(plain, self.http_factory, "BRIDGE_PLAIN_PORT", "plain, for a proxy")
                 await self.on_listening()
-                await told.wait()
+                await signalled.wait()
             finally:
                 await self._stop()
         finally:
@@ -147,12 +147,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 task.cancel()
             reactor.stop()  # type: ignore[attr-defined]
 
-    def _signalled(self, told: asyncio.Event, number: signal.Signals) -> None:
-        if told.is_set():
+    def _signalled(self, signalled: asyncio.Event, number: signal.Signals) -> None:
+        if signalled.is_set():
             log.warning("Stopped at once by a second signal.")
             logging.shutdown()
             os._exit(128 + number)
-        told.set()
+        signalled.set()
 
     def _listen(self, bound: list[socket.socket], factory: Any, setting: str, how: str) -> None:
         for one in bound:
@@ -187,7 +187,8 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             else:
                 one.close(websocket.GOING_AWAY, "The bridge is stopping.")
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self._in_flight():  # noqa: ASYNC110 - three layers would have to tell, for half a second once
+        # an event would have to come from three layers, for half a second once
+        while time.monotonic() < deadline and self._in_flight():  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
         await self._cancel_applications()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 
 class BackgroundTask:
-    """Start a coroutine function as a task, and cancel it; `stop` returns when it has ended."""
+    """Run a coroutine function as a task; `stop` cancels it and waits for its end."""
 
     def __init__(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         self._run = run

@@ -31,7 +31,7 @@ _SHORTEST_SECRET = 8
 
 
 def scrubbed(**more: str) -> dict[str, str]:
-    """Return the environment without the bridge's settings and secrets, and with `more`."""
+    """Return the environment plus `more`, without the bridge's settings and secrets."""
     settings = {name.upper() for name in Conf.model_fields}
     names = settings | {f"{name}_FILE" for name in settings} | set(_OURS.split())
     secrets = _secrets()

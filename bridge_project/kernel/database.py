@@ -13,7 +13,10 @@ from bridge_project.kernel import data_files
 from bridge_project.kernel.config import Conf, ConfError
 
 DELETE_ROWS = 500  # in one transaction
-SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000; PRAGMA journal_size_limit=67108864;"
+SQLITE_INIT = (
+    "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
+    " PRAGMA journal_size_limit=67108864;"
+)
 
 
 def sqlite_file(conf: Conf) -> Path | None:

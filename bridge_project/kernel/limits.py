@@ -117,7 +117,7 @@ SLOW_SOCKET_SECONDS: Final = 30  # no byte taken for this long while something w
 SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for that socket
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
-# how often a process looks for what no notification told it: new rows, revoked devices (D15: within 2 s)
+# how often a process looks for rows and revoked devices that no notification named (D15: in 2 s)
 POLL_SECONDS: Final = 0.5
 SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
 # of requests that wait behind a slow one of the same socket; above it the socket is not read

@@ -23,12 +23,12 @@ SECRET_KEYS: Final = frozenset(
 
 
 def printable(text: str) -> str:
-    """Replace NULs and other control characters by spaces: no database column takes a NUL."""
+    """Replace control characters by spaces; NULs fit into no database column."""
     return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def terminal_safe(text: str, *, keep: str = "") -> str:
-    """Replace each character that could move a terminal's cursor or change its colours."""
+    """Replace characters that move a terminal's cursor or change its colours."""
     return "".join(
         c if c in keep or unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
         for c in text

@@ -76,7 +76,8 @@ def load_or_renew(conf: Conf) -> Certificates:
             return _renew_own(directory, wanted_names(conf))
     except OSError as error:
         raise ConfError(
-            f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}: {error.filename})"
+            f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"
+            f" {error.filename})"
         ) from None
 
 
@@ -115,7 +116,10 @@ def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCur
 
     A lost or damaged key is never replaced in silence: clients rely on it.
     """
-    advice = f"restore it from a backup, or delete it and {certificate.name}; then every device that {who} must be paired again"
+    advice = (
+        f"restore it from a backup, or delete it and {certificate.name}; then every"
+        f" device that {who} must be paired again"
+    )
     if not path.exists():
         if certificate.exists():
             raise ConfError(f"BRIDGE_DATA_DIR: {path} is missing; {advice}")
@@ -151,12 +155,16 @@ def _load_or_renew_authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x50
         ) from None
     if ca.public_key() != key.public_key():
         raise ConfError(
-            f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair, or delete both: {again}"
+            f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair,"
+            f" or delete both: {again}"
         )
     if ca.not_valid_after_utc - _now() >= RENEW_BEFORE:
         return ca
     log.warning(
-        "The certificate authority ends on %s and was renewed with the same key; phones that trust it must install /ca.crt again.",
+        (
+            "The certificate authority ends on %s and was renewed with the same key; phones"
+            " that trust it must install /ca.crt again."
+        ),
         ca.not_valid_after_utc.date(),
     )
     name = ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value

@@ -33,9 +33,17 @@ class ConnectionMode(StrEnum):
 _DESCRIPTIONS: Final = {
     ConnectionMode.LOCAL_ONLY: "The client runs on the same machine as the bridge.",
     ConnectionMode.PRIVATE_NETWORK: "The client reaches the bridge over a private network.",
-    ConnectionMode.SECURE_REMOTE: "The client reaches the bridge through a private mesh or a secure tunnel.",
-    ConnectionMode.DIRECT_PUBLIC: "The bridge is reached over the public internet without a tunnel; this must be acknowledged first.",
-    ConnectionMode.MISCONFIGURED: "BRIDGE_PUBLIC_URL is not an https address, so connections are rejected until it is corrected.",
+    ConnectionMode.SECURE_REMOTE: (
+        "The client reaches the bridge through a private mesh or a secure tunnel."
+    ),
+    ConnectionMode.DIRECT_PUBLIC: (
+        "The bridge is reached over the public internet without a"
+        " tunnel; this must be acknowledged first."
+    ),
+    ConnectionMode.MISCONFIGURED: (
+        "BRIDGE_PUBLIC_URL is not an https address, so connections are"
+        " rejected until it is corrected."
+    ),
 }
 
 _NETWORKS: Final[tuple[tuple[ConnectionMode, tuple[IPNetwork, ...]], ...]] = tuple(
@@ -66,7 +74,8 @@ FORWARDING_HEADERS: Final = frozenset(
         b"true-client-ip",
     )
 )
-EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104 - the values of BRIDGE_HOST that name no one address; compared with, not listened on
+# the values of BRIDGE_HOST that name no one address; compared with, not listened on
+EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104
 
 
 @dataclass(frozen=True, slots=True)

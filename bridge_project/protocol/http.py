@@ -179,13 +179,19 @@ class HookEventBody(Received):
         description="A body that has only `event_type` is read as if that were `event`."
     )
     timestamp: Timestamp = Field(
-        description=f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock, either way."
+        description=(
+            f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock,"
+            " either way."
+        )
     )
     session_id: SessionId
     payload: dict[str, Any]
     event_id: Any = Field(
         None,
-        description="A UUID that the producer made once for this event, so that sending it again stores nothing twice. Else ignored.",
+        description=(
+            "A UUID that the producer made once for this event, so that sending it again"
+            " stores nothing twice. Else ignored."
+        ),
     )
 
 

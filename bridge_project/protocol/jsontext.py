@@ -30,7 +30,8 @@ def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise JsonError(
-            f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column {error.colno})"
+            f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column"
+            f" {error.colno})"
         ) from None
     except RecursionError:
         raise JsonError(f"nested more than {max_depth} deep") from None

@@ -136,7 +136,10 @@ Timestamp = Annotated[
     AfterValidator(_checked_timestamp),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-"""An ISO 8601 date and time, kept as it was sent. Not pydantic's own type, which takes ``"1700000000"`` even when strict."""
+"""An ISO 8601 date and time, kept as it was sent.
+
+Not pydantic's own type, which takes ``"1700000000"`` even when strict.
+"""
 
 _SESSION_ID_SCHEMA: Final = {
     "type": "string",

@@ -128,19 +128,19 @@ async def show_history(console: Console) -> None:
 @command("say TEXT", "a message to that agent", whole=True)
 async def say(console: Console, text: str) -> None:
     busy = console.session in console.busy
-    await console.tell("message", content=text, role="user")
+    await console.send("message", content=text, role="user")
     if busy:
         console.show("-- queued: the agent still works")
 
 
 @command("interrupt", "stop what it is doing")
 async def interrupt(console: Console) -> None:
-    await console.tell("session_interrupt")
+    await console.send("session_interrupt")
 
 
 @command("end", "end the session; one that is only observed is left")
 async def end(console: Console) -> None:
-    await console.tell("session_end", reason="user_request")
+    await console.send("session_end", reason="user_request")
     console.current = None
 
 

@@ -121,7 +121,7 @@ class Console:
             raise Wrong(f"{body.get('code')}: {clean(body.get('message'))}")
         return body
 
-    async def tell(self, type_: str, **payload: Any) -> None:
+    async def send(self, type_: str, **payload: Any) -> None:
         """Send a message without an answer, about the chosen session."""
         await self._connected.send(type_, self._about(payload))
 

@@ -12,7 +12,7 @@ from bridge_project.protocol.types import parse_timestamp
 from sessions_app.approvals.tool_call import TELLING_PARAMETERS
 
 Message = dict[str, Any]
-Teller = Callable[[Message], str]
+Writer = Callable[[Message], str]
 
 DIM, BOLD, RED, GREEN, YELLOW, BLUE, CYAN = 2, 1, 31, 32, 33, 34, 36
 
@@ -41,18 +41,18 @@ def line(
     The time is the event's own where it has one: when it happened, not when it came.
     """
     payload = _object(message.get("payload"))
-    name, body, tellers = str(message.get("type")), payload, _MESSAGES
+    name, body, writers = str(message.get("type")), payload, _MESSAGES
     if name == "agent_event":
-        name, body, tellers = str(body.get("event")), _object(body.get("payload")), _EVENTS
+        name, body, writers = str(body.get("event")), _object(body.get("payload")), _EVENTS
     if name in _SILENT or body.get("notification_type") == "approval_required":
         return None
-    style, tell = tellers.get(name, (DIM, _anything))
+    style, write = writers.get(name, (DIM, _anything))
     try:
         moment = parse_timestamp(str(payload.get("timestamp") or message.get("timestamp")))
         clock = f"{moment.astimezone(zone):%H:%M:%S}"
     except ValueError:
         clock = "--:--:--"
-    kind, text = plain(name, 18).ljust(18), "\n".join(map(clean, tell(body).splitlines()))
+    kind, text = plain(name, 18).ljust(18), "\n".join(map(clean, write(body).splitlines()))
     columns = ((clock, DIM), (plain(title, 24).ljust(24), CYAN), (kind, style))
     shown = [paint(column, style if colour else 0) for column, style in columns]
     return "  ".join([*shown, text.replace("\n", "\n" + " " * 10)]).rstrip()
@@ -100,7 +100,7 @@ def _answer(body: Message) -> str:
     return f"{said}\n{ended}".strip()
 
 
-def _fields(*names: str, between: str = ": ") -> Teller:
+def _fields(*names: str, between: str = ": ") -> Writer:
     return lambda body: plain(
         between.join(str(body[name]) for name in names if body.get(name) not in (None, ""))
     )
@@ -118,7 +118,7 @@ _SILENT: Final = {
     "stream_start",
     "stream_chunk",
 }
-_EVENTS: Final[Mapping[str, tuple[int, Teller]]] = {
+_EVENTS: Final[Mapping[str, tuple[int, Writer]]] = {
     "SessionStart": (GREEN, _fields("working_directory", "initial_prompt")),
     "SessionEnd": (GREEN, _fields("exit_reason", "summary")),
     "UserPromptSubmit": (BOLD, _fields("prompt")),
@@ -128,7 +128,7 @@ _EVENTS: Final[Mapping[str, tuple[int, Teller]]] = {
     "SubagentStop": (DIM, _fields("result", "context", between=" ")),
     "Notification": (YELLOW, _fields("level", "message")),
 }
-_MESSAGES: Final[Mapping[str, tuple[int, Teller]]] = {
+_MESSAGES: Final[Mapping[str, tuple[int, Writer]]] = {
     "session_started": (GREEN, _fields()),
     "session_end": (GREEN, _fields("reason")),
     "answer": (0, _answer),
@@ -149,7 +149,10 @@ def status(answer: Message) -> list[str]:
     return [
         clean(answer["branch"]) + "".join(ways) + (", clean" if answer["is_clean"] else ""),
         *(
-            f"  {one['status']:<9} +{one['additions']:<5} -{one['deletions']:<5} {clean(one['path'])}"
+            (
+                f"  {one['status']:<9} +{one['additions']:<5} -{one['deletions']:<5}"
+                f" {clean(one['path'])}"
+            )
             for one in answer["changes"]
         ),
     ]

@@ -1,5 +1,4 @@
-"""For a container: asks the bridge beside it for its health, over TLS and with the pin. Exit code
-0: well; 1: not, and one line that says why.
+"""Ask the bridge of this container for its health, over TLS and with the pin.
 
 It runs in the bridge's directory, with the bridge's settings.
 """  # noqa: INP001 - a file for an image, no package
@@ -22,9 +21,7 @@ SECONDS = 8
 
 
 def ask() -> str:
-    """What is wrong; empty when nothing is. Raises OSError or HTTPException when there is no
-    answer.
-    """
+    """Return what is wrong; empty when nothing is."""
     conf = load()
     here = server_address.recorded(conf)
     if here is None:

@@ -107,7 +107,10 @@ def _wait_for_index(place: RepositoryPaths) -> None:
         if time.monotonic() > deadline:
             raise BridgeError(
                 "GIT_ERROR",
-                "Another git seems to work in this repository: .git/index.lock is there. If nothing runs, remove it.",
+                (
+                    "Another git seems to work in this repository: .git/index.lock is there. If"
+                    " nothing runs, remove it."
+                ),
             )
         time.sleep(_LOOK_SECONDS)
 

@@ -45,7 +45,10 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
             if not os.access(path, os.X_OK):
                 raise BridgeError(
                     "GIT_ERROR",
-                    "The repository has commit hooks, but nothing can be run from where the bridge keeps its data.",
+                    (
+                        "The repository has commit hooks, but nothing can be run from where the"
+                        " bridge keeps its data."
+                    ),
                 )
 
 

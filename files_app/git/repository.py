@@ -33,7 +33,10 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
     if place is None:
         raise BridgeError(
             "GIT_ERROR",
-            "Not a git repository: the session's working directory is in none that lies inside the allowed roots.",
+            (
+                "Not a git repository: the session's working directory is in none that lies"
+                " inside the allowed roots."
+            ),
         )
     if f"{place.directory}/".startswith(f"{place.git_dir}/"):
         raise BridgeError(
@@ -56,7 +59,10 @@ def _check_owner(place: RepositoryPaths) -> None:
     if foreign and not {"*", place.top}.intersection(_safe_directories()):
         raise BridgeError(
             "GIT_ERROR",
-            f"The repository belongs to another user. To trust it: git config --global --add safe.directory {place.top}",
+            (
+                "The repository belongs to another user. To trust it: git config --global --add"
+                f" safe.directory {place.top}"
+            ),
         )
 
 

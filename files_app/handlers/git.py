@@ -1,4 +1,4 @@
-"""Answer git_status_request, git_diff and git_commit (SPEC Git resources; D7, D10)."""
+"""Answer git_status_request, git_diff and git_commit (SPEC Git resources; D10)."""
 
 from __future__ import annotations
 

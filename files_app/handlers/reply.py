@@ -1,4 +1,4 @@
-"""Make a reply in a thread, its JSON included: megabytes must not hold up other sockets."""
+"""Make a reply and its JSON in a thread: megabytes must not block other sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from an event of an observed session besides being passed on (D13, D37)."""
+"""Apply what an observed session's event causes, besides its message (D13, D37)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remember how far behind the forwarders of other machines are, by what they say (D47)."""
+"""Remember how far behind other machines' forwarders report to be (D47)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class HttpsTransport:
         )
 
     def post(self, path: str, body: bytes, behind: str = "") -> Answer:
-        """Post JSON; ``behind``: X-Hook-Behind. Raises Unreachable when no whole answer came."""
+        """Post JSON; ``behind``: X-Hook-Behind. Raises Unreachable without an answer."""
         more = {"X-Hook-Behind": behind} if behind else {}
         if self._connection.sock is not None:
             try:

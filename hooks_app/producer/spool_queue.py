@@ -17,7 +17,7 @@ from hooks_app.producer.translate import Refused, dump, iso, translate
 
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
-GAPS_TOLD = 50  # sessions that are told of one loss
+GAPS_REPORTED = 50  # sessions to which one loss is reported
 _NEW = (None, 0.0, "")
 
 log = logging.getLogger("hooks_app.producer.spool")
@@ -116,7 +116,7 @@ class SpoolQueue:
                 break
             total -= item.file.size
             lost.setdefault(item.session, []).append(item)
-        gaps = [(session, _gap(items)) for session, items in list(lost.items())[:GAPS_TOLD]]
+        gaps = [(session, _gap(items)) for session, items in list(lost.items())[:GAPS_REPORTED]]
         untold = [gap for gap in gaps if not self.spool.notice(gap[0], "gap", gap[1])]
         dropped = {item for items in lost.values() for item in items}
         for item in dropped:

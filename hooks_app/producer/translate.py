@@ -1,4 +1,4 @@
-"""Translate the agent's JSON into a hook event of the contract (SPEC Hook event, D37, D47)."""
+"""Translate the agent's JSON into a hook event (SPEC Hook event, D37, D47)."""
 
 from __future__ import annotations
 

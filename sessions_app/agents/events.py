@@ -62,7 +62,7 @@ class ToolSucceeded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolStopped(Event):
-    """A call is over without a result: rejected, interrupted, or forgotten by the agent."""
+    """Report a call without a result: rejected, interrupted, or forgotten."""
 
     call: Call
     reason: str
@@ -71,7 +71,7 @@ class ToolStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed(Event):
-    """A tool has failed; ``retries`` is how often the spec's table lets it be tried again."""
+    """Report a failed tool; ``retries``: how often the spec lets it be tried again."""
 
     call: Call
     message: str
@@ -91,7 +91,7 @@ class TurnEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionIdentified(Event):
-    """The agent's own id of the session, with which it can be resumed, is this from now on."""
+    """Report the agent's own id of the session, which resumes it."""
 
     resume_id: str
 

@@ -30,7 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INTERRUPTED = "The turn was interrupted before this decision came."
-DEAF = "The agent did not stop when it was told to, and was ended."
+DID_NOT_STOP = "The agent did not stop when it was told to, and was ended."
 FAULT = "The bridge failed while it ran the agent; its log says how."
 # After an interrupt an agent ends its own commands in its own time, and nobody is told what they
 # leave then: it is looked for.
@@ -237,7 +237,7 @@ class SessionRunner:
             async with asyncio.timeout(limits.INTERRUPT_SECONDS):
                 await self._idle.wait()
         except TimeoutError:
-            self._end(self, End("paused", DEAF, interrupted=True))
+            self._end(self, End("paused", DID_NOT_STOP, interrupted=True))
 
 
 async def close(driver: Driver, session_id: str) -> None:

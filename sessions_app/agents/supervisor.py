@@ -1,4 +1,4 @@
-"""Run this process's agents: start, resume, pause and end them (D22, D34 to D36, D46)."""
+"""Start, resume, pause and end this process's agents (D22, D34 to D36, D46)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write down what an agent reports: rows of its session's log, approvals, states (D35, D37, D40)."""
+"""Write an agent's reports to the log: rows, approvals, states (D35, D37, D40)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
 
 
 class OwnershipLost(Exception):
-    """The session was ended, or another process has taken it from this one."""
+    """Report that the session has ended, or that another process runs it."""
 
 
 class Transcript:
-    """The log of one session, as its owner writes it. Every method is one transaction.
+    """Write one session's log, as its owner; every method is one transaction.
 
     They raise OwnershipLost, and remember only what has committed. A try that failed is repeated: what had
     committed all the same, when the connection broke before it was told, is not done twice.
@@ -53,7 +53,7 @@ class Transcript:
         self._tried: tuple[str, dict[str, str]] | None = None
 
     def take(self, *, busy: bool) -> inbox.Taken | None:
-        """Take the next command. With a prompt the answer's stream begins.
+        """Take the next command; with a prompt the answer's stream begins.
 
         Both are one transaction: no prompt is lost in silence.
         """
@@ -91,12 +91,12 @@ class Transcript:
         self._ids, self._tried = ids, None
 
     def call_of(self, tool_call_id: str) -> str | None:
-        """Return the agent's id of a call that has ours."""
+        """Return the agent's id of a call by ours."""
         return next((theirs for theirs, ours in self._ids.items() if ours == tool_call_id), None)
 
 
 class SessionWriter:
-    """Writes one session in one transaction; ``save`` comes last.
+    """Write one session in one transaction; ``save`` comes last.
 
     Raises OwnershipLost when the session is not ``owner``'s; None: whoever owns it.
     """
@@ -243,7 +243,7 @@ class SessionWriter:
         approvals.reject_pending(self.box, self.session, by=by, reason=reason)
 
     def report_failure(self, why: str) -> None:
-        """Report that the agent failed: in the session, and to every device (D51)."""
+        """Report the agent's failure, in the session and to every device (D51)."""
         error = BridgeError("AGENT_ERROR", storable_reason(why))
         self._append(error_payload(error, self.session.session_id))
         self.notify("error", "The agent failed", why)
@@ -272,7 +272,7 @@ class SessionWriter:
     def stop(
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
-        """Leave nothing open: the agent is gone, for now or for good."""
+        """Close all that is open: the agent is gone, for now or for good."""
         self.close_stream(finish)
         self.reject_pending(why_rejected)
         approvals.abandon(self.box, self.session)

@@ -1,5 +1,6 @@
-"""Keep the record of tool calls: reported, asked about, finished (D37, D38). Everything here but
-``forget_old`` runs inside an outbox; what is decided, decisions.py decides.
+"""Record tool calls: reported, asked about, finished (D37, D38).
+
+Everything here but ``forget_old`` runs inside an outbox. Decisions are made in decisions.py.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FORGET_CALLS = 500  # in one transaction
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call about which nobody is asked; ``tool_call`` says once that it has begun.
+    """Record a call about which nobody is asked; ``tool_call`` announces it once.
 
     Returns the id under which devices know it.
     """
@@ -67,7 +68,7 @@ def ask(
     source: ApprovalSource = "hooks",
     of_open_call: bool = False,
 ) -> ToolCall:
-    """Record a call that waits for a person: ``approval_required`` and a notification, once.
+    """Record a call that waits for a person, with ``approval_required``, once.
 
     ``of_open_call``: a permission request, which is about a call that has been reported already if
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
@@ -186,7 +187,7 @@ def _that_ran(session: Session, call: Call) -> ToolCall | None:
 
 
 def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> None:
-    """Take what hooks say of a tool that has run: ``tool_result``, ``tool_error`` if it failed.
+    """Record that a tool has run, by its hooks: ``tool_result``, ``tool_error``.
 
     That it ran says who decided, if nobody had (D37).
     """
@@ -224,7 +225,7 @@ def conclude(
     outcome: ToolOutcome,
     error: s.ToolError | None = None,
 ) -> None:
-    """Take the end of a call of an agent that the bridge runs.
+    """Record the end of a call of an agent that the bridge runs.
 
     A refusal has a result too, and that is no tool that ran.
     """
@@ -282,7 +283,7 @@ def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
-    """Reject what is pending of a session; ``by``: a ToolCall.DecidedBy."""
+    """Reject a session's pending calls; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
         for record in _open(session).filter(decision=_PENDING):
             settle(box, session, record, _REJECTED, by=by, reason=reason)
@@ -305,7 +306,7 @@ def close(box: Outbox, session: Session, *, by: str) -> None:
 
 
 def forget_old() -> int:
-    """Drop finished and abandoned calls about which nobody was asked; return how many.
+    """Delete ended calls about which nobody was asked; return how many.
 
     Approvals stay as long as their session.
     """

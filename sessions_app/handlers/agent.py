@@ -1,4 +1,4 @@
-"""message, session_interrupt, approval_response: what a person tells an agent (D7, D31, D38, D40)."""
+"""Handle message, session_interrupt and approval_response (D7, D31, D38, D40)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessions_app.socket.dispatch import handles
 
 @handles(c.Message)
 async def message(connection: ClientConnection, message: ClientMessage) -> None:
-    """Queue a turn; the stream answers it, to everybody who has joined."""
+    """Queue a turn; its stream goes to everybody who has joined."""
     payload: c.Message = message.payload
     session = await _driven(connection, message)
     await writers.run(
@@ -34,9 +34,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
 
 @handles(c.SessionInterrupt)
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
-    """Stop the running turn, whose ``stream_end`` answers; where none runs there is nothing to
-    stop.
-    """
+    """Stop the running turn, if there is one; ``stream_end`` answers."""
     session = await _driven(connection, message)
     await writers.run(messages.interrupt, session.pk, device=connection.device)
 

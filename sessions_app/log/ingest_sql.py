@@ -1,5 +1,6 @@
-"""The SQL of the hot path, written out: the ORM would compile it anew for each event, which costs
-more than the database does.
+"""Run the hot path's handwritten SQL, which is faster than the ORM.
+
+The ORM would compile it anew for each event, which costs more than the database does.
 
 Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox.
 """
@@ -53,7 +54,7 @@ def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:
 
 
 def read_where_in(cursor: Any, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a SELECT that ends with ``WHERE column``, for these values of it."""
+    """Return the rows of a SELECT ending in ``WHERE column``, for these values."""
     cursor.execute(f"{statement} IN ({_marks(values)})", values)
     return list(cursor.fetchall())
 
@@ -87,7 +88,7 @@ def read_head(cursor: Any) -> tuple[int, int]:
 
 
 def lock_head(cursor: Any) -> tuple[int, int]:
-    """Return the newest row and the bytes of the log, and hold them until the transaction ends."""
+    """Return newest row and bytes of the log; lock them until the transaction ends."""
     # SQLite: BEGIN IMMEDIATE has locked everything
     cursor.execute(_LOCK_HEAD if cursor.db.features.has_select_for_update else _READ_HEAD)
     found: tuple[int, int] | None = cursor.fetchone()
@@ -100,7 +101,7 @@ def lock_head(cursor: Any) -> tuple[int, int]:
 def write_log(
     cursor: Any, rows: Sequence[Sequence[Any]], feeds: Iterable[Feed], seq: int, bytes: int
 ) -> None:
-    """Append rows, each the values of ROW_WRITTEN, and write the counters of feeds and log."""
+    """Append rows of ROW_WRITTEN's values; update the counters of feeds and log."""
     write(cursor, _WRITE_ROWS, rows)
     write(cursor, _WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
     write(cursor, _WRITE_HEAD, [(seq, bytes)])
@@ -116,7 +117,7 @@ def oldest(cursor: Any, count: int, feed_id: int | None = None) -> list[tuple[in
 
 
 def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
-    """Delete (seq, feed, size) rows, each the oldest of its feed, which remembers how far (D29)."""
+    """Delete the oldest (seq, feed, size) rows; feeds remember how far (D29)."""
     gone: dict[int, tuple[int, int, int]] = {}
     for seq, feed_id, size in rows:
         count, total, _ = gone.get(feed_id, (0, 0, 0))
@@ -153,7 +154,7 @@ _COUNT_JOINS_SHARED = _COUNT_JOINS.replace("%s", "STATEMENT_TIMESTAMP()")
 
 
 def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Session]:
-    """Return session id → session with its feed, without fields that an event does not need."""
+    """Return session id → session with its feed, with the fields events need."""
     if not session_ids:
         return {}
     found = {}
@@ -172,7 +173,7 @@ def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Sessio
 
 
 def count_joins(cursor: Any, session_keys: Collection[int], now: datetime) -> dict[int, int]:
-    """Return session key → live connections, on all processes, that have joined it (D33)."""
+    """Return session key → live connections of all processes that joined it (D33)."""
     if not session_keys:
         return {}
     shared = cursor.db.vendor == "postgresql"
@@ -225,6 +226,6 @@ def open_call(cursor: Any, values: Sequence[Any]) -> bool:
 
 
 def end_call(cursor: Any, session: int, tool_call_id: str, same: str, at: Any) -> bool:
-    """End the open call of that id; False: there is none about which nobody was asked."""
+    """End the open call of that id; False if none was open unasked."""
     cursor.execute(_END_CALL, (at, session, tool_call_id, same, session, same))
     return bool(cursor.rowcount)

@@ -21,7 +21,8 @@ from bridge_project.terminal.watcher import Watcher
 
 class Command(BaseCommand):
     help = (
-        "A device in the terminal: pairs itself with the bridge of this machine, joins every session"
+        "A device in the terminal: pairs itself with the bridge of this machine, joins"
+        " every session"
         " and prints a line for each message. With prompt-toolkit installed there is a prompt for"
         " commands: decide approvals, look at diffs, commit, read files. Ctrl-C ends it; what"
         " happens meanwhile is shown the next time."
@@ -37,7 +38,10 @@ class Command(BaseCommand):
         parser.add_argument(
             "--commands",
             action="store_true",
-            help="carry out commands from standard input, one a line (`help` lists them), and end with it",
+            help=(
+                "carry out commands from standard input, one a line (`help` lists them), and"
+                " end with it"
+            ),
         )
         parser.add_argument(
             "--yes",

@@ -139,7 +139,7 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
 
 
 def forwarders(seen: Snapshot) -> list[Finding]:
-    """Say which forwarders of other machines are behind, as they say with what they send (D47)."""
+    """List other machines' forwarders that are behind, by their own reports (D47)."""
     return [
         warning(
             f"The forwarder at {one['address']} is {one['seconds']} s behind; "

@@ -37,8 +37,10 @@ Valid until {it.expires_at}, for one device.
 
 class Command(DeviceCommand):
     help = (
-        "Make a pairing token and show it as a QR code. The token is void when it is not used within --ttl; after that it holds until it is revoked, "
-        "or until --lifetime. It is shown here once and stored nowhere: whoever sees the code can pair."
+        "Make a pairing token and show it as a QR code. The token is void when it is"
+        " not used within --ttl; after that it holds until it is revoked, "
+        "or until --lifetime. It is shown here once and stored nowhere: whoever sees"
+        " the code can pair."
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,10 @@ class Command(DeviceCommand):
         whose.add_argument(
             "--device",
             metavar="ID_OR_NAME",
-            help="a paired device that gets a new token and keeps its place in the log; its old token ends when the new one is first used",
+            help=(
+                "a paired device that gets a new token and keeps its place in the log; its old"
+                " token ends when the new one is first used"
+            ),
         )
         parser.add_argument(
             "--ttl",
@@ -69,7 +74,10 @@ class Command(DeviceCommand):
             "--format",
             choices=FORMATS,
             default="terminal",
-            help="terminal: a QR code and the link (default); png, svg: a picture; url: the link; json: for programs",
+            help=(
+                "terminal: a QR code and the link (default); png, svg: a picture; url: the"
+                " link; json: for programs"
+            ),
         )
         parser.add_argument(
             "--output",

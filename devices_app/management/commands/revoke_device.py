@@ -11,7 +11,10 @@ from devices_app.management.base import DeviceCommand, find_device
 
 
 class Command(DeviceCommand):
-    help = "Revoke a device: its tokens are refused at once, and its live connections are closed within two seconds. It can be paired again only as a new device."
+    help = (
+        "Revoke a device: its tokens are refused at once, and its live connections are"
+        " closed within two seconds. It can be paired again only as a new device."
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

@@ -1,1 +1,1 @@
-"""Run git so that a repository can neither run programs nor lead outside the roots (D10)."""
+"""Run git so that a repository can neither run programs nor leave the roots (D10)."""

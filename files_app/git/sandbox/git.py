@@ -138,7 +138,10 @@ class Git:
         if done.cut:
             raise BridgeError(
                 "GIT_ERROR",
-                f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that the bridge reads.",
+                (
+                    f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
+                    " the bridge reads."
+                ),
             )
         return done.out
 

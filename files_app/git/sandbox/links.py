@@ -48,7 +48,10 @@ def look_below(directory: str, jail: Jail) -> None:
         if time.monotonic() > deadline:
             raise BridgeError(
                 "GIT_ERROR",
-                "The repository has more loose objects than the bridge can look through; run git gc.",
+                (
+                    "The repository has more loose objects than the bridge can look through; run"
+                    " git gc."
+                ),
             )
 
 

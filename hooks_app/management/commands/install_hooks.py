@@ -25,7 +25,10 @@ def default_settings() -> Path:
 
 
 class Command(BaseCommand):
-    help = "Put the bridge's hooks into the agent's settings file, or take them out again with --remove."
+    help = (
+        "Put the bridge's hooks into the agent's settings file, or take them out again"
+        " with --remove."
+    )
     requires_system_checks: list[str] = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:

@@ -127,7 +127,7 @@ class AcpDriver(Driver):
         except RequestError as error:
             raise CannotStart(self._why_not_begun(error)) from error
         except (ConnectionError, BrokenPipeError) as error:
-            why = await self._transport.lines.last_words()
+            why = await self._transport.lines.describe_end()
             raise CannotStart(f"{self._name} could not be started: {why}") from error
         except ValidationError as error:
             why = "does not answer as the Agent Client Protocol says"
@@ -240,7 +240,7 @@ class AcpDriver(Driver):
             await asyncio.wait({self._turn}, timeout=limits.AGENT_END_SECONDS)
             self._turn.cancel()
         self._client.permissions.withdraw()
-        self.events.put(AgentDied(f"{self._name} has stopped: {await lines.last_words()}"))
+        self.events.put(AgentDied(f"{self._name} has stopped: {await lines.describe_end()}"))
         await groups.end_group(group)
 
     async def close(self) -> None:

@@ -90,7 +90,7 @@ class ClaudeProcess(Transport):
         while (message := await self._lines.receive()) is not None:
             yield message
         if not self._closing:
-            why = await self._lines.last_words()
+            why = await self._lines.describe_end()
             raise ProcessError(why[0].upper() + why[1:])
 
     async def close(self) -> None:

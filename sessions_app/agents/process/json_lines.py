@@ -82,7 +82,7 @@ class JsonLines:
             for task in waiting:
                 task.cancel()
 
-    async def last_words(self) -> str:
+    async def describe_end(self) -> str:
         """Return how the process ended, with the end of its error output."""
         if not self._fault:
             with contextlib.suppress(TimeoutError):

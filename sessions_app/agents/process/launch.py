@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     """Become the guard of a command, or the process behind it."""
     control = int(arguments[0])
     os.set_inheritable(control, False)
-    given = told(control)
+    given = read_command(control)
     if not given:
         return
     instance, run, *command = given
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     Guard(control).watch(command, first)
 
 
-def told(control: int) -> list[str]:
+def read_command(control: int) -> list[str]:
     """Return the words that the bridge sends first; none when it is gone."""
     said = b""
     while True:
@@ -86,7 +86,7 @@ class Parent:
                 return True
             if pid == self.command:
                 self.command = 0
-                self.say(f"exited {os.waitstatus_to_exitcode(status)}")
+                self.report(f"exited {os.waitstatus_to_exitcode(status)}")
 
     def end_children(self, but: int = 0) -> None:
         """Kill the children, and what becomes a child by that, until none is left.
@@ -99,7 +99,7 @@ class Parent:
             clean = 0 if killed else clean + 1
             time.sleep(LOOK_SECONDS)
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Report to the bridge, where there is a socket to it."""
 
 
@@ -129,22 +129,22 @@ class Guard(Parent):
             return
         self.command = start(command)
         drop_streams()
-        self.say(f"started {self.command}")
+        self.report(f"started {self.command}")
         while self.reap():
             ready, _, _ = select.select([self.control, self.woken], [], [])
             signals = os.read(self.woken, 1024) if self.woken in ready else b""
-            asked = self.heard() if self.control in ready else None
-            if asked == b"" or signal.SIGTERM in signals:
+            request = self.read_request() if self.control in ready else None
+            if request == b"" or signal.SIGTERM in signals:
                 self.end()
                 break
-            if asked == b"t" and self.command:
+            if request == b"t" and self.command:
                 signal_group(self.command, signal.SIGTERM)
-            elif asked == b"o":
+            elif request == b"o":
                 if LINUX:
                     self.end_children(but=self.command)
-                self.say("cleared")
+                self.report("cleared")
         if LINUX and not self.reap():
-            self.say("ended")
+            self.report("ended")
 
     def end(self) -> None:
         if LINUX:
@@ -154,18 +154,18 @@ class Guard(Parent):
             while self.reap():
                 time.sleep(LOOK_SECONDS)
 
-    def heard(self) -> bytes:
+    def read_request(self) -> bytes:
         """Return what the bridge asks for; empty when it is gone."""
         try:
             return os.read(self.control, 1)
         except OSError:
             return b""
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         try:
             os.write(self.control, f"{line}\n".encode())
         except OSError:
-            pass  # the bridge is gone, which ``heard`` says
+            pass  # the bridge is gone, which ``read_request`` finds
 
 
 def start(command: list[str]) -> int:
