@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""TCP and TLS connections: which are let in, with which certificate, and what waits in them."""
+"""Accept TCP and TLS connections, limit them, and watch what waits in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 
 class Connection(tcp.Server):
-    """A TCP connection that knows what waits in it and when bytes last left it (D30)."""
+    """Track how much a TCP connection has buffered, and when bytes last left (D30)."""
 
     authenticated = False  # a request or socket on it had a valid token
 
@@ -51,21 +51,21 @@ class Connection(tcp.Server):
 
     @property
     def established(self) -> bool:
-        """The TLS handshake is over, or there is none."""
+        """Mark the TLS handshake as done, or TLS as absent."""
         return bool(getattr(self.protocol, "_handshakeDone", True))
 
     @property
     def answering(self) -> bool:
-        """An HTTP request has arrived whole and is being answered."""
+        """Tell whether a whole HTTP request has arrived and is being answered."""
         inner = getattr(self.protocol, "wrappedProtocol", self.protocol)
         return bool(getattr(inner, "_handlingRequest", False))
 
     def waiting(self) -> int:
-        """Return the number of bytes accepted and not yet handed to the kernel."""
+        """Return how many bytes were accepted and not yet handed to the kernel."""
         return int(len(self.dataBuffer) - self.offset + self._tempDataLen)
 
     def stalls(self) -> bool:
-        """Tell whether something waits and no byte was taken for SLOW_SOCKET_SECONDS."""
+        """Tell whether bytes wait and none was taken for SLOW_SOCKET_SECONDS."""
         return (
             bool(self.waiting())
             and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
@@ -98,7 +98,7 @@ class Connection(tcp.Server):
         super().loseConnection(*args, **kwargs)
 
     def linger(self, before: float | None = None) -> None:
-        """Reset the connection when nothing leaves it for LINGER_SECONDS: its peer may never end."""
+        """Reset the connection once nothing leaves it for LINGER_SECONDS."""
         if before == self.last_progress:
             self.abortConnection()
         elif self.connected:
@@ -111,7 +111,7 @@ class Connection(tcp.Server):
 
 
 class TLSConnection(TLSMemoryBIOProtocol):
-    """TLS on a connection; a client that speaks plain HTTP is told so."""
+    """Run TLS on a connection; tell a client that speaks plain HTTP so."""
 
     _plain = False
     _began = False
@@ -132,7 +132,7 @@ class TLSConnection(TLSMemoryBIOProtocol):
         super().loseConnection()
 
     def waiting(self) -> int:
-        """Return the bytes not yet handed to the kernel, but for TLS's own few of each record."""
+        """Return the bytes not yet handed to the kernel, without TLS's own overhead."""
         return sum(map(len, self._appSendBuffer)) + int(self.transport.waiting())
 
 
@@ -145,7 +145,7 @@ def connection_of(transport: Transport) -> Connection:
 
 
 async def drain(transport: Transport) -> bool:
-    """Wait until SOCKET_BUFFER_BYTES are not exceeded; return False once the connection is lost."""
+    """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
     connection = connection_of(transport)
     while connection.connected and transport.waiting() >= limits.SOCKET_BUFFER_BYTES:
         connection.progress.clear()
@@ -154,8 +154,9 @@ async def drain(transport: Transport) -> bool:
 
 
 class ConnectionLimiter:
-    """Which connections are let in: none on a public address with `auto` (D44), and so many that
-    have not authenticated. Above that bound one that does least is reset.
+    """Refuse public addresses under `auto` (D44); bound unauthenticated connections.
+
+    Above the bound, the one that does least is reset.
 
     The newest always stays: its client may be about to show a valid token, from the same address.
     """
@@ -167,7 +168,7 @@ class ConnectionLimiter:
         ] = {}  # by network, the oldest first
 
     def admit(self, connection: Connection) -> None:
-        """Reset a connection on a forbidden address; count one, and make room for it if need be."""
+        """Reset a connection on a forbidden address; else count it, and make room for it."""
         if not accepts_on(self._conf.bridge_host, connection.getHost().host):
             connection.abortConnection()
             return
@@ -182,7 +183,7 @@ class ConnectionLimiter:
             self._make_room(max(self._unauthenticated.values(), key=len), connection)
 
     def forget(self, connection: Connection) -> None:
-        """Stop counting a connection that has authenticated or is lost, if it was counted."""
+        """Stop counting a connection that has authenticated or is lost."""
         network = network_of(connection.getPeer().host)
         same = self._unauthenticated.get(network, {})
         same.pop(connection, None)
@@ -205,7 +206,7 @@ class ConnectionLimiter:
 
 
 def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.socket]:
-    """Bind sockets, not yet listening, so that a port in use is said before anything starts (D44).
+    """Bind sockets without listening, to report a port in use at once (D44).
 
     `auto` and `localhost` mean both families, as far as the machine has them. ``closing`` closes
     them, whatever becomes of them. Raises ConfError.
@@ -243,7 +244,10 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
 
 
 def accept_on(listening: socket.socket, factory: Any, limiter: ConnectionLimiter) -> Any:
-    """Accept connections on a bound socket; return twisted's port, which has a socket of its own."""
+    """Accept connections on a bound socket; return twisted's port for it.
+
+    The port has a socket of its own.
+    """
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)

@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Accept an upgrade to a WebSocket, or refuse it with a status and the error body of D9."""
+"""Accept an upgrade to a WebSocket, or refuse it with a status (D9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge_project.http import error_body
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
-    """A WebSocket until it is open."""
+    """Run a WebSocket until it is open."""
 
     client_addr: list[Any] | None = None
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
@@ -52,13 +52,13 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         )
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
-        """Answer what autobahn takes for no handshake; it drops the connection itself."""
+        """Answer what autobahn takes for no handshake; it then drops the connection."""
         errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED"}
         message = "" if code == 500 else reason
         self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
 
     def serverReject(self) -> None:
-        """Refuse for an application that did not answer the handshake in time."""
+        """Refuse: the application did not answer the handshake in time."""
         self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
 
     # -- for the log --

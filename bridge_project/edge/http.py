@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N815 - the names are twisted's
-"""HTTP by daphne: bounds and deadlines for what arrives, and every error in the form of D9."""
+"""Run HTTP connections with size limits, deadlines and the errors of D9."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ SILENT_SECONDS = 1  # a client that was refused and sends nothing more has read 
 
 
 class Channel(http.HTTPChannel):
-    """One HTTP connection. Its clock runs from the first byte of a request to its last, whatever
-    drips in between.
+    """Run one HTTP connection.
+
+    A request's clock runs from its first byte to its last, however slowly bytes come in between.
     """
 
     requestFactory = Request
@@ -50,7 +51,7 @@ class Channel(http.HTTPChannel):
 
     @property
     def busy(self) -> bool:
-        """A request is arriving or being answered."""
+        """Tell whether a request is arriving or being answered."""
         return any(not request.finished and not request.refused for request in self.requests)
 
     def connectionMade(self) -> None:
@@ -62,7 +63,7 @@ class Channel(http.HTTPChannel):
         """Do nothing at each byte: a client that drips would never be timed out."""
 
     def check_progress(self) -> None:
-        """Cut a client that takes nothing of its answer."""
+        """Cut a client that reads nothing of its answer."""
         if connection_of(self.transport).stalls():
             self.transport.abortConnection()
 
@@ -78,7 +79,7 @@ class Channel(http.HTTPChannel):
     # -- large bodies --
 
     async def _ask(self, request: Request) -> None:
-        """Read no large body before its token was looked at and there is room; no clock runs."""
+        """Ask the application before reading a large body; no clock runs meanwhile."""
         head = request.head_scope(self._command, self._path)
         try:
             refusal: bytes | None = await ask_for_body(self.server.application, head)
@@ -110,7 +111,7 @@ class Channel(http.HTTPChannel):
             super()._send100Continue()
 
     def _is_large(self) -> bool:
-        """Tell whether this body must ask before it is sent; one of unknown length might be."""
+        """Tell whether this body must ask before it is read; an unknown length must."""
         return self.length is None or self.length > limits.SMALL_BODY_BYTES
 
     def resumeProducing(self) -> None:
@@ -129,7 +130,7 @@ class Channel(http.HTTPChannel):
     # -- what is let in --
 
     def headerReceived(self, line: bytes) -> bool:
-        """Refuse lengths and transfer codings that a proxy before us might read otherwise."""
+        """Refuse lengths and codings that a proxy before us might read otherwise."""
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
         if (name == b"content-length" and not LENGTH.fullmatch(value)) or (
@@ -179,13 +180,14 @@ class Channel(http.HTTPChannel):
     # -- refusing --
 
     def refuse(self, code: str, *, status: int | None = None, message: str = "") -> None:
-        """Answer now, as the last answer of this connection."""
+        """Send an error as the last answer of this connection."""
         if self._refused is None:
             self._end_with(self._error(code, status or ERRORS[code].status or 500, message))
 
     def _end_with(self, response: bytes) -> None:
-        """Answer, and read on for a while without keeping anything: a client that is still sending
-        must be able to read why (D9), and not lose it in a reset.
+        """Send an answer, then read and drop what still comes for a while.
+
+        A client that is still sending must be able to read why (D9), and not lose it in a reset.
         """
         self._refused = time.monotonic()
         self.transport.write(response)
@@ -238,7 +240,7 @@ class Channel(http.HTTPChannel):
 
 
 class Factory(http.HTTPFactory):
-    """Builds channels that know their server."""
+    """Build channels that know their server."""
 
     protocol = Channel
     timeOut = limits.REQUEST_SECONDS

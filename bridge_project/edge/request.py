@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""Read one request within its bounds, and answer its errors as JSON, also before it is whole (D9)."""
+"""Read one request within its bounds, and answer its errors as JSON (D9)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from bridge_project.network.transport import Transport
 
 
 def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """Make a whole HTTP/1.1 response after which the connection ends. Raises ValueError when a
-    header would break out of its line.
+    """Make a whole HTTP/1.1 response after which the connection ends.
+
+    Raises ValueError when a header would break out of its line.
     """
     lines = [f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}".encode()]
     for name, value in headers:
@@ -48,7 +49,7 @@ def raw_error_response(
 
 
 async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
-    """Ask the application whether it wants a large body, before the body is read.
+    """Ask the application whether it wants a large body, before it is read.
 
     ``head`` is the scope with ``bridge.body`` set to ``awaited``. The application answers 100,
     and None is returned, or it answers what refuses the request: that response is returned.
@@ -77,7 +78,7 @@ def asgi_headers(headers: http.Headers) -> list[tuple[bytes, bytes]]:
 
 
 class Request(WebRequest):  # type: ignore[misc]
-    """A request whose body is dropped once it was refused; its failures are answered as JSON."""
+    """Drop the body of a request once it is refused; answer its failures as JSON."""
 
     refused = False
     admitted = False  # the application has said that it wants the large body
@@ -129,7 +130,7 @@ class Request(WebRequest):  # type: ignore[misc]
         }
 
     def leave(self) -> None:
-        """Give the place of a large body to the next."""
+        """Free the request's slot for a large body."""
         if self.place is not None:
             self.place.release()
             self.place = None
@@ -147,12 +148,12 @@ class Request(WebRequest):  # type: ignore[misc]
             await drain(self.channel.transport)
 
     def handle_exception(self, exception: BaseException) -> None:
-        """Answer that the application failed."""
+        """Answer 500: the application raised."""
         self.server.log_failure(exception, self.request_id())
         self.basic_error(500, b"", "")
 
     def fail(self) -> None:
-        """Answer that the application ended without a whole answer."""
+        """Answer 500: the application ended without a whole answer."""
         self.basic_error(500, b"", "")
 
     def basic_error(self, status: int, status_text: bytes, body: str) -> None:

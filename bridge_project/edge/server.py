@@ -1,6 +1,4 @@
-"""daphne with our protocols: what listens, which application runs for whom, and an end in which
-nobody is cut off (D19, D20, D44, D45).
-"""
+"""Run daphne with our protocols, and stop it in order (D19, D20, D44, D45)."""
 
 from __future__ import annotations
 
@@ -60,8 +58,9 @@ def run(
     on_listening: Hook = _nothing,
     certificate_check_seconds: float = limits.CERTIFICATE_CHECK_SECONDS,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order and return; a second signal ends the
-    process at once.
+    """Serve until SIGTERM or SIGINT, then stop in order and return.
+
+    A second signal ends the process at once.
 
     ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
     when all listens, ``on_stop`` before a socket is closed. Raises ConfError, one line naming the
@@ -75,7 +74,7 @@ def run(
 
 
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
-    """Use ``run``. It keeps daphne's protocols, and replaces how it starts, listens and ends."""
+    """Replace how daphne starts, listens and ends; call ``run`` to use it."""
 
     on_start: Hook
     on_stop: Hook
@@ -166,8 +165,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     # -- the end --
 
     async def _stop(self) -> None:
-        """Let nobody new in, await ``on_stop``, send each socket a close frame, then wait at most
-        STOP_SECONDS for what is in flight.
+        """Stop in order: refuse new connections, close sockets, wait for requests.
+
+        ``on_stop`` is awaited before each socket is sent a close frame; what is in flight has
+        STOP_SECONDS.
         """
         for port in self._ports:
             port.stopListening()
@@ -232,8 +233,9 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> asyncio.Queue[Any]:
-        """Start the application, its scope with what the edge knows: ``bridge``, ``bridge.socket``,
-        ``bridge.connection``, ``bridge.body``.
+        """Start the application with what the edge knows of the connection in its scope.
+
+        Keys: ``bridge``, ``bridge.socket``, ``bridge.connection``, ``bridge.body``.
         """
         inbox: asyncio.Queue[Any]
         if scope["type"] == "websocket":
@@ -266,11 +268,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 await protocol.has_room()
 
     def protocol_connected(self, protocol: Any) -> None:
-        """Do nothing: what counts is ``tasks``."""
+        """Do nothing: ``tasks`` is what counts requests."""
 
     def protocol_disconnected(self, protocol: Any) -> None:
-        """Give the application some seconds to end. Called once or several times, before or after
-        it ended, or without one.
+        """Give the application some seconds to end.
+
+        Called once or several times, before or after it ended, or without one.
         """
         if protocol in self.tasks and protocol not in self._kills:
             seconds = self.application_close_timeout
@@ -298,7 +301,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
 
 
 def _return_large_blocks() -> None:
-    """Have glibc give what is larger than 1 MB back to the system as soon as it is freed.
+    """Make glibc return blocks over 1 MB to the system when they are freed.
 
     By itself it raises that limit to 32 MB after the first such block: after 30 answers of 10 MB
     the process kept 100 MB more.

@@ -1,4 +1,4 @@
-"""Write the server's log: requests, sockets and errors that the edge answers, without queries."""
+"""Write the server's log of requests, sockets and errors, without queries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ access = logging.getLogger("bridge.access")
 
 
 class ServerLog:
-    """What daphne's protocols and ours report to the server."""
+    """Log what daphne's protocols and ours report to the server."""
 
     def log_failure(self, error: BaseException, request_id: str) -> None:
         log.error("The application failed (request_id %s): %s", request_id, error, exc_info=error)
 
     def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
-        """Log what daphne reports; a query string may hold a token and is left out."""
+        """Log what daphne reports, without query strings: they may hold a token."""
         client = str(details.get("client") or "-").rpartition(":")[0]
         path = str(details["path"]).encode()
         if action == "complete":
@@ -55,7 +55,7 @@ class ServerLog:
     def log_error(
         self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str
     ) -> None:
-        """Log an error that the edge itself has answered; a fault is in the log already."""
+        """Log an error that the edge has answered; exceptions are in the log already."""
         if status >= 500:
             self.log_access(method, path, status, client)
             return
@@ -68,7 +68,7 @@ def _printable(text: bytes) -> str:
 
 
 def forward_failures(event: dict[str, Any]) -> None:
-    """Log what twisted could not handle, and nothing else of its log."""
+    """Forward only unhandled failures from twisted's log to ours."""
     if event.get("log_level") is LogLevel.critical:
         failure = event.get("log_failure")
         log.error(

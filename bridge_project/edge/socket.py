@@ -1,4 +1,4 @@
-"""What the application has of a WebSocket: its messages, and the connection below it (D25, D30)."""
+"""Give the application a WebSocket's messages and connection (D25, D30)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that emp
 
 
 class Inbox(asyncio.Queue[dict[str, Any]]):
-    """The messages of one socket that the application has not taken yet, and their size."""
+    """Hold one socket's messages that the application has not taken, and their size."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__()
@@ -56,8 +56,9 @@ def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | 
 
 
 class Socket:
-    """``scope["bridge.socket"]``: what the consumer may know and do about the connection below its
-    WebSocket (D25, D30).
+    """Let the consumer watch and drive the connection below its WebSocket.
+
+    It is ``scope["bridge.socket"]`` (D25, D30).
     """
 
     def __init__(self, protocol: Any) -> None:
@@ -66,11 +67,14 @@ class Socket:
         self._connection = connection_of(protocol.transport)
 
     def buffered(self) -> int:
-        """Return the bytes that were sent and have not left the process; 0 when it is gone."""
+        """Return the bytes sent that have not left the process; 0 when it is gone."""
         return self._transport.waiting() if self._connection.connected else 0
 
     def send_frames(self, frames: Sequence[bytes]) -> int:
-        """Send whole frames in one write, until SOCKET_BUFFER_BYTES wait; return how many."""
+        """Send whole frames in one write until the buffer is full; return how many.
+
+        SOCKET_BUFFER_BYTES is the bound.
+        """
         count, size = 0, self.buffered()
         while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
             size += len(frames[count])
@@ -79,30 +83,30 @@ class Socket:
         return count
 
     async def drain(self) -> bool:
-        """Wait until SOCKET_BUFFER_BYTES are not exceeded; return False when the connection is gone."""
+        """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
         return await drain(self._transport)
 
     @property
     def last_progress(self) -> float:
-        """Monotonic time at which bytes last left, or began to wait: ``buffered() and monotonic() -
-        last_progress`` is how long it is stuck.
+        """Return the monotonic time at which bytes last left, or began to wait.
+
+        ``buffered() and monotonic() - last_progress`` is how long it is stuck.
         """
         return self._connection.last_progress
 
     @property
     def last_frame(self) -> float:
-        """Monotonic time at which something last came from the client: any frame, pongs too, or a
-        part of one. Now, while we do not read it.
+        """Return the monotonic time of the client's last frame, or of a part of one.
+
+        Pongs count. While nothing is read, it is the present moment.
         """
         return time.monotonic() if self._protocol.paused else self._protocol.heard
 
     def abort(self) -> None:
-        """Reset the connection; what is buffered is lost. The consumer gets its
-        ``websocket.disconnect``.
-        """
+        """Reset the connection and lose its buffer; ``websocket.disconnect`` follows."""
         self._protocol.dropConnection(abort=True)
 
     def authenticated(self) -> None:
-        """Take what a stranger may not send from now on."""
+        """Lift the bounds on what an unauthenticated client may send."""
         self._connection.authenticated = self._protocol.authenticated = True
         self._protocol.maxMessagePayloadSize = self._protocol.factory.maxMessagePayloadSize

@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""TLS below the protocols, with the newest certificate (D19)."""
+"""Put TLS below the protocols, with the newest certificate (D19)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ log = logging.getLogger("bridge.server")
 
 @implementer(IOpenSSLServerConnectionCreator)
 class TLSContextHolder:
-    """The TLS context of the newest certificate: what is connected keeps its own, what connects
-    gets the newest (D19).
-    """
+    """Hold the newest TLS context; open connections keep their old one (D19)."""
 
     def __init__(self, certificates: Certificates) -> None:
         self.use(certificates)
 
     def use(self, certificates: Certificates) -> None:
-        """Serve this certificate from now on. Raises ConfError, and keeps the old one, when OpenSSL
-        refuses it.
+        """Serve this certificate from now on.
+
+        Raises ConfError, and keeps the old one, when OpenSSL refuses it.
         """
         context = CertificateOptions(
             raiseMinimumTo=TLSVersion.TLSv1_2, acceptableProtocols=[b"http/1.1"]
@@ -53,8 +52,9 @@ class TLSContextHolder:
         return SSL.Connection(self._context, None)
 
     async def keep_newest(self, conf: Conf, seconds: float) -> None:
-        """Serve the newest certificate without a restart: renewed here, by another process, or by
-        whoever gave it; look for it every ``seconds``.
+        """Load a renewed certificate without a restart, whoever renewed it.
+
+        It is looked for every ``seconds``.
         """
         while True:
             await asyncio.sleep(seconds)
@@ -70,7 +70,7 @@ class TLSContextHolder:
 
 
 class TLSFactory(TLSMemoryBIOFactory):
-    """Puts TLS below the protocols of another factory."""
+    """Put TLS below the protocols of another factory."""
 
     protocol = TLSConnection
 

@@ -1,7 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""WebSockets by daphne, with refusals that have a status, closes that have a code, and buffers that
-have an end (D9, D25, D30).
-"""
+"""Run WebSockets by daphne with close codes and bounded buffers (D9, D25, D30)."""
 
 from __future__ import annotations
 
@@ -23,8 +21,9 @@ PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more 
 
 
 class Protocol(Handshake):
-    """One WebSocket. ``scope["extensions"]["websocket.http.response"]`` is there: an application
-    may refuse an upgrade with a whole response.
+    """Run one WebSocket; let the application refuse an upgrade with a response.
+
+    ``scope["extensions"]["websocket.http.response"]`` says so.
     """
 
     socket: Socket
@@ -64,9 +63,7 @@ class Protocol(Handshake):
             self.consumeData()
 
     def consumeData(self) -> None:
-        """Parse what has come, but no more frames than others can wait for, and no more messages
-        than the application takes.
-        """
+        """Parse arrived bytes, a few frames at a time, while the application keeps up."""
         if self.state not in (self.STATE_OPEN, self.STATE_CLOSING):
             super().consumeData()
             return
@@ -109,7 +106,7 @@ class Protocol(Handshake):
                 self._refuse_unauthenticated(POLICY_VIOLATION, "Too many frames before auth.")
 
     def _refuse_unauthenticated(self, code: int, reason: str) -> None:
-        """Close, and read nothing more; CLOSE_WAIT_SECONDS later the connection is reset."""
+        """Close, and read nothing more; reset it CLOSE_WAIT_SECONDS later."""
         if not self._unauthenticated_refused:
             self._unauthenticated_refused = self._broken = True
             self._steer_reading()
@@ -133,7 +130,7 @@ class Protocol(Handshake):
         self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 
     def taken(self) -> None:
-        """Read on when the application has taken half of what waited."""
+        """Resume reading when the application has taken half of what waited."""
         room = self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2
         if self._inbox_full and (room or self.state != self.STATE_OPEN):
             self._inbox_full = False
@@ -159,16 +156,14 @@ class Protocol(Handshake):
     # -- out --
 
     def serverSend(self, content: Any, binary: bool = False) -> None:
-        """Send what the application says; past autobahn, which holds it to the limit of what comes
-        in.
-        """
+        """Send a message, past autobahn's size limit, which is for incoming ones."""
         if binary:
             super().serverSend(content, binary)
         else:
             self.send_frames([text_frame(content)])
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
-        """Send frames that are made already; after the close frame nothing goes out."""
+        """Send frames that are made already; nothing follows the close frame."""
         if self.state == self.STATE_OPEN and frames:
             if self._perMessageCompress is not None:
                 frames = [self._compressed(frame) for frame in frames]
@@ -220,7 +215,7 @@ class Protocol(Handshake):
         self.fail()
 
     def fail(self) -> None:
-        """End what the application left in the middle."""
+        """Close with an error: the application ended without closing."""
         if self.state == self.STATE_CONNECTING:
             self.deny("INTERNAL_ERROR", status=500)
         else:
@@ -244,8 +239,9 @@ class Protocol(Handshake):
         server.log_action("websocket", "disconnected", details)
 
     def _ended(self, code: int) -> None:
-        """Tell the application once, as soon as the WebSocket is over; its last bytes may still be
-        on their way.
+        """Tell the application once, as soon as the WebSocket is over.
+
+        Its last bytes may still be on their way.
         """
         if not self._disconnect_sent:
             self._disconnect_sent = True
@@ -256,8 +252,9 @@ class Protocol(Handshake):
             self.factory.server_class.protocol_disconnected(self)
 
     def check_timeouts(self) -> None:
-        """Refuse a handshake that takes too long, ping a client that is quiet, and forget what was
-        sent for compression: the next message begins anew, which the client need not know.
+        """Time out handshakes, ping quiet clients, and reset compression.
+
+        After the reset the next message is compressed anew, which the client need not know.
         """
         now = time.monotonic()
         if self._perMessageCompress and now - self._deflated > limits.DEFLATE_KEEP_SECONDS:
@@ -271,7 +268,7 @@ class Protocol(Handshake):
 
 
 class Factory(WebSocketFactory):  # type: ignore[misc]
-    """``open_sockets``: every WebSocket from its handshake until its connection is lost."""
+    """Build protocols; ``open_sockets`` has each WebSocket from handshake to end."""
 
     protocol = Protocol
 
