@@ -1,4 +1,4 @@
-"""Hold this process's lease, and poll for what no notification named (D15, D46, D51)."""
+"""Renew this process's lease, and poll for missed changes (D15, D46, D51)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a home screen shows of a session (D54)."""
+"""Describe a session for home screens (D54)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ COLUMNS = (
 
 
 def state_of(session: Any) -> dict[str, Any]:
-    """Return what is shown of a session, or a row of its COLUMNS, besides what the specification
-    lists.
+    """Return what is shown of a session besides the fields of the specification.
+
+    ``session``: a session, or a row of its COLUMNS.
     """
     over = session.status == Session.Status.CLOSED  # late events of it may say otherwise
     return {

@@ -1,5 +1,6 @@
-"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (SPEC Session (HTTP view); D35,
-D39).
+"""Answer GET /sessions, GET /sessions/:id and POST /sessions/:id/events.
+
+SPEC Session (HTTP view); D35, D39.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 
 
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """Queue a failure; each code at most once in FAILURE_TOLD_SECONDS.
+    """Queue a failure; each code at most once in FAILURE_REPEAT_SECONDS.
 
     Does nothing for other severities. Callable from any thread; waits for nothing.
     """
@@ -42,7 +42,7 @@ def report(code: str, reference: str = "", session_id: str | None = None) -> Non
         return
     with _lock:
         now = time.monotonic()
-        if now < _reported.get(code, -float("inf")) + limits.FAILURE_TOLD_SECONDS:
+        if now < _reported.get(code, -float("inf")) + limits.FAILURE_REPEAT_SECONDS:
             return
         _reported[code] = now
         _waiting.append(Failure(row, reference, session_id))

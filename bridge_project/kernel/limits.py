@@ -222,7 +222,7 @@ STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
 DATA_FILES_LOOK_SECONDS: Final = 1.0
 # D51: devices are told of the same code once in so long; what fails all the time must not drown the
 # rest
-FAILURE_TOLD_SECONDS: Final = 600
+FAILURE_REPEAT_SECONDS: Final = 600
 
 # -- processes of agents, and what they ask the bridge to do (D41) ---------------------------------
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it

@@ -20,7 +20,10 @@ class Phase(IntEnum):
 
 
 class Wire(BaseModel):
-    """A JSON object of the contract. Never coerces: ``"true"`` is no boolean, ``1`` neither."""
+    """Validate a JSON object of the contract.
+
+    It never coerces: ``"true"`` is no boolean, ``1`` neither.
+    """
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
@@ -36,19 +39,19 @@ class Wire(BaseModel):
 
 
 class Received(Wire):
-    """What a client or a hook producer sends: unknown fields are kept, never an error (D3)."""
+    """Validate what a client or a hook producer sends; keep unknown fields (D3)."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Sent(Wire):
-    """What the bridge sends: an unknown field is a mistake in the bridge."""
+    """Validate what the bridge sends; an unknown field is a mistake in the bridge."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Payload(Wire):
-    """The payload of a WebSocket message, and all that the bridge knows of that message."""
+    """Hold a WebSocket message's payload, and all the bridge knows of that message."""
 
     type: ClassVar[str]
     summary: ClassVar[str]
@@ -69,12 +72,12 @@ class Payload(Wire):
 
 
 class ClientPayload(Payload, Received):
-    """The payload of a message from a client."""
+    """Hold the payload of a message from a client."""
 
     from_client = True
 
 
 class ServerPayload(Payload, Sent):
-    """The payload of a message from the bridge."""
+    """Hold the payload of a message from the bridge."""
 
     from_server = True

@@ -57,7 +57,7 @@ ENFORCED: Final[Mapping[HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A valid hook event, as it was sent.
+    """Hold a valid hook event, as it was sent.
 
     ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
     top-level fields (D3).

@@ -24,7 +24,9 @@ Fault = tuple[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """A valid message. ``id`` is the client's, or a fresh UUID v4; ``raw`` is the payload as sent.
+    """Hold a valid message; ``raw`` is its payload as sent.
+
+    ``id`` is the client's, or a fresh UUID v4.
 
     ``payload`` is an instance of the type's model; typed Any, so that a handler says which one it
     takes.

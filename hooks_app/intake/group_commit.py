@@ -7,7 +7,8 @@ One writer, one thread, one connection: nobody waits for a lock, and row numbers
 arrival. While it commits, the event loop goes on reading requests; whatever has arrived by then is
 one transaction with one sync. So there is no timer and nothing to tune: alone an event waits for
 nobody, and the busier the bridge is the larger the groups become
-(metric `bridge_commit_group_events`). One event that cannot be stored does not take its group with it: each is then stored by itself.
+(metric `bridge_commit_group_events`).
+One event that cannot be stored does not take its group with it: each is then stored by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take what people tell the agent of a session that the bridge runs (D31, D39, D40)."""
+"""Queue what people send to a session's agent (D31, D39, D40)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _prompt_event(session: Session, **payload: Any) -> Encoded:
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
-    """Have the running turn stopped. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    """Interrupt the running turn. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
     with outbox():
         session = _active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)

@@ -1,4 +1,4 @@
-"""Decide which process runs a session, and write down the states it goes through.
+"""Decide which process runs a session, and store the session's states.
 
 A session is reserved before its agent is started, and taken from a process that is gone (D22, D35,
 D36, D46).
@@ -42,7 +42,7 @@ def found(session_pk: int) -> Session:
 
 
 def was_prompted(session: Session) -> bool:
-    """Say whether the agent was ever given a prompt; one that was not can begin afresh."""
+    """Tell whether the agent was ever prompted; else it can begin afresh."""
     return (
         session.feed.dropped_seq > 0
         or LogRow.objects.filter(feed=session.feed_id, type="stream_start").exists()
@@ -55,7 +55,7 @@ def was_prompted(session: Session) -> bool:
 def reserve(
     owner: uuid.UUID, session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
-    """Create a session in state ``created`` and return it with True; with False one that has the id.
+    """Create a session in state ``created``; False: return the one with that id.
 
     Raises SESS_LIMIT_REACHED.
     """
@@ -83,7 +83,7 @@ def reserve(
 
 
 def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
-    """Take a session that is paused or in error; False when somebody runs it already.
+    """Take a session that is paused or in error; False when somebody runs it.
 
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """
@@ -113,7 +113,7 @@ def _check_limit() -> None:
 
 
 def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
-    """The agent takes prompts: announce a new session to all devices.
+    """Mark the session as active, and announce a new one to all devices.
 
     They are told once when its agent does not ask, or nobody knows whether it does (D59).
     """
@@ -137,7 +137,7 @@ def pause(
     finish: FinishReason = "error",
     notice: NotificationType | None = None,
 ) -> None:
-    """The agent is gone; the session can be resumed. ``notice`` tells all devices."""
+    """Mark the session as paused; ``notice`` tells all devices."""
     with writing(session_pk, owner) as writer:
         if writer.session.status in Session.RUNS:
             why = "interrupted" if finish == "stop" else "session_paused"
@@ -149,13 +149,13 @@ def pause(
 
 
 def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """The session could not be resumed and stays what it was."""
+    """Return a session that could not be resumed to its former state."""
     with writing(session_pk, owner) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
 
 
 def fail(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """The agent could not be started, or the bridge failed with it."""
+    """Mark the session as failed: its agent did not start, or the bridge failed."""
     with writing(session_pk, owner) as writer:
         writer.stop(Session.Status.ERROR, reason, "agent_died")
         writer.report_failure(reason)
@@ -171,7 +171,7 @@ def expire(session_pk: int, owner: uuid.UUID) -> None:
 
 
 def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
-    """Pause what processes held that are gone; return how many.
+    """Pause the sessions of processes that are gone; return how many.
 
     ``known`` are the sessions that this process runs: what else it holds is paused too. None: it
     cannot tell now.
@@ -182,7 +182,7 @@ def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
 def pause_suspects(
     process_id: uuid.UUID, known: Collection[int] | None, suspected: Collection[Owned]
 ) -> frozenset[Owned]:
-    """Pause those orphans that were ``suspected`` at an earlier look; return the new suspects."""
+    """Pause orphans ``suspected`` at the last look; return new suspects."""
     orphans = _orphans(process_id, known)
     _pause_all(orphan for orphan in orphans if orphan in suspected)
     return frozenset(orphan for orphan in orphans if orphan not in suspected)
@@ -213,7 +213,7 @@ def _pause_all(orphans: Iterable[Owned]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ids of this process's sessions: with queued commands, joined by a device, still its own."""
+    """Hold ids of this process's sessions: with commands, joined, still its own."""
 
     waiting: set[int]
     watched: set[int]
@@ -221,7 +221,7 @@ class Look:
 
 
 def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
-    """Look at sessions that this process runs."""
+    """Return what this process must know of the sessions that it runs."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
     return Look(
         inbox.waiting(session_pks),

@@ -1,4 +1,4 @@
-"""A tool call as an agent reports it, whatever agent that is. Pure."""
+"""Describe a tool call, whatever agent reports it. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ TELLING_PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``id`` is None when the agent gave none that can be kept; ``description`` is never empty."""
+    """Hold a tool call; ``id`` is None when the agent gave no usable one.
+
+    ``description`` is never empty.
+    """
 
     id: str | None
     tool: str
@@ -43,7 +46,7 @@ class Call:
 
     @property
     def same(self) -> str:
-        """Equal for equal calls, whatever the order of their parameters."""
+        """Return a digest that is equal for equal calls, in any order of parameters."""
         return hashlib.sha256(
             json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
@@ -57,7 +60,7 @@ class Call:
 
 
 def usable_id(value: object) -> str | None:
-    """An agent's own id of a call, if it can be kept and sent back."""
+    """Return an agent's id of a call if it can be stored and sent, else None."""
     return (
         value
         if isinstance(value, str)
@@ -69,8 +72,9 @@ def usable_id(value: object) -> str | None:
 
 
 def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
-    """What the call does, in the agent's words if it gave any, else by its most telling parameter;
-    never empty (D37).
+    """Return what the call does; never empty (D37).
+
+    In the agent's words if it gave any, else by its most telling parameter.
     """
     if isinstance(given, str) and given.strip():
         return _cut(given.strip())

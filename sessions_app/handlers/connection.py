@@ -1,5 +1,6 @@
-"""auth, health_check, acknowledge_warning, heartbeat_ping, notification_ack (SPEC Connection
-phases; D15, D16, D20 to D27).
+"""Handle auth, health_check, heartbeats and acknowledgements.
+
+SPEC Connection phases; D15, D16, D20 to D27.
 """
 
 from __future__ import annotations

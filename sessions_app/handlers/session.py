@@ -1,4 +1,7 @@
-"""session_start, session_end, replay_request (D7, D22, D28, D29, D31, D35)."""
+"""Handle session_start, session_end, replay_request.
+
+D7, D22, D28, D29, D31, D35.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ from sessions_app.socket.dispatch import handles
 async def session_of(
     connection: ClientConnection, message: ClientMessage, *, acting: bool = False
 ) -> Session:
-    """The session that a message names, checked in D7's order: unknown, closed, not joined.
+    """Return the session that a message names, checked in D7's order.
+
+    The order: unknown, closed, not joined.
 
     A closed observed session takes what only looks; ``acting``: the message is for its agent.
     """
@@ -47,7 +52,7 @@ async def session_of(
 
 @handles(c.SessionStart)
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
-    """Join a session at once; starting an agent takes its time, beside what the client sends next."""
+    """Join a session at once, or have its agent started beside other requests."""
     payload: c.SessionStart = message.payload
     session = (
         await readers.run(observed_sessions.find, payload.session_id)
@@ -147,8 +152,9 @@ async def _ready(session: Session) -> s.SessionReady:
 
 @handles(c.SessionEnd)
 async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
-    """End a session that the bridge runs, which all devices are told; leave an observed one: hooks
-    cannot end the agent's.
+    """End a session that the bridge runs; only leave an observed one.
+
+    All devices are told of the end. Hooks cannot end an observed session's agent.
 
     The answer tells only the one who asked.
     """

@@ -1,5 +1,6 @@
-"""The transactional outbox: append rows to the log in the transaction that causes them, and wake
-the sockets after its commit (D26).
+"""Append log rows in their cause's transaction, and wake sockets after it (D26).
+
+This is the transactional outbox.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ DISCARD_ROWS = 100  # looked at, at once, to make room for bytes
 
 
 class Outbox:
-    """Collects rows while its transaction holds the head of the log, so that their numbers are the
-    order of commits. ``seq``: the newest so far.
+    """Collect rows while the transaction holds the head of the log.
+
+    So their numbers are the order of commits. ``seq``: the newest so far.
     """
 
     def __init__(self, cursor: Any) -> None:
@@ -40,9 +42,7 @@ class Outbox:
         self._amended: dict[str, str] = {}  # message id → frame
 
     def append(self, feed: Feed, message: Encoded) -> Row:
-        """Add a message to a feed. Whatever instances of a feed are passed, the first one seen
-        counts.
-        """
+        """Add a message to a feed; a feed's first instance is the one that counts."""
         feed = self._feeds.setdefault(feed.pk, feed)
         size = size_of(message.text)
         self.seq += 1
@@ -64,14 +64,14 @@ class Outbox:
         return self.append(feed, message)
 
     def amend(self, message: Encoded) -> None:
-        """Have the row of that message's id read so from now on; sockets that have it keep it.
+        """Replace the row of that message's id; sockets that have it keep it.
 
         Its size stays as it was counted.
         """
         self._amended[message.id] = message.text
 
     def flush(self) -> None:
-        """Write the rows, and discard the oldest where that is more than the bounds allow (D30)."""
+        """Write the rows, and discard the oldest that exceed the bounds (D30)."""
         if not self._stored:
             return
         ingest_sql.write_log(self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes)
@@ -101,7 +101,7 @@ class Outbox:
 
 @contextmanager
 def outbox() -> Iterator[Outbox]:
-    """A transaction that may append to the log.
+    """Open a transaction that may append to the log.
 
     Everything written inside it commits with the rows or not at all. It takes the log's head first,
     so two of them never wait for each other crosswise; read feeds and sessions inside it, not

@@ -1,4 +1,4 @@
-"""The state of one WebSocket, and the only ways to send on it (D21 to D30)."""
+"""Hold the state of one WebSocket, and send on it (D21 to D30)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger("bridge.socket")
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """One WebSocket of a client, from its upgrade to its end."""
+    """Run one WebSocket of a client, from its upgrade to its end."""
 
     transport: Transport  # how the client reaches the bridge
     socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in
@@ -60,13 +60,13 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     @property
     def is_direct_public(self) -> bool:
-        """Return whether it came over a public address, which the client must acknowledge."""
+        """Tell whether it uses a public address, which needs acknowledging."""
         return self.transport.mode == "direct_public"
 
     # -- sending -----------------------------------------------------------------------------------
 
     async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
-        """Send a message that is not a row of the log; ``id``: the request's, in a reply."""
+        """Send a message outside the log; ``id``: the request's, in a reply."""
         await self.send_frame(encode(payload, id=id))
 
     async def reply(self, message: ClientMessage, payload: BaseModel) -> None:
@@ -80,7 +80,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.send(text_data=text)
 
     async def send_in_turn(self, text: str) -> None:
-        """Send as soon as the socket has room: what waits in memory stays bounded (D30)."""
+        """Send as soon as the socket has room, to bound memory (D30)."""
         await self.drain()
         await self.send_text(text)
 
@@ -103,7 +103,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.close_once(error.row.close)
 
     async def end(self, code: str, close: int | None = None) -> None:
-        """Send ``error`` and close, for what the client is not to blame for."""
+        """Send ``error`` and close, for a fault that is not the client's."""
         error = BridgeError(code)
         await self.send_payload(error_payload(error))
         await self.close_once(close or error.row.close)
@@ -116,7 +116,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     # -- work beside the reading of messages -------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run something for as long as the connection lasts."""
+        """Run a coroutine for as long as the connection lasts."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -128,17 +128,17 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             self.spawn(self.end("BRIDGE_ERROR", 1011))
 
     def start_delivery(self, upto: int) -> None:
-        """Send what the log holds for the device up to a row, then what is live (D28)."""
+        """Send the log's rows for the device, then live ones (D28)."""
         assert self.delivery is not None
         self.spawn(self.delivery.run(upto))
 
     def open_delivery(self, device: Device) -> None:
-        """Make what is needed to deliver; nothing is sent until `start_delivery`."""
+        """Prepare delivery; nothing is sent until `start_delivery`."""
         self.acknowledgements = Acknowledgements(device.pk)
         self.delivery = Delivery(device, self, self.acknowledgements, tail)
 
     def wake(self) -> None:
-        """The log has grown."""
+        """Send new rows: the log has grown."""
         if self.delivery is not None:
             self.delivery.wake()
 
@@ -148,7 +148,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
                 task.cancel()
 
     async def settle(self) -> None:
-        """Stop, and return when all that was acknowledged is stored."""
+        """Stop, and return when all acknowledgements are stored."""
         self.cancel_tasks()
         if self.acknowledgements is not None:
             await self.acknowledgements.flush()

@@ -48,7 +48,10 @@ git_commit looks before it commits again."""
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A request on record: what ``answer``\\ ed it (empty: nothing does), or leave to do it."""
+    """Hold a request's answer, or the leave to handle it.
+
+    ``answer`` is empty when nothing answers it.
+    """
 
     pk: int
     answer: str | None = None

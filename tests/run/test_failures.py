@@ -47,7 +47,7 @@ def test_the_same_code_once_in_some_minutes(monkeypatch: pytest.MonkeyPatch) -> 
     failure_alerts.report("BRIDGE_ERROR")
     told = [failure.row.code for failure in failure_alerts.take()]
     assert told == ["INTERNAL_ERROR", "BRIDGE_ERROR"]
-    moment = time.monotonic() + limits.FAILURE_TOLD_SECONDS
+    moment = time.monotonic() + limits.FAILURE_REPEAT_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: moment)
     failure_alerts.report("INTERNAL_ERROR")
     assert len(failure_alerts.take()) == 1
