@@ -50,7 +50,7 @@ def _shown(violation: HookViolation) -> dict[str, str]:
 
 
 class HookView(BridgeAPIView):
-    """What both endpoints share: the hook token and D8's body for what is wrong."""
+    """Share among both endpoints the hook token and D8's body for what is wrong."""
 
     permission_classes = [HookOnly]
     takes_large_bodies = True

@@ -15,7 +15,7 @@ from sessions_app.approvals.tool_call import Call
 
 
 class Event:
-    """What a driver reports."""
+    """Report something of an agent; the base of all events."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class AgentDied(Event):
 
 
 class EventQueue:
-    """What a driver has reported and the log does not have yet."""
+    """Hold what a driver has reported and the log does not have yet."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()

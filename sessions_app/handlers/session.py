@@ -69,7 +69,7 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
 
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
-    """Whether an agent is being started, or is to be."""
+    """Tell whether an agent is being started, or is to be."""
     resting = session.kind == Session.Kind.BRIDGE and session.status in (
         Session.Status.PAUSED,
         Session.Status.ERROR,

@@ -114,7 +114,7 @@ class Reader:
         return seq > self._positions.get(feed_id, seq)
 
     def _gaps(self, after: int) -> list[Gap]:
-        """What was discarded of these feeds beyond ``after`` and their positions."""
+        """Return what was discarded of these feeds beyond ``after`` and their positions."""
         marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
         return [
             Gap(feed_id, dropped)

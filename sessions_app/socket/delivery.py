@@ -145,7 +145,7 @@ class Delivery:
     # -- what was missed ---------------------------------------------------------------------------
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
-        """Where the backlog begins, by feed: of one, or of all that have news for this device."""
+        """Return where the backlog begins, by feed: of one, or of all with news."""
         known = cursors.positions(self._device) | self.sent
         if feed_id is None:
             return reader.feeds_with_news(known, self._device.start_seq)

@@ -60,7 +60,7 @@ def _words(error: Exception) -> str:
 
 
 def _took_too_long(error: Exception) -> bool:
-    """Whether it is the bridge's own limit; what the system calls a time-out has a number."""
+    """Tell whether it is the bridge's own limit; what the system calls a time-out has a number."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 

@@ -217,7 +217,7 @@ class ToolCalls:
         return None
 
     def _is_shown(self, cwd: str, params: Mapping[str, Any]) -> bool:
-        """Whether a person knew where it runs: in the session's directory, or in one shown."""
+        """Tell whether a person knew where it runs: in the session's directory, or in one shown."""
         shown = [".", *(value for value in params.values() if isinstance(value, str))]
         return self._real(cwd) in map(self._real, shown)
 

@@ -62,7 +62,7 @@ def _message(line: bytes) -> Message | None:
 
 
 def _is_too_new(message: Message) -> bool:
-    """Whether it is an update of a kind that the library does not know, and would log a fault for."""
+    """Tell whether the library does not know this update, and would log a fault."""
     if message.get("method") != CLIENT_METHODS["session_update"]:
         return False
     params = message.get("params")
