@@ -124,6 +124,8 @@ class Session(models.Model):
     turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE)
     # {tool, summary, since} of the call that began last, as JSON text; empty when it is over.
     doing = models.TextField(default="")
+    # Of observed sessions: in this turn, of a call that may not have run since (D37).
+    decided_by_device = models.BooleanField(default=False)
 
     # Of bridge-run sessions only:
     # The process that runs the agent; only that one writes what the agent says.
@@ -197,7 +199,8 @@ class ToolCall(models.Model):
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
     device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True)
-    # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended.
+    # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended; of a
+    # device's decision that was only noted: not_run.
     reason = models.CharField(max_length=32, default="")
     # False: no agent session took the decision, so it waits for a person at the machine.
     forwarded = models.BooleanField(default=False)

@@ -12,6 +12,7 @@ from devices_app.models import Device
 from sessions_app.models import Session, ToolCall
 
 BODY_CHARS = 500
+NOTED = "Noted. The agent still waits for an answer at the machine."
 
 
 def _notification(
@@ -59,10 +60,11 @@ def session_of(feed_id: int) -> str | None:
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
-    """Somebody must decide about a tool call."""
+    """Report that somebody must decide; of hooks only the person at the machine can."""
+    by_hooks = call.source == ToolCall.Source.HOOKS
     return _notification(
         "approval_required",
-        f"{call.tool} needs approval",
+        f"{call.tool} asks at the machine" if by_hooks else f"{call.tool} needs approval",
         shorten(call.description),
         priority="high",
         session_id=session.session_id,
@@ -82,22 +84,46 @@ _WHY = {
 
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
-    """A decision stands, wherever it was taken."""
-    if call.decided_by == ToolCall.DecidedBy.AGENT:
-        where = " at the machine"
-    elif call.decided_by == ToolCall.DecidedBy.BRIDGE:
-        where = " " + _WHY.get(call.reason, _WHY["session_closed"])
-    else:
-        where = f" on {call.device.name}" if call.device else ""
+    """Report a decision, wherever it was made."""
+    title, body = f"{call.tool}: {call.decision}", f"{call.tool} was {call.decision}{_where(call)}."
+    if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
+        title, body = f"{title}{_where(call)}", NOTED
+    not_run: dict[str, Any] = {}
+    if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
+        body, not_run = f"{body.rstrip('.')} and was not run.", {"ran": False}
     return _notification(
         "approval_decided",
-        f"{call.tool}: {call.decision}",
-        f"{call.tool} was {call.decision}{where}.",
+        title,
+        body,
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,
         decision=call.decision,
         decided_by=call.decided_by,
+        **not_run,
         **_given(device=call.device.name if call.device else "", reason=call.reason),
+    )
+
+
+def _where(call: ToolCall) -> str:
+    """Say who decided, to be put after "was approved"."""
+    if call.decided_by == ToolCall.DecidedBy.AGENT:
+        return " at the machine"
+    if call.decided_by == ToolCall.DecidedBy.BRIDGE:
+        return " " + _WHY.get(call.reason, _WHY["session_closed"])
+    return f" on {call.device.name}" if call.device else ""
+
+
+def was_not_run(session: Session, call: ToolCall) -> Notification:
+    """Report that a call which a device decided about was not run."""
+    return _notification(
+        "agent_notification",
+        f"{call.tool} was not run",
+        f"{call.tool} was {call.decision}{_where(call)}, and was not run at the machine: "
+        + shorten(call.description),
+        priority="low" if call.decision == ToolCall.Decision.REJECTED else "normal",
+        session_id=session.session_id,
+        tool_call_id=call.tool_call_id,
+        ran=False,
     )
 
 

@@ -51,7 +51,9 @@ def decide(
             record.forwarded = _forward(session, record, decision, modifications)
             settle(box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device)
             session.last_activity_at = box.now
-            session.save(update_fields=["pending_approvals", "turn", "last_activity_at"])
+            session.decided_by_device = session.kind == Session.Kind.OBSERVED
+            changed = ("pending_approvals", "turn", "last_activity_at", "decided_by_device")
+            session.save(update_fields=changed)
         elif not stands:
             raise _already_decided(session_id, record)
     assert record.decided_at is not None

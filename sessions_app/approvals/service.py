@@ -292,6 +292,19 @@ def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") 
 def moved_on(box: Outbox, session: Session) -> None:
     """Reject what is pending: the session went on without it, so a person refused it there (D37)."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
+    _report_not_run(box, session)
+
+
+def _report_not_run(box: Outbox, session: Session) -> None:
+    """Notify every device of calls that one of them decided about and that have not run: what it
+    said was only noted.
+    """
+    if session.decided_by_device:
+        session.decided_by_device = False
+        for record in _open(session).filter(decided_by=ToolCall.DecidedBy.DEVICE, reason=""):
+            record.reason = "not_run"
+            record.save(update_fields=["reason"])
+            box.append_to_all(encode(notifications.was_not_run(session, record)))
 
 
 def abandon(box: Outbox, session: Session) -> None:
@@ -302,6 +315,7 @@ def abandon(box: Outbox, session: Session) -> None:
 def close(box: Outbox, session: Session, *, by: str) -> None:
     """Reject what is pending and end every open call: the session has ended (D38)."""
     reject_pending(box, session, by=by, reason="session_closed")
+    _report_not_run(box, session)
     abandon(box, session)
 
 

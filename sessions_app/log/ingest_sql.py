@@ -132,7 +132,7 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
 # In the order of the models' fields, as from_db wants them; last in a session what is converted.
 _SESSION_READ = (
     "id session_id kind feed_id agent_type title titled working_directory status closed_at"
-    " hook_count recent_events pending_approvals turn doing"
+    " hook_count recent_events pending_approvals turn doing decided_by_device"
 )
 _FEED_READ = "id kind last_seq rows bytes"
 _READ_SESSIONS = (
@@ -141,7 +141,7 @@ _READ_SESSIONS = (
 )
 _SESSION_WRITTEN = (
     "agent_type title titled working_directory status hook_count pending_approvals turn doing"
-    " closed_at last_activity_at recent_events"
+    " decided_by_device closed_at last_activity_at recent_events"
 )
 _WRITE_SESSION = f'UPDATE "{_SESSION}" SET {_columns(_SESSION_WRITTEN, "{} = %s")} WHERE id = %s'
 _COUNT_JOINS = (

@@ -92,7 +92,14 @@ def close_idle() -> int:
         for session in sessions:
             close(box, session, "timeout")
             session.save(
-                update_fields=["status", "closed_at", "pending_approvals", "turn", "doing"]
+                update_fields=[
+                    "status",
+                    "closed_at",
+                    "pending_approvals",
+                    "turn",
+                    "doing",
+                    "decided_by_device",
+                ]
             )
     return len(sessions)
 
