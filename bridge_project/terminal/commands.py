@@ -27,6 +27,8 @@ class Command:
     whole: bool
 
 
+NOTED: Final = "Noted. The agent still waits for an answer at the machine."
+
 COMMANDS: Final[dict[str, Command]] = {}
 
 
@@ -80,8 +82,7 @@ async def show_help(console: Console) -> None:
 async def list_sessions(console: Console) -> None:
     for number, session_id in enumerate(console.sessions, 1):
         chosen = "*" if session_id == console.current else " "
-        works = "  (works)" if session_id in console.busy else ""
-        console.show(f"{chosen} {number}  {console.called(session_id)}{works}")
+        console.show(f"{chosen} {number}  {console.called(session_id)}")
     if not console.sessions:
         console.show("No session is open.")
 
@@ -127,10 +128,7 @@ async def show_history(console: Console) -> None:
 
 @command("say TEXT", "a message to that agent", whole=True)
 async def say(console: Console, text: str) -> None:
-    busy = console.session in console.busy
     await console.send("message", content=text, role="user")
-    if busy:
-        console.show("-- queued: the agent still works")
 
 
 @command("interrupt", "stop what it is doing")
@@ -182,8 +180,8 @@ async def _decide(console: Console, number: str, decision: str, params: Any = No
     recorded = await console.ask(
         "approval_response", **ids, decision=decision, modifications=params
     )
-    nobody = "; no agent session takes it: decide at the machine too"
-    taken = "" if recorded["forwarded"] else nobody
+    nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
+    taken = "" if recorded["forwarded"] else f". {nobody}"
     console.show(f"-- {clean(asked['tool'])}: {recorded['decision']}{taken}")
 
 

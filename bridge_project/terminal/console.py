@@ -1,8 +1,7 @@
-"""Track sessions, turns and approvals in ``watch``, and send its requests."""
+"""Track sessions and approvals in ``watch``, and send its requests."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,58 +22,50 @@ class Console:
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self.client: Client | None = None
-        # ids of open sessions, the newest of the bridge's list first
-        self.sessions: list[str] = []
+        # id → open session, as the bridge showed it last; the newest of its list first
+        self.sessions: dict[str, Message] = {}
         self.titles: dict[str, str] = {}
-        self._titled: set[str] = set()
         # the session that commands are about
         self.current: str | None = None
         # (session, call) → the approval_required that waits
         self.pending: dict[tuple[str, str], Message] = {}
-        # sessions whose agent works
-        self.busy: set[str] = set()
         # message_id → what the agent has said of it so far
         self._answers: dict[str, str] = {}
 
     def learn(self, message: Message) -> None:
-        """Update sessions, turns and approvals from a message."""
+        """Update sessions and approvals from a message."""
         payload = message.get("payload") or {}
         session_id = str(payload.get("session_id"))
         self._learn_approvals(message["type"], session_id, payload)
         match message["type"]:
             case "connection_ack":
-                self.sessions = []
+                self.sessions = {}
                 for one in payload["active_sessions"]:
-                    self._open(one["session_id"], one.get("title"))
-                self.busy.clear()
-            case "session_started" | "session_ready":
-                self._open(session_id, directory=payload.get("working_directory"))
-                if message["type"] == "session_ready":
-                    self.current = self.current or session_id
+                    self._learn_session(one)
+            case "session_started" | "session_update":
+                self._learn_session(payload.get("session") or payload)
+            case "session_ready":
+                self.current = self.current or session_id
             case "session_end":
-                self.sessions = [one for one in self.sessions if one != session_id]
-                self.pending = {
-                    key: one for key, one in self.pending.items() if key[0] != session_id
-                }
-                self.current = None if self.current == session_id else self.current
-            case "agent_event":
-                facts = payload["payload"]
-                prompt = str(facts.get("initial_prompt") or facts.get("prompt") or "").strip()
-                self._name(session_id, prompt.split("\n")[0], facts.get("working_directory"))
-            case "stream_start":
-                self.busy.add(session_id)
-            case "stream_end" if payload["finish_reason"] != "tool_call":
-                self.busy.discard(session_id)
+                self._forget_session(session_id)
+
+    def _learn_session(self, one: Message) -> None:
+        self.titles[one["session_id"]] = one.get("title") or one["session_id"][:8]
+        if one.get("session_status") == "closed":
+            self._forget_session(one["session_id"])
+        else:
+            self.sessions[one["session_id"]] = one
+
+    def _forget_session(self, session_id: str) -> None:
+        self.sessions.pop(session_id, None)
+        self.pending = {key: one for key, one in self.pending.items() if key[0] != session_id}
+        self.current = None if self.current == session_id else self.current
 
     def _learn_approvals(self, type_: str, session_id: str, payload: Message) -> None:
         call_id = str(payload.get("tool_call_id"))
         match type_:
             case "connection_ack":
                 self.pending.clear()  # what still waits comes again
-            case "session_end":
-                self.pending = {
-                    key: one for key, one in self.pending.items() if key[0] != session_id
-                }
             case "approval_required" if "decision" not in payload:
                 self.pending[session_id, call_id] = payload
             case "approval_recorded" | "tool_result" | "tool_error":
@@ -95,19 +86,6 @@ class Console:
             message = {**message, "type": "answer", "payload": {**payload, "content": said}}
         session_id = str(payload.get("session_id") or "")
         return render.line(message, self.titles.get(session_id, session_id[:8]), **how)
-
-    def _open(self, session_id: str, title: str | None = None, directory: Any = None) -> None:
-        if session_id not in self.sessions:
-            self.sessions.append(session_id)
-        self._name(session_id, title, directory)
-
-    def _name(self, session_id: str, title: str | None, directory: Any) -> None:
-        """Name a session by its first prompt, else its directory (D6)."""
-        if title and session_id not in self._titled:
-            self.titles[session_id] = title
-            self._titled.add(session_id)
-        elif directory:
-            self.titles.setdefault(session_id, os.path.basename(str(directory).rstrip("/")) or "/")
 
     async def ask(self, type_: str, **payload: Any) -> Message:
         """Send a request about the chosen session; return its answer's payload.
@@ -146,13 +124,17 @@ class Console:
         return self.current
 
     def called(self, session_id: str) -> str:
-        """Return a session's id and title."""
-        return f"{clean(session_id)}  {plain(self.titles.get(session_id, ''), 80)}".rstrip()
+        """Return a session's id and title, and what its agent does."""
+        one = self.sessions.get(session_id, {})
+        turn, doing = one.get("turn", "idle"), one.get("doing") or {}
+        does = f"({turn}) {plain(doing.get('summary', ''), 80)}" if turn != "idle" else ""
+        title = plain(self.titles.get(session_id, ""), 80)
+        return "  ".join(filter(None, [clean(session_id), title, does])).rstrip()
 
     def named(self, word: str) -> str:
         """Return the session of a number in `sessions`, else the one with that id."""
         number = int(word) if word.isdecimal() else 0
-        return self.sessions[number - 1] if 1 <= number <= len(self.sessions) else word
+        return list(self.sessions)[number - 1] if 1 <= number <= len(self.sessions) else word
 
     def waiting(self, number: str) -> Message:
         """Return the approval of that number, or the only one. Raises Wrong."""

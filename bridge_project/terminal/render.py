@@ -74,6 +74,17 @@ def _call(body: Message) -> str:
     return " ".join(part for part in (tool, short, more) if part)
 
 
+def _asks(body: Message) -> str:
+    """What a person is asked, or was, and where."""
+    where = ", asks at the machine" if body.get("source") == "hooks" else ""
+    decided = f", {body['decision']} already" if body.get("decision") else ""
+    return f"{_call(body)} [{body.get('risk_level')}{decided or where}]"
+
+
+def _prompt(body: Message) -> str:
+    return plain(body.get("prompt") or "") + (" (queued)" if body.get("queued") is True else "")
+
+
 def _pre_tool(body: Message) -> str:
     waits = ", waits for approval" if body.get("requires_approval") is True else ""
     return f"{_call(body)} [{body.get('risk_level', 'risk unknown')}{waits}]"
@@ -115,13 +126,14 @@ _SILENT: Final = {
     "connection_ack",
     "health_status",
     "session_ready",
+    "session_update",
     "stream_start",
     "stream_chunk",
 }
 _EVENTS: Final[Mapping[str, tuple[int, Writer]]] = {
     "SessionStart": (GREEN, _fields("working_directory", "initial_prompt")),
     "SessionEnd": (GREEN, _fields("exit_reason", "summary")),
-    "UserPromptSubmit": (BOLD, _fields("prompt")),
+    "UserPromptSubmit": (BOLD, _prompt),
     "PreToolUse": (BLUE, _pre_tool),
     "PostToolUse": (BLUE, _post_tool),
     "Stop": (GREEN, _fields("reason", "message")),
@@ -133,7 +145,7 @@ _MESSAGES: Final[Mapping[str, tuple[int, Writer]]] = {
     "session_end": (GREEN, _fields("reason")),
     "answer": (0, _answer),
     "tool_call": (DIM, _call),
-    "approval_required": (YELLOW, lambda body: f"{_call(body)} [{body.get('risk_level')}]"),
+    "approval_required": (YELLOW, _asks),
     "tool_result": (DIM, _result),
     "tool_error": (RED, _fields("tool", "code", "message")),
     "notification": (YELLOW, _fields("title", "body")),

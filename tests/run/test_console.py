@@ -184,7 +184,7 @@ async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
     await carry_out(one, "history")
     assert lines[0] == "(older messages are gone)"
     assert lines[1].endswith("Bash ls [high]") and lines[2].endswith("timeout")
-    assert one.pending == {} and one.sessions == ["s1", "s2"], "the past is no news"
+    assert one.pending == {} and list(one.sessions) == ["s1", "s2"], "the past is no news"
 
 
 @given(st.text())

@@ -66,6 +66,7 @@ BASH = {"tool": "Bash", "params": {"command": "ls"}}
             "Bash ls: FAILED: no",
         ),
         ("UserPromptSubmit", {"prompt": "Fix\n  it"}, "Fix it"),
+        ("UserPromptSubmit", {"prompt": "Then that", "queued": True}, "Then that (queued)"),
         ("Stop", {"reason": "task_completed", "message": "Done."}, "task_completed: Done."),
         ("Stop", {"reason": "error"}, "error"),
         ("SessionStart", {"working_directory": "/home/a", "initial_prompt": "Go"}, "/home/a: Go"),
@@ -92,32 +93,43 @@ def test_an_answer_is_one_message_without_the_input_of_tools() -> None:
     def stream(type_: str, **payload: Any) -> str | None:
         return shown(console, {"type": type_, "timestamp": AT, "payload": ids | payload})
 
-    assert stream("stream_start") is None and console.busy == {"s-1"}
+    assert stream("stream_start") is None
     assert stream("stream_chunk", content="One\ntw", is_tool_use=False) is None
     assert stream("stream_chunk", content='{"command": ', is_tool_use=True) is None
     assert stream("stream_chunk", content="o\x1b[31m", is_tool_use=False) is None
     said = stream("stream_end", finish_reason="stop") or ""
     assert said.splitlines()[0].endswith("answer              One")
     assert said.splitlines()[1].strip() == "two\N{REPLACEMENT CHARACTER}[31m"
-    assert console.busy == set()
     assert stream("stream_end", finish_reason="tool_call") is None, "there is nothing to show"
     assert (stream("stream_end", finish_reason="error") or "").endswith("(error)")
 
 
-def test_a_session_is_called_by_its_first_prompt_once_it_has_one() -> None:
-    """D6; what the bridge calls it stands."""
+def test_a_session_is_called_and_does_what_the_bridge_says() -> None:
+    """D6, D54."""
     console = Console(print)
-    started = {"type": "session_started", "timestamp": AT, "payload": {"session_id": "s-1"}}
-    for message, title in (
-        (started, "s-1"),
-        (event("SessionStart", {"working_directory": "/home/a/project"}), "project"),
-        (event("UserPromptSubmit", {"prompt": "Fix the bug\nand more"}), "Fix the bug"),
-        (event("UserPromptSubmit", {"prompt": "Another"}), "Fix the bug"),
-    ):
-        assert f"  {title} " in (shown(console, message) or "").ljust(50)
-    listed = [{"session_id": "s-2", "agent": "a", "title": "Given"}]
-    console.learn({"type": "connection_ack", "payload": {"active_sessions": listed}})
-    assert "  Given " in (shown(console, event("UserPromptSubmit", {"prompt": "x"}, "s-2")) or "")
+    one = {"session_id": "s-1", "title": "project", "session_status": "active", "turn": "idle"}
+    console.learn({"type": "connection_ack", "payload": {"active_sessions": [one]}})
+    assert console.called("s-1") == "s-1  project"
+    later = one | {"title": "Fix it", "turn": "waiting", "doing": {"summary": "Bash: rm\x1b x"}}
+    assert shown(console, {"type": "session_update", "payload": {"session": later}}) is None
+    assert console.called("s-1") == "s-1  Fix it  (waiting) Bash: rm\N{REPLACEMENT CHARACTER} x"
+    assert "  Fix it " in (shown(console, event("UserPromptSubmit", {"prompt": "x"})) or "")
+    over = later | {"session_status": "closed"}
+    console.learn({"type": "session_update", "payload": {"session": over}})
+    assert console.sessions == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"source": "agent_sdk"}, "Bash ls [high]"),
+        ({"source": "hooks"}, "Bash ls [high, asks at the machine]"),
+        ({"source": "hooks", "decision": "rejected"}, "Bash ls [high, rejected already]"),
+    ],
+)
+def test_a_question_says_where_it_is_asked(more: dict[str, str], words: str) -> None:
+    payload = BASH | {"session_id": "s-1", "tool_call_id": "c", "risk_level": "high"} | more
+    assert line({"type": "approval_required", "timestamp": AT, "payload": payload}).endswith(words)
 
 
 HARMFUL = ("\033[31mred", "\x9b31m", "a\rb", "\a", "\x7f", "\u202etxt", "\u2028x", "\ud800")

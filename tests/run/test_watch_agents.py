@@ -15,7 +15,7 @@ from tests.run.terminal import Program
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(120)
-TAKEN_NOWHERE = "no agent session takes it"
+TAKEN_NOWHERE = "No agent took it"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def started(bridge: Bridge, program: Program) -> str:
 
 def works(program: Program) -> None:
     """Wait until the list of sessions says that an agent works."""
-    wait_until(lambda: "(works)" in program.ask("sessions", "* 1  ", "\n"), 20, "it works")
+    wait_until(lambda: "(working)" in program.ask("sessions", "* 1  ", "\n"), 20, "it works")
 
 
 def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> None:
@@ -75,7 +75,7 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
 
     piped.say("say /sleep 100")
     works(piped)
-    piped.ask("say jam", "-- queued: the agent still works")
+    piped.ask("say jam", "jam (queued)")
     piped.ask("interrupt", "answer")
     piped.until("answer", "jam")
     piped.ask("end", "session_end", "user_request")

@@ -146,7 +146,9 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
         "approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three"
     )
     piped.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
-    piped.ask("reject 2", "-- Bash: rejected; no agent session takes it: decide at the machine too")
+    piped.ask(
+        "reject 2", "-- Bash: rejected. Noted. The agent still waits for an answer at the machine."
+    )
     piped.ask('modify 2 {"command": "make four"}', "-- Bash: modified")
     piped.ask("approve", "-- Bash: approved")
     piped.ask("approvals", "Nothing waits for a decision.")
