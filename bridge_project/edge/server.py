@@ -33,7 +33,7 @@ from bridge_project.edge.tls import TLSContextHolder, TLSFactory
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging
 from bridge_project.kernel.config import Conf
-from bridge_project.network.certificates import Certificates
+from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.transport import Transport, resolve
 
 log = logging.getLogger("bridge.server")

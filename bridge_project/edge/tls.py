@@ -17,7 +17,8 @@ from zope.interface import implementer
 
 from bridge_project.edge.connection import TLSConnection
 from bridge_project.kernel.config import Conf, ConfError
-from bridge_project.network.certificates import Certificates, load_or_renew
+from bridge_project.network.certificate_files import Certificates
+from bridge_project.network.certificates import load_or_renew
 
 log = logging.getLogger("bridge.server")
 

@@ -1,4 +1,4 @@
-"""Make, renew and read the server's certificate (D19, D44).
+"""Make and renew the server's certificate (D19, D44).
 
 It is a leaf of the bridge's own authority, renewed in time with the same key, or one that is given.
 """
@@ -6,13 +6,10 @@ It is a leaf of the bridge's own authority, renewed in time with the same key, o
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import ipaddress
 import logging
 import os
 import socket
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,7 +23,15 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import interfaces
-from bridge_project.network.transport import EVERYWHERE, accepts_on, parse_address
+from bridge_project.network.certificate_files import (
+    Certificates,
+    describe,
+    general_name,
+    names_in,
+    now,
+    read_given,
+)
+from bridge_project.network.transport import EVERYWHERE, accepts_on
 
 log = logging.getLogger("bridge.tls")
 
@@ -37,29 +42,6 @@ CA_BACKDATED = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """Hold the certificate in use: its files, and what others need of it.
-
-    ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
-    certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
-    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
-    """
-
-    chain: Path
-    key: Path
-    ca: Path | None
-    names: tuple[str, ...]
-    pin: str
-    fingerprint: str
-    not_before: datetime
-    not_after: datetime
-
-    @property
-    def own(self) -> bool:
-        return self.ca is not None
-
-
 def load_or_renew(conf: Conf) -> Certificates:
     """Return the certificate to serve, made or renewed if need be.
 
@@ -67,7 +49,7 @@ def load_or_renew(conf: Conf) -> Certificates:
     when a given certificate cannot be used or an own file is damaged that nothing may replace.
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
-        return _read_given(conf.bridge_tls_cert, conf.bridge_tls_key)
+        return read_given(conf.bridge_tls_cert, conf.bridge_tls_key)
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -92,7 +74,7 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
     if conf.bridge_host not in EVERYWHERE:
         names.append(conf.bridge_host)
     names.append(urlsplit(conf.bridge_public_url).hostname or "")
-    return tuple(dict.fromkeys(name for name in names if name and _general_name(name) is not None))
+    return tuple(dict.fromkeys(name for name in names if name and general_name(name) is not None))
 
 
 # -- the own authority and leaf --------------------------------------------------------------------
@@ -108,7 +90,7 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
     if leaf is None:
         leaf = _make_leaf(key, ca_key, ca, names)
         write_private_file(chain, _pem(leaf) + _pem(ca))
-    return _describe(leaf, chain=chain, key=key_path, ca=ca_path)
+    return describe(leaf, chain=chain, key=key_path, ca=ca_path)
 
 
 def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCurvePrivateKey:
@@ -158,7 +140,7 @@ def _load_or_renew_authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x50
             f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair,"
             f" or delete both: {again}"
         )
-    if ca.not_valid_after_utc - _now() >= RENEW_BEFORE:
+    if ca.not_valid_after_utc - now() >= RENEW_BEFORE:
         return ca
     log.warning(
         (
@@ -174,10 +156,10 @@ def _load_or_renew_authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x50
 def _make_authority(
     path: Path, key: ec.EllipticCurvePrivateKey, common_name: str
 ) -> x509.Certificate:
-    name, now = _name(common_name), _now()
+    name, today = _name(common_name), now()
     ca = (
-        _builder(name, name, key, ca=True, start=now - CA_BACKDATED)
-        .not_valid_after(now + timedelta(days=limits.CA_DAYS))
+        _builder(name, name, key, ca=True, start=today - CA_BACKDATED)
+        .not_valid_after(today + timedelta(days=limits.CA_DAYS))
         .sign(key, hashes.SHA256())
     )
     write_private_file(path, _pem(ca))
@@ -198,9 +180,9 @@ def _load_leaf(
         leaf.verify_directly_issued_by(ca)
     except (FileNotFoundError, ValueError, TypeError, InvalidSignature):
         return None
-    fresh = leaf.not_valid_before_utc <= _now() < leaf.not_valid_after_utc - RENEW_BEFORE
+    fresh = leaf.not_valid_before_utc <= now() < leaf.not_valid_after_utc - RENEW_BEFORE
     whole = len(chain) == 2 and chain[1] == ca and leaf.public_key() == key.public_key()
-    return leaf if fresh and whole and set(names) <= set(_names(leaf)) else None
+    return leaf if fresh and whole and set(names) <= set(names_in(leaf)) else None
 
 
 def _make_leaf(
@@ -209,8 +191,8 @@ def _make_leaf(
     ca: x509.Certificate,
     names: tuple[str, ...],
 ) -> x509.Certificate:
-    start = _now() - BACKDATED
-    general = [name for name in map(_general_name, names) if name is not None]
+    start = now() - BACKDATED
+    general = [name for name in map(general_name, names) if name is not None]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     return (
         _builder(_name("Bridge"), ca.subject, key, ca=False, start=start)
@@ -256,100 +238,9 @@ def _builder(
     )
 
 
-# -- a given certificate ---------------------------------------------------------------------------
-
-
-def _read_given(chain_path: Path, key_path: Path) -> Certificates:
-    text = _read(chain_path, "BRIDGE_TLS_CERT")
-    try:
-        leaf = x509.load_pem_x509_certificates(text)[0]
-    except ValueError:
-        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} is not a PEM certificate") from None
-    text = _read(key_path, "BRIDGE_TLS_KEY")
-    try:
-        key = serialization.load_pem_private_key(text, None)
-    except TypeError:
-        raise ConfError(
-            f"BRIDGE_TLS_KEY: {key_path} is encrypted; give a key without a passphrase"
-        ) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise ConfError(f"BRIDGE_TLS_KEY: {key_path} is not a PEM private key") from None
-    try:
-        matching = key.public_key() == leaf.public_key()
-    except (ValueError, UnsupportedAlgorithm):
-        raise ConfError(
-            f"BRIDGE_TLS_CERT: {chain_path} has a public key of an unknown kind"
-        ) from None
-    if not matching:
-        raise ConfError(
-            f"BRIDGE_TLS_KEY: {key_path} is not the key of the first certificate in {chain_path}"
-        )
-    if (end := leaf.not_valid_after_utc) <= _now():
-        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} expired on {end:%Y-%m-%d}")
-    return _describe(leaf, chain=chain_path, key=key_path, ca=None)
-
-
-def _read(path: Path, setting: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfError(f"{setting}: {path} cannot be read ({error.strerror})") from None
-
-
-# -- common ----------------------------------------------------------------------------------------
-
-
-def pin_of(certificate: bytes) -> str:
-    """Return the pin of a certificate in DER: the hex SHA-256 of its public key (D43)."""
-    key = x509.load_der_x509_certificate(certificate).public_key()
-    encoded = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return hashlib.sha256(encoded).hexdigest()
-
-
-def _describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None) -> Certificates:
-    return Certificates(
-        chain=chain,
-        key=key,
-        ca=ca,
-        names=_names(leaf),
-        pin=pin_of(leaf.public_bytes(serialization.Encoding.DER)),
-        fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
-        not_before=leaf.not_valid_before_utc,
-        not_after=leaf.not_valid_after_utc,
-    )
-
-
-def _names(leaf: x509.Certificate) -> tuple[str, ...]:
-    try:
-        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return ()
-    return (
-        *names.get_values_for_type(x509.DNSName),
-        *(str(address) for address in names.get_values_for_type(x509.IPAddress)),
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName | None:
-    """Return the name for a certificate; None if none can hold it (non-ASCII hosts)."""
-    address = parse_address(name)
-    if address is not None:
-        return x509.IPAddress(ipaddress.ip_address(address))
-    try:
-        return x509.DNSName(name)
-    except ValueError:
-        return None
-
-
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import interfaces, transport
-from bridge_project.network.certificates import Certificates
+from bridge_project.network.certificate_files import Certificates
 
 
 @dataclass(frozen=True, slots=True)

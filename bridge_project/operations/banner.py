@@ -6,7 +6,7 @@ from typing import Final
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import interfaces, transport
-from bridge_project.network.certificates import Certificates
+from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.server_address import Address
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.operations.startup import make_command

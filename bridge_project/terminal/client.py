@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
-from bridge_project.network.certificates import pin_of
+from bridge_project.network.certificate_files import pin_of
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.types import now_text
 

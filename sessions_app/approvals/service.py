@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from bridge_project.kernel import limits
@@ -20,6 +19,13 @@ from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals.decisions import settle
+from sessions_app.approvals.open_calls import (
+    asked_before,
+    equal_not_decided,
+    open_calls,
+    seen_before,
+    that_ran,
+)
 from sessions_app.approvals.tool_call import Call
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
@@ -45,7 +51,7 @@ def report(box: Outbox, session: Session, call: Call) -> str:
     known, tool_call_id = None, call.id or str(uuid.uuid4())
     values = (session.pk, tool_call_id, _name(call), call.same, call.risk_level, box.moment)
     if not ingest_sql.open_call(box.cursor, values):
-        known = _seen_before(session, call)
+        known = seen_before(session, call)
         tool_call_id = (known or _create(box, session, call)).tool_call_id
     if known is None:
         message = s.ToolCall(
@@ -74,9 +80,9 @@ def ask(
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
     """
     by_hooks = source == "hooks"
-    record = _seen_before(session, call) if by_hooks else _asked_before(box, session, call)
+    record = seen_before(session, call) if by_hooks else asked_before(box, session, call)
     if record is None and of_open_call:
-        record = _equal_not_decided(session, call)
+        record = equal_not_decided(session, call)
     if record is None:
         record = _create(box, session, call)
     if record.decision is not None:
@@ -136,53 +142,6 @@ def _name(call: Call) -> str:
     return printable(call.tool)[:128] or "unknown"
 
 
-# -- finding the record of a call ------------------------------------------------------------------
-
-
-def _open(session: Session) -> QuerySet[ToolCall]:
-    return ToolCall.objects.filter(session=session, finished_at=None).order_by("pk")
-
-
-def _seen_before(session: Session, call: Call) -> ToolCall | None:
-    """The equal open call of that id: the same call, seen again."""
-    return _open(session).filter(tool_call_id=call.id, same=call.same).first() if call.id else None
-
-
-def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
-    """The open call of that id, of an agent that the bridge runs: its ids are unique.
-
-    One about which nobody was asked may have got other parameters since; one that is decided and
-    asked about again is another call, and so the first has ended.
-    """
-    record = _open(session).filter(tool_call_id=call.id).first() if call.id else None
-    if record is None or record.decision is None:
-        return record
-    if record.decision != _PENDING:
-        record.finished_at = box.now
-        record.save(update_fields=["finished_at"])
-        return None
-    return record if record.same == call.same else None
-
-
-def _equal_not_decided(session: Session, call: Call) -> ToolCall | None:
-    """The oldest equal open call about which nobody was asked yet, else one that is pending."""
-    equal = _open(session).filter(same=call.same)
-    return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
-
-
-def _that_ran(session: Session, call: Call) -> ToolCall | None:
-    """The equal open call of that id, else the oldest equal one, else the one of that id.
-
-    Equal before id: an id that an agent has used for two calls must not make what ran pass for the
-    approval of what did not. What was refused at the machine is not waiting to run.
-    """
-    by_id = _open(session).filter(tool_call_id=call.id).first() if call.id else None
-    if by_id is not None and by_id.same == call.same:
-        return by_id
-    refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.AGENT)
-    return _open(session).filter(~refused, same=call.same).first() or by_id
-
-
 # -- a call ends -----------------------------------------------------------------------------------
 
 
@@ -195,7 +154,7 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
     unasked = call.id and ingest_sql.end_call(
         box.cursor, session.pk, call.id, call.same, box.moment
     )
-    if not unasked and (record := _that_ran(session, call)):
+    if not unasked and (record := that_ran(session, call)):
         tool_call_id = record.tool_call_id
     tool_call_id = tool_call_id or str(uuid.uuid4())
     error = None
@@ -230,7 +189,7 @@ def conclude(
     A refusal has a result too, and that is no tool that ran.
     """
     _append_result(box, session, tool_call_id, call, outcome, error)
-    record = _open(session).filter(tool_call_id=tool_call_id).first()
+    record = open_calls(session).filter(tool_call_id=tool_call_id).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
     _go_on(session)
@@ -278,14 +237,14 @@ def _end(
 
 def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -> None:
     """Reject a pending call because its agent no longer waits for a decision."""
-    for record in _open(session).filter(tool_call_id=tool_call_id, decision=_PENDING):
+    for record in open_calls(session).filter(tool_call_id=tool_call_id, decision=_PENDING):
         settle(box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason=reason)
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
     """Reject a session's pending calls; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
-        for record in _open(session).filter(decision=_PENDING):
+        for record in open_calls(session).filter(decision=_PENDING):
             settle(box, session, record, _REJECTED, by=by, reason=reason)
 
 
@@ -301,7 +260,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
     """
     if session.decided_by_device:
         session.decided_by_device = False
-        for record in _open(session).filter(decided_by=ToolCall.DecidedBy.DEVICE, reason=""):
+        for record in open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE, reason=""):
             record.reason = "not_run"
             record.save(update_fields=["reason"])
             box.append_to_all(encode(notifications.was_not_run(session, record)))
@@ -309,7 +268,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
 
 def abandon(box: Outbox, session: Session) -> None:
     """End every open call: the agent is gone."""
-    _open(session).update(finished_at=box.now)
+    open_calls(session).update(finished_at=box.now)
 
 
 def close(box: Outbox, session: Session, *, by: str) -> None:

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.network import certificates, interfaces
+from bridge_project.network.certificate_files import Certificates
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
     return make
 
 
-def leaf_of(found: certificates.Certificates) -> x509.Certificate:
+def leaf_of(found: Certificates) -> x509.Certificate:
     return x509.load_pem_x509_certificates(found.chain.read_bytes())[0]
 
 

@@ -20,7 +20,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from bridge_project.kernel import limits
-from bridge_project.network.certificates import pin_of
+from bridge_project.network.certificate_files import pin_of
 from bridge_project.terminal.client import Client, Lost, Refused, Target
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher

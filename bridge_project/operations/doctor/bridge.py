@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from bridge_project.kernel import limits
 from bridge_project.network import server_address, transport
-from bridge_project.network.certificates import pin_of
+from bridge_project.network.certificate_files import pin_of
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.operations.banner import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning

@@ -1,0 +1,124 @@
+"""Read a certificate's files, and tell what others need of it (D19, D44)."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+
+from bridge_project.kernel.config import ConfError
+from bridge_project.network.transport import parse_address
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Hold the certificate in use: its files, and what others need of it.
+
+    ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
+    certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
+    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
+    """
+
+    chain: Path
+    key: Path
+    ca: Path | None
+    names: tuple[str, ...]
+    pin: str
+    fingerprint: str
+    not_before: datetime
+    not_after: datetime
+
+    @property
+    def own(self) -> bool:
+        return self.ca is not None
+
+
+def read_given(chain_path: Path, key_path: Path) -> Certificates:
+    text = _read(chain_path, "BRIDGE_TLS_CERT")
+    try:
+        leaf = x509.load_pem_x509_certificates(text)[0]
+    except ValueError:
+        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} is not a PEM certificate") from None
+    text = _read(key_path, "BRIDGE_TLS_KEY")
+    try:
+        key = serialization.load_pem_private_key(text, None)
+    except TypeError:
+        raise ConfError(
+            f"BRIDGE_TLS_KEY: {key_path} is encrypted; give a key without a passphrase"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfError(f"BRIDGE_TLS_KEY: {key_path} is not a PEM private key") from None
+    try:
+        matching = key.public_key() == leaf.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfError(
+            f"BRIDGE_TLS_CERT: {chain_path} has a public key of an unknown kind"
+        ) from None
+    if not matching:
+        raise ConfError(
+            f"BRIDGE_TLS_KEY: {key_path} is not the key of the first certificate in {chain_path}"
+        )
+    if (end := leaf.not_valid_after_utc) <= now():
+        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} expired on {end:%Y-%m-%d}")
+    return describe(leaf, chain=chain_path, key=key_path, ca=None)
+
+
+def _read(path: Path, setting: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfError(f"{setting}: {path} cannot be read ({error.strerror})") from None
+
+
+def pin_of(certificate: bytes) -> str:
+    """Return the pin of a certificate in DER: the hex SHA-256 of its public key (D43)."""
+    key = x509.load_der_x509_certificate(certificate).public_key()
+    encoded = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(encoded).hexdigest()
+
+
+def describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None) -> Certificates:
+    return Certificates(
+        chain=chain,
+        key=key,
+        ca=ca,
+        names=names_in(leaf),
+        pin=pin_of(leaf.public_bytes(serialization.Encoding.DER)),
+        fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
+        not_before=leaf.not_valid_before_utc,
+        not_after=leaf.not_valid_after_utc,
+    )
+
+
+def names_in(leaf: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return (
+        *names.get_values_for_type(x509.DNSName),
+        *(str(address) for address in names.get_values_for_type(x509.IPAddress)),
+    )
+
+
+def general_name(name: str) -> x509.GeneralName | None:
+    """Return the name for a certificate; None if none can hold it (non-ASCII hosts)."""
+    address = parse_address(name)
+    if address is not None:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    try:
+        return x509.DNSName(name)
+    except ValueError:
+        return None
+
+
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
