@@ -338,7 +338,7 @@ def test_phones_that_come_and_go_see_the_same(quick: Bridge, phone: Phone) -> No
         whole = stream(phone.messages, sid)
         assert all_of_it == whole and stream(joined, sid) + stream(midway.messages, sid) == whole
         assert words(whole) == "".join(f"m-{number} " for number in range(CHUNKS))
-        phone.ack(*whole)
+        phone.ack(*of(phone, "agent_event", sid), *whole)
         phone.vanish()
         phone.ready()
         phone.join(sid)
