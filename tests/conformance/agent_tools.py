@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,12 +119,12 @@ def figure(text: str) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Child processes of a process, those that nobody has waited for included."""
-    return [
-        int(word)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for word in (task / "children").read_text().split()
-    ]
+    """List child processes, also those that nobody has waited for; threads may end meanwhile."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return found
 
 
 def status(bridge: Bridge, session_id: str) -> str:
