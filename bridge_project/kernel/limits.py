@@ -120,6 +120,7 @@ LEASE_RENEWAL_SECONDS: Final = 5
 # how often a process looks for rows and revoked devices that no notification named (D15: in 2 s)
 POLL_SECONDS: Final = 0.5
 SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
+QUIET_UPDATE_SECONDS: Final = 4  # the same while the log does not grow: a quiet pause, a resume
 # of requests that wait behind a slow one of the same socket; above it the socket is not read
 LANES_BYTES: Final = MB
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds

@@ -8,6 +8,7 @@ connected nothing is read.
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.server_messages import SessionUpdate
 from sessions_app import session_view
+from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.registry import registry
@@ -32,13 +34,20 @@ LATE = timedelta(seconds=10)
 
 
 async def run() -> None:
-    """Send what has changed, once a second, for ever."""
+    """Send what has changed, once a second, for ever.
+
+    While the log does not grow it is looked at more rarely: few changes have no row.
+    """
+    head, looked_at = -1, 0.0
     while True:
         await asyncio.sleep(limits.SESSION_UPDATE_SECONDS)
         ready = [one for one in registry.sockets if one.phase is Phase.READY]
+        quiet = head == tail.head and time.monotonic() - looked_at < limits.QUIET_UPDATE_SECONDS
+        if not ready or quiet:
+            continue
+        head, looked_at = tail.head, time.monotonic()
         try:
-            if ready:
-                await _send_changes(ready)
+            await _send_changes(ready)
         except DatabaseError as error:
             log.warning("sessions_not_read", error=error.__class__.__name__)
         except Exception:

@@ -153,7 +153,8 @@ class Flight:
     def receiver(self, seen: _Seen) -> Callable[[bytes, float], None]:
         def receive(text: bytes, at: float) -> None:
             found = text.find(self.mark)
-            if found < 0:
+            # A view has the session's title, which is its first prompt.
+            if found < 0 or b'"session_update"' in text[:40]:
                 return
             serial = int(text[found + self.mark_size : found + self.mark_size + DIGITS])
             if serial in seen.times:
