@@ -163,9 +163,8 @@ class ConnectionLimiter:
 
     def __init__(self, conf: Conf) -> None:
         self._conf = conf
-        self._unauthenticated: dict[
-            str, dict[Connection, None]
-        ] = {}  # by network, the oldest first
+        # by network, the oldest first
+        self._unauthenticated: dict[str, dict[Connection, None]] = {}
 
     def admit(self, connection: Connection) -> None:
         """Reset a connection on a forbidden address; else count it, and make room for it."""

@@ -11,9 +11,8 @@ from django.core.cache import cache
 from bridge_project.protocol.http import ForwarderInfo
 from bridge_project.protocol.types import now_text, parse_timestamp
 
-HEADER: Final = (
-    "X-Hook-Behind"  # events that wait, at most 500, and seconds of the oldest: "312 95"
-)
+# Events that wait, at most 500, and the seconds of the oldest: "312 95".
+HEADER: Final = "X-Hook-Behind"
 KEPT_SECONDS: Final = 180  # one that is behind says so with every request
 MOST: Final = 20
 _FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")

@@ -16,7 +16,7 @@ import structlog
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.threads import readers
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import encode
@@ -48,10 +48,11 @@ async def run() -> None:
         head, looked_at = tail.head, time.monotonic()
         try:
             await _send_changes(ready)
-        except DatabaseError as error:
-            log.warning("sessions_not_read", error=error.__class__.__name__)
+        except DatabaseError:
+            continue  # polling reports it; what was missed is sent when the database is back
         except Exception:
             log.exception("session_updates_failed")
+            failure_alerts.report("INTERNAL_ERROR", "session_updates_failed")
 
 
 async def _send_changes(ready: list[ClientConnection]) -> None:
