@@ -1,8 +1,11 @@
-"""Find the record of a tool call that has not ended (D37)."""
+"""Find, begin and end the record of a tool call that has not ended (D37)."""
+# ruff: noqa: S608 - only our own names are put into statements
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+import uuid
+
+from django.db.models import QuerySet
 
 from sessions_app.approvals.tool_call import Call
 from sessions_app.log.outbox import Outbox
@@ -46,14 +49,48 @@ def equal_not_decided(session: Session, call: Call) -> ToolCall | None:
     return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
 
 
-def that_ran(session: Session, call: Call) -> ToolCall | None:
-    """The equal open call of that id, else the oldest equal one, else the one of that id.
+# -- by one statement each: nine events of ten are a call's about which nobody is asked ------------
 
-    Equal before id: an id that an agent has used for two calls must not make what ran pass for the
-    approval of what did not. What was refused at the machine is not waiting to run.
+_CALL = ToolCall._meta.db_table
+_NAMED = "session_id = %s AND tool_call_id = %s"
+_EMPTY = "description params source decided_by reason frame"
+_OPEN = f'SELECT id FROM "{_CALL}" WHERE finished_at IS NULL AND '
+# No two calls share an id: one whose id the session has had gets another.
+_BEGIN = (
+    f'INSERT INTO "{_CALL}" (session_id, tool_call_id, tool, same, risk_level, created_at, '
+    f"forwarded, {_EMPTY.replace(' ', ', ')}) SELECT %s, "
+    f'CASE WHEN EXISTS (SELECT 1 FROM "{_CALL}" WHERE {_NAMED}) THEN %s ELSE %s END, '
+    f"%s, %s, %s, %s, %s{', %s' * len(_EMPTY.split())} "
+    f"WHERE NOT EXISTS ({_OPEN} {_NAMED} AND same = %s) RETURNING tool_call_id"
+)
+# An equal call before the one of that id: an id that an agent has used for two calls must not make
+# what ran pass for the approval of what did not. What was refused at the machine does not run.
+_END = (
+    f'UPDATE "{_CALL}" SET finished_at = %s WHERE id = COALESCE('
+    f"({_OPEN} session_id = %s AND same = %s AND (tool_call_id = %s OR decision IS NULL "
+    "OR decision <> %s OR decided_by <> %s) "
+    "ORDER BY CASE WHEN tool_call_id = %s THEN 0 ELSE 1 END, id LIMIT 1), "
+    f"({_OPEN} {_NAMED})) RETURNING id, tool_call_id, decision"
+)
+
+
+def begin_call(box: Outbox, session: Session, call: Call, tool: str) -> str | None:
+    """Write a call about which nobody is asked; return its id, None if it is open already."""
+    same, other_id = call.same, str(uuid.uuid4())
+    own = (session.pk, call.id or "")
+    id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
+    about = (tool, same, call.risk_level, box.moment, False)
+    box.cursor.execute(_BEGIN, (session.pk, *own, *id_, *about, *unset, *own, same))
+    return row[0] if (row := box.cursor.fetchone()) else None
+
+
+def end_call(box: Outbox, session: Session, call: Call) -> tuple[int, str, str | None] | None:
+    """End the open call that ran; return its key, its id and its decision.
+
+    It is the equal one of that id, else the oldest equal one, else the one of that id.
     """
-    by_id = open_calls(session).filter(tool_call_id=call.id).first() if call.id else None
-    if by_id is not None and by_id.same == call.same:
-        return by_id
-    refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.AGENT)
-    return open_calls(session).filter(~refused, same=call.same).first() or by_id
+    own = (session.pk, call.id or "")
+    refused = (_REJECTED, ToolCall.DecidedBy.AGENT)
+    box.cursor.execute(_END, (box.moment, session.pk, call.same, own[1], *refused, own[1], *own))
+    found: tuple[int, str, str | None] | None = box.cursor.fetchone()
+    return found

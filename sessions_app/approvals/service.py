@@ -21,13 +21,13 @@ from sessions_app import notifications
 from sessions_app.approvals.decisions import settle
 from sessions_app.approvals.open_calls import (
     asked_before,
+    begin_call,
+    end_call,
     equal_not_decided,
     open_calls,
     seen_before,
-    that_ran,
 )
 from sessions_app.approvals.tool_call import Call
-from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
@@ -47,13 +47,7 @@ def report(box: Outbox, session: Session, call: Call) -> str:
 
     Returns the id under which devices know it.
     """
-    # Nine events of ten are such a call's: one statement when it begins, one when it ends.
-    known, tool_call_id = None, call.id or str(uuid.uuid4())
-    values = (session.pk, tool_call_id, _name(call), call.same, call.risk_level, box.moment)
-    if not ingest_sql.open_call(box.cursor, values):
-        known = seen_before(session, call)
-        tool_call_id = (known or _create(box, session, call)).tool_call_id
-    if known is None:
+    if tool_call_id := begin_call(box, session, call, _name(call)):
         message = s.ToolCall(
             session_id=session.session_id,
             tool_call_id=tool_call_id,
@@ -63,7 +57,7 @@ def report(box: Outbox, session: Session, call: Call) -> str:
         )
         box.append(session.feed, encode(message))
     session.set_turn(Session.Turn.WORKING, call.doing(box.now))
-    return tool_call_id
+    return tool_call_id or call.id or ""
 
 
 def ask(
@@ -150,12 +144,7 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
 
     That it ran says who decided, if nobody had (D37).
     """
-    record, tool_call_id = None, call.id
-    unasked = call.id and ingest_sql.end_call(
-        box.cursor, session.pk, call.id, call.same, box.moment
-    )
-    if not unasked and (record := that_ran(session, call)):
-        tool_call_id = record.tool_call_id
+    key, tool_call_id, decision = end_call(box, session, call) or (None, call.id, None)
     tool_call_id = tool_call_id or str(uuid.uuid4())
     error = None
     if not outcome.success:
@@ -171,8 +160,8 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
             max_retries=0,
         )
     _append_result(box, session, tool_call_id, call, outcome, error)
-    if record is not None:
-        _end(box, session, record, outcome, ran=True)
+    if decision is not None:
+        _end(box, session, ToolCall.objects.get(pk=key), outcome, ran=True)
     _go_on(session)
 
 

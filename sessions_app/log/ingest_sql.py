@@ -24,7 +24,6 @@ from sessions_app.models import (
     LogRow,
     Process,
     Session,
-    ToolCall,
 )
 
 _HEAD, _FEED, _ROW, _SESSION, _JOIN, _CONNECTION, _PROCESS = (
@@ -199,33 +198,3 @@ def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
         for session in sessions
     ]
     write(cursor, _WRITE_SESSION, values)
-
-
-# -- tool calls about which nobody is asked: nine events of ten ------------------------------------
-
-_CALL = ToolCall._meta.db_table
-_CALL_WRITTEN = ("session_id", "tool_call_id", "tool", "same", "risk_level", "created_at")
-_CALL_EMPTY = ("description", "params", "source", "decided_by", "reason", "frame")
-_OPEN_CALL = insert_into(ToolCall, (*_CALL_WRITTEN, "forwarded", *_CALL_EMPTY))
-_OPEN_CALL += " ON CONFLICT DO NOTHING"
-# An equal call before the one of that id: what ran must not pass for an approval of something else.
-_END_CALL = (
-    f'UPDATE "{_CALL}" SET finished_at = %s WHERE session_id = %s AND tool_call_id = %s '
-    "AND finished_at IS NULL AND decision IS NULL AND (same = %s OR NOT EXISTS "
-    f'(SELECT 1 FROM "{_CALL}" o WHERE o.session_id = %s AND o.same = %s AND o.finished_at IS NULL))'
-)
-
-
-def open_call(cursor: Any, values: Sequence[Any]) -> bool:
-    """Write a call, with the values of _CALL_WRITTEN.
-
-    False when the session has had a call of that id.
-    """
-    cursor.execute(_OPEN_CALL, (*values, False, *[""] * len(_CALL_EMPTY)))
-    return bool(cursor.rowcount)
-
-
-def end_call(cursor: Any, session: int, tool_call_id: str, same: str, at: Any) -> bool:
-    """End the open call of that id; False if none was open unasked."""
-    cursor.execute(_END_CALL, (at, session, tool_call_id, same, session, same))
-    return bool(cursor.rowcount)
