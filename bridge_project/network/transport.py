@@ -115,6 +115,7 @@ def parse_address(text: str) -> IPAddress | None:
     return mapped or address
 
 
+@lru_cache(4096)
 def normalise(text: str) -> str:
     """Return an address in its usual form; anything else as it was."""
     address = parse_address(text)

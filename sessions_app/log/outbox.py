@@ -18,7 +18,7 @@ from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
-from sessions_app.log.reader import Row, size_of
+from sessions_app.log.reader import Row
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed, LogRow
 
@@ -44,11 +44,11 @@ class Outbox:
     def append(self, feed: Feed, message: Encoded) -> Row:
         """Add a message to a feed; a feed's first instance is the one that counts."""
         feed = self._feeds.setdefault(feed.pk, feed)
-        size = size_of(message.text)
         self.seq += 1
         feed.rows += 1
         feed.last_seq = self.seq
         row = Row(self.seq, feed.pk, message.type, message.id, message.text)
+        size = row.size
         self.rows.append(row)
         self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, self.moment))
         feed.bytes += size

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from django.db import connection
 
@@ -27,24 +26,23 @@ _SIZES = f'SELECT seq, feed_id, size FROM "{_ROW}" WHERE seq > %s AND seq <= %s 
 _ROWS = f'SELECT {",".join(COLUMNS)} FROM "{_ROW}" WHERE seq >= %s AND seq <= %s {{}} ORDER BY seq'
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
-    """Hold a row as sockets send it; ``frame`` is the envelope, serialised once."""
+    """Hold a row as sockets send it.
+
+    ``frame`` is the envelope, ``wire`` its WebSocket frame: each made once for all sockets.
+    """
 
     seq: int
     feed_id: int
     type: str
     id: str
     frame: str
+    wire: bytes = field(init=False)
+    size: int = field(init=False)
 
-    @cached_property
-    def wire(self) -> bytes:
-        """Return the WebSocket frame, made once for all sockets."""
-        return text_frame(self.frame)
-
-    @property
-    def size(self) -> int:
-        return size_of(self.frame)
+    def __post_init__(self) -> None:
+        self.wire, self.size = text_frame(self.frame), size_of(self.frame)
 
 
 @dataclass(frozen=True, slots=True)

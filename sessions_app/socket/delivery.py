@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 import structlog
@@ -24,6 +25,7 @@ from sessions_app.socket.acknowledgements import Acknowledgements
 ROWS_AT_ONCE = 64  # of a page, in one turn of the event loop: live rows of others come in between
 
 logger = structlog.get_logger("bridge.delivery")
+_delivered = cache(metrics.deliveries.labels)  # asked for with each row and socket
 
 
 class Outlet(Protocol):
@@ -243,4 +245,4 @@ class Delivery:
         self.sent[row.feed_id] = row.seq
         if row.type == "approval_required":
             self._asked.add(row.id)
-        metrics.deliveries.labels(row.type).inc()
+        _delivered(row.type).inc()
