@@ -52,11 +52,17 @@ def hook_command(spool: str) -> str:
 def hook_script(spool: str) -> str:
     """Return the script, which writes standard input into a new spool file.
 
-    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time.
+    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time. Below an
+    agent that a bridge has started (AGENT_BRIDGE_SESSION) it writes nothing: each call would be
+    reported twice.
     """
     return f"""\
 # The bridge's hook: copies the event on standard input into a new file of the spool.
 # Written by the bridge, which replaces it when it changes. It prints nothing and never fails.
+if [ "$AGENT_BRIDGE_SESSION" ]; then
+  cat # the bridge runs this agent itself, and has what it does from it
+  exit 0
+fi
 umask 077
 set -C # a redirection never overwrites a file that waits
 written=

@@ -131,7 +131,9 @@ def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:
 def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script) -> None:
     session = begin(bridge, phone, agent="plain")
     (pid,) = script.processes()
-    assert_scrubbed(Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n"))
+    given = Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n")
+    assert_scrubbed(given)
+    assert "AGENT_BRIDGE_SESSION=1" in given.splitlines(), "by which hooks report nothing twice"
     for way in ("run", "terminal"):
         say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
         decide(

@@ -66,6 +66,20 @@ def test_it_holds_no_secret_and_needs_no_python(spool: Path) -> None:
     assert "http" not in command
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_below_an_agent_that_a_bridge_runs_it_reports_nothing(spool: Path, shell: str) -> None:
+    """What that agent writes is read to its end, or it would meet a broken pipe."""
+    arguments = [shell, "sh"] if shell == "busybox" else [shell]
+    done = subprocess.run(
+        [*arguments, "-c", hook_command(str(spool))],
+        input=b"{" + b" " * 200_000 + b"}",
+        capture_output=True,
+        env=os.environ | {"AGENT_BRIDGE_SESSION": "1"},
+        timeout=30,
+    )
+    assert quiet(done) and waiting(spool) == []
+
+
 def test_two_at_once_never_share_a_file(spool: Path) -> None:
     running = [
         subprocess.Popen(["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE)

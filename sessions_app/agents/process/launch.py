@@ -30,6 +30,7 @@ import sys
 import time
 
 AGENT_OF, AGENT_RUN = "BRIDGE_AGENT_OF", "BRIDGE_AGENT_RUN"
+IN_SESSION = "AGENT_BRIDGE_SESSION"  # hooks_app's hook command reads it, and reports nothing
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 NOT_FOUND, NOT_ALLOWED = 127, 126  # as a shell says it
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> None:
     if not given:
         return
     instance, run, *command = given
-    os.environ.update({AGENT_OF: instance, AGENT_RUN: run})
+    os.environ.update({AGENT_OF: instance, AGENT_RUN: run, IN_SESSION: "1"})
     first = os.getpid()
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
