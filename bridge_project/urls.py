@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, re_path
 from django.views.generic import RedirectView
 
 from bridge_project.composition.system_views import (
@@ -16,6 +16,7 @@ from bridge_project.composition.system_views import (
 )
 from bridge_project.docs import pages
 from devices_app import views as devices
+from devices_app import web_client
 from files_app.views import ContentView, TreeView
 from hooks_app.views import BatchView, EventView, ReloadHooksView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
@@ -48,6 +49,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("docs/errors/<str:code>", pages.error),
     path("docs/settings", pages.settings),
     path("docs/messages", pages.messages),
+    path("app", RedirectView.as_view(url="/app/")),
+    re_path(r"^app/(?P<version>[0-9a-f]{16})/(?P<name>.+)$", web_client.file),
+    path("app/", web_client.screen),
+    path("app/<path:path>", web_client.screen),
     path("pair", devices.pair),
     path("ca.crt", devices.ca_certificate),
     path("admin", RedirectView.as_view(url="/admin/")),

@@ -30,6 +30,7 @@ def banner(conf: Conf, certificates: Certificates, here: Address, code: str = ""
     rows = [
         ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),
         ("", f"also {', '.join(others)}" if others else ""),
+        ("Web client", f"{here.base_url}/app/ (pair with a code first)"),
         ("Reached by", MODE_WORDS[mode]),
         ("Certificate", f"{kind}, until {until}, SHA-256 {fingerprint}…"),
         ("Data", str(conf.bridge_data_dir)),

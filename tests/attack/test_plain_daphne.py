@@ -137,6 +137,14 @@ def test_where_daphne_ends_tls(bridge: Daphne) -> None:
     assert bridge.phone(pairing).connect().auth()["payload"]["bridge_url"] == pairing.url
 
 
+def test_the_web_client_is_served(bridge: Daphne) -> None:
+    page = bridge.https().get("/app/")
+    assert page.status == 200 and page.headers["x-content-type-options"] == "nosniff"
+    policy = page.headers["content-security-policy"]
+    assert f"connect-src 'self' wss://127.0.0.1:{bridge.port};" in policy
+    assert bridge.plain().get("/app/").status == 403
+
+
 def test_behind_a_trusted_proxy(bridge: Daphne) -> None:
     """The client is the rightmost hop that is no trusted proxy: a private address, not
     203.0.113.9.

@@ -141,6 +141,12 @@ def text_of(browser: webdriver.Chrome, name: str) -> str:
     return browser.find_element(By.ID, name).text
 
 
+def open_values(browser: webdriver.Chrome, link: str) -> None:
+    """Open the pairing page, and the part that is for other clients."""
+    browser.get(link)
+    browser.find_element(By.TAG_NAME, "summary").click()
+
+
 def shown(browser: webdriver.Chrome) -> dict[str, str]:
     return {name: text_of(browser, name) for name in ("url", "token", "pin")}
 
@@ -165,7 +171,7 @@ def requests_in(browser: webdriver.Chrome) -> list[str]:
 
 
 def test_it_shows_the_code_and_tells_nobody(browser: webdriver.Chrome, site: Site) -> None:
-    browser.get(site.link())
+    open_values(browser, site.link())
     assert shown(browser) == {"url": site.url, "token": TOKEN, "pin": PIN}
     assert not browser.find_element(By.ID, "problem").is_displayed()
     assert [url.partition("#")[0] for url in requests_in(browser)] == [f"https://{site.host}/pair"]
@@ -194,9 +200,10 @@ def test_it_copies(browser: webdriver.Chrome, site: Site) -> None:
             "origin": f"https://{site.host}",
         },
     )
-    browser.get(site.link())
+    open_values(browser, site.link())
     expected = {"url": site.url, "token": TOKEN, "pin": PIN}
-    for name in ("url", "token", "pin", "all"):
+    expected["link"] = site.link()
+    for name in expected | {"all": ""}:
         browser.find_element(By.CSS_SELECTOR, f"[data-copy={name}]").click()
         WebDriverWait(browser, 20).until(lambda b: text_of(b, "said").startswith("Copied"))
         copied = browser.execute_async_script(
@@ -205,13 +212,13 @@ def test_it_copies(browser: webdriver.Chrome, site: Site) -> None:
         assert (
             copied == expected[name]
             if name != "all"
-            else json.loads(copied) == {"v": 1, **expected}
+            else json.loads(copied) == {"v": 1, "url": site.url, "token": TOKEN, "pin": PIN}
         )
         browser.execute_script("document.getElementById('said').textContent = ''")
 
 
 def test_without_a_clipboard_it_selects(browser: webdriver.Chrome, site: Site) -> None:
-    browser.get(site.link())
+    open_values(browser, site.link())
     browser.execute_script(
         "Object.defineProperty(navigator, 'clipboard', {value: {writeText: () => Promise.reject(new Error('no'))}})"
     )
@@ -221,7 +228,7 @@ def test_without_a_clipboard_it_selects(browser: webdriver.Chrome, site: Site) -
 
 
 def test_another_code_in_the_same_tab(browser: webdriver.Chrome, site: Site) -> None:
-    browser.get(site.link())
+    open_values(browser, site.link())
     other = TOKEN[:-3] + "xyz"
     browser.get(site.link(token=other))
     WebDriverWait(browser, 20).until(lambda b: text_of(b, "token") == other)
@@ -294,7 +301,7 @@ def test_every_text_can_be_read(
         {"width": 320, "height": 800, "deviceScaleFactor": 2, "mobile": True},
     )
     try:
-        browser.get(site.link())
+        open_values(browser, site.link())
         measured = browser.execute_script(MEASURE)
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -339,6 +346,6 @@ return {
     const [a, b] = [luminance(getComputedStyle(e).color), luminance(behind(e))].sort((x, y) => y - x);
     return { text: e.textContent.trim().slice(0, 30), contrast: (a + 0.05) / (b + 0.05) };
   }),
-  buttons: [...document.querySelectorAll("button")].map((e) => ({ text: e.textContent.trim(), height: e.getBoundingClientRect().height })),
+  buttons: [...document.querySelectorAll("button, summary")].filter((e) => e.checkVisibility()).map((e) => ({ text: e.textContent.trim(), height: e.getBoundingClientRect().height })),
 };
 """

@@ -27,6 +27,7 @@ FORMATS = ("terminal", *qr.RENDERERS)
 WORDS = """\
 {code}
 Pair {it.name}: scan the code with the phone's camera, or open the link on the device.
+The page leads into the web client, {it.base_url}/app/; any other client works too.
 Valid until {it.expires_at}, for one device.
 
   {it.link}

@@ -10,7 +10,7 @@
   let values = null;
 
   const FORMS = { v: /^1$/, token: /^bridge_device_[A-Za-z0-9_-]{43}$/, url: /^wss:\/\/[^\s"'<>\\]+$/, pin: /^[0-9a-f]{64}$/ };
-  const NAMES = { v: "version", token: "token", url: "address", pin: "pin" };
+  const NAMES = { v: "version", token: "token", url: "address", pin: "pin", link: "pairing link" };
 
   // Read by hand: URLSearchParams would turn a "+" into a space.
   const parse = (text) => {
@@ -46,20 +46,38 @@
     getSelection().addRange(range);
   };
 
+  const link = () => `${location.origin}${location.pathname}#v=1&token=${values.token}&url=${values.url}&pin=${values.pin}`;
+
   const copy = async (what) => {
-    const text = what === "all" ? JSON.stringify({ v: 1, ...values }) : values[what];
+    const text = what === "all" ? JSON.stringify({ v: 1, ...values }) : what === "link" ? link() : values[what];
     try {
       await navigator.clipboard.writeText(text);
       return `Copied ${what === "all" ? "all" : `the ${NAMES[what]}`}.`;
     } catch {
-      if (what === "all") return "This browser lets nothing be copied. Copy the three values one by one.";
+      if (!byId(what)) return "This browser lets nothing be copied. Open “Another client” and copy the values one by one.";
       select(what);
       return `Selected the ${NAMES[what]}: copy it with your browser’s menu.`;
     }
   };
 
+  // The web client takes the link from this tab's storage and removes it. It never was in an address.
+  const use = () => {
+    try {
+      sessionStorage.setItem("pairing", link());
+    } catch {
+      byId("said").textContent = "This browser lets the page store nothing, so it cannot be paired. Leave private browsing, or use another browser.";
+      return;
+    }
+    location.replace("/app/");
+  };
+
+  // An app on the Home Screen has storage of its own there; a Mac with a touch screen is an iPad.
+  const isApple = /iPhone|iPad/.test(navigator.userAgent) || (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
+
   document.addEventListener("DOMContentLoaded", () => {
     show();
+    byId("apple").hidden = !isApple;
+    byId("use").addEventListener("click", use);
     document.addEventListener("click", async (event) => {
       const button = event.target.closest("button[data-copy]");
       if (button && values) byId("said").textContent = await copy(button.dataset.copy);

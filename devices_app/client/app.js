@@ -1,0 +1,283 @@
+// Start: which screen stands for which address, and what all screens share.
+
+import { h, icon, fill, setText, toast } from "./parts/dom.js";
+import { Model } from "./net/model.js";
+import { readPairingLink } from "./protocol/pairing.js";
+import { openApprovals } from "./store/home.js";
+import { approvalsView, openApproval } from "./views/approvals.js";
+import { homeView } from "./views/home.js";
+import { welcomeView } from "./views/welcome.js";
+
+const BASE = "/app/";
+const TICK_MS = 10_000;
+const LATER_MS = 2000; // after the first screen the others are loaded
+const PAIRING = "pairing"; // what /pair hands over, in this tab's storage
+
+const model = new Model();
+const root = document.getElementById("app");
+let shell = null;
+let shown = { view: null, path: "" };
+let sheet = null;
+
+// -- addresses --------------------------------------------------------------------------------------
+
+const part = encodeURIComponent;
+
+const go = {
+  /** The address of a screen. */
+  to(name, ...values) {
+    const [first, second] = values;
+    return (
+      BASE +
+      {
+        home: () => "",
+        approvals: () => "approvals",
+        approval: () => `approvals/${part(first.split("\n")[0])}/${part(first.split("\n")[1])}`,
+        new: () => "new",
+        settings: () => "settings",
+        wrong: () => "wrong",
+        session: () => `s/${part(first)}${second && second !== "chat" ? `/${second}` : ""}`,
+        file: () => `s/${part(first)}/files/${part(second)}`,
+      }[name]()
+    );
+  },
+  open(name, ...values) {
+    history.pushState({ inside: true }, "", go.to(name, ...values));
+    show();
+  },
+  /** Follow a link without loading the page again. */
+  follow(event) {
+    if (
+      event.defaultPrevented ||
+      event.button ||
+      event.metaKey ||
+      event.ctrlKey ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
+    event.preventDefault();
+    history.pushState({ inside: true }, "", event.currentTarget.getAttribute("href"));
+    show();
+  },
+};
+
+const app = { model, go };
+
+function route(path) {
+  const parts = path.slice(BASE.length).split("/");
+  const [first, second, third, fourth] = parts.map((text) =>
+    /%(?![0-9a-f]{2})/i.test(text) ? text : decodeURIComponent(text),
+  );
+  if (first === "approvals")
+    return { name: "approvals", approval: second ? `${second}\n${third}` : "" };
+  if (first === "s" && second)
+    return {
+      name: "session",
+      id: second,
+      tab: ["changes", "files"].includes(third) ? third : "chat",
+      path: fourth ?? "",
+    };
+  return { name: ["new", "settings", "wrong"].includes(first) ? first : "home" };
+}
+
+// Home and approvals come with the page; the others are loaded when first needed, or soon after.
+const VIEWS = { home: homeView, approvals: approvalsView };
+const LOADERS = {
+  new: async () => (await import("./views/new_session.js")).newSessionView,
+  settings: async () => (await import("./views/settings.js")).settingsView,
+  wrong: async () => (await import("./views/settings.js")).wrongView,
+  session: async () => (await import("./views/session.js")).sessionView,
+};
+
+async function loadView(name) {
+  try {
+    VIEWS[name] = await LOADERS[name]();
+  } catch (error) {
+    return () => blank(`This screen could not be loaded: ${error.message} Reload the page.`);
+  }
+  return VIEWS[name];
+}
+
+const blank = (sentence) => ({
+  node: h("section.screen.blank", {}, h("p.empty", {}, sentence)),
+  paint: () => {},
+});
+
+// -- the frame --------------------------------------------------------------------------------------
+
+const WIDE = matchMedia("(min-width: 900px)");
+
+function makeShell() {
+  const link = (name, label, sign) =>
+    h(
+      "a",
+      { href: go.to(name), data: { tab: name }, on: { click: go.follow } },
+      icon(sign),
+      h("span", {}, label),
+      h("span.count", { hidden: true }),
+    );
+  const left = h("aside.left", { "aria-label": "Sessions" });
+  const main = h("main.detail", {});
+  const nav = h(
+    "nav.bottom",
+    { "aria-label": "Screens" },
+    link("home", "Sessions", "sessions"),
+    link("approvals", "Approvals", "approvals"),
+    link("settings", "Settings", "settings"),
+  );
+  fill(root, left, main, nav);
+  return { left, main, nav, list: null };
+}
+
+async function show() {
+  const path = location.pathname;
+  const at = route(path);
+  const wideHome = WIDE.matches && at.name === "home";
+  if (WIDE.matches && !shell.list) {
+    shell.list = homeView(app);
+    fill(shell.left, shell.list.node);
+  } else if (!WIDE.matches && shell.list) {
+    shell.list = null;
+    fill(shell.left);
+  }
+  const key = at.name === "approvals" ? "approvals" : path;
+  if (key !== shown.path) {
+    const view = VIEWS[at.name] ?? (await loadView(at.name));
+    if (location.pathname !== path) return; // another screen was asked for meanwhile
+    shown.view?.close?.();
+    shown = { view: wideHome ? blank("Choose a session.") : view(app, at), path: key };
+    fill(shell.main, shown.view.node);
+    root.dataset.screen = at.name;
+    shown.view.node.querySelector("h1")?.focus({ preventScroll: true });
+  }
+  showSheet(at.approval ?? "");
+  paint();
+}
+
+function showSheet(key) {
+  if (sheet && sheet.key !== key) {
+    const old = sheet;
+    sheet = null;
+    old.view.close();
+  }
+  if (key && !sheet) {
+    const mine = { key, view: null };
+    sheet = mine;
+    mine.view = openApproval(key, app, () => {
+      if (sheet !== mine) return;
+      sheet = null;
+      // Closed by its own button: the address follows, by going back where that leads inside.
+      if (history.state?.inside) history.back();
+      else {
+        history.replaceState(null, "", go.to("approvals"));
+        show();
+      }
+    });
+  }
+}
+
+function paint(news) {
+  const count = openApprovals(model.home).length;
+  for (const link of shell.nav.querySelectorAll("a")) {
+    const current =
+      (shown.path === BASE && link.dataset.tab === "home") ||
+      (shown.path.startsWith(link.getAttribute("href")) && link.dataset.tab !== "home") ||
+      shown.path === link.dataset.tab;
+    if (current) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    if (link.dataset.tab !== "approvals") continue;
+    const badge = link.querySelector(".count");
+    badge.hidden = count === 0;
+    setText(badge, String(count));
+  }
+  document.title = count ? `(${count}) Bridge` : "Bridge";
+  shell.list?.paint(news);
+  shown.view?.paint(news);
+  sheet?.view?.paint(news);
+  showWarning();
+}
+
+// The public connection's warning must be accepted before anything goes.
+function showWarning() {
+  const { phase, health } = model.connection;
+  const place = document.getElementById("warning");
+  if (phase !== "warned") return fill(place);
+  if (place.childElementCount) return null;
+  return fill(
+    place,
+    h(
+      "div.warning",
+      { role: "alertdialog", "aria-labelledby": "warning-title" },
+      h("h1", { id: "warning-title" }, "Before you go on"),
+      health.warnings.map((code) => [
+        h("p", {}, health.warning_details?.[code]?.message ?? code),
+        health.warning_details?.[code]?.remediation &&
+          h("p.meta", {}, health.warning_details[code].remediation),
+      ]),
+      h(
+        "button.primary.wide",
+        { type: "button", on: { click: () => model.call("accept") } },
+        "I understand, go on",
+      ),
+    ),
+  );
+}
+
+// -- start ------------------------------------------------------------------------------------------
+
+function begin() {
+  shell = makeShell();
+  let asked = 0;
+  let waiting = [];
+  model.follow((news) => {
+    if (news.news === "gone") return location.assign(BASE);
+    if (news.news === "trouble") toast(news.text, "warn");
+    waiting.push(news);
+    asked ||= requestAnimationFrame(() => {
+      asked = 0;
+      for (const each of waiting.splice(0)) paint(each);
+    });
+    return null;
+  });
+  addEventListener("popstate", show);
+  WIDE.addEventListener("change", () => {
+    shown.path = "";
+    show();
+  });
+  setInterval(() => document.visibilityState === "visible" && paint(), TICK_MS);
+  setTimeout(() => Object.keys(LOADERS).forEach(loadView), LATER_MS);
+  show();
+}
+
+function welcome(problem) {
+  const view = welcomeView(model, begin, problem);
+  fill(root, view.node);
+  view.node.querySelector("h1").focus();
+}
+
+/** Take the link that the pairing page left for this tab, once; null when there is none. */
+function takePairing() {
+  try {
+    const link = sessionStorage.getItem(PAIRING);
+    sessionStorage.removeItem(PAIRING);
+    return link;
+  } catch {
+    return null; // refused here: the person pastes the link
+  }
+}
+
+async function start() {
+  await model.open();
+  const link = takePairing();
+  let problem = "";
+  try {
+    if (link) await model.pair(readPairingLink(link, location.host));
+  } catch (error) {
+    problem = error.message;
+  }
+  if (model.identity && !problem) begin();
+  else welcome(problem);
+}
+
+start();

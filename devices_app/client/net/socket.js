@@ -1,0 +1,133 @@
+// Drives one WebSocket by the machine of protocol/connection.js.
+
+import { begin, step } from "../protocol/connection.js";
+import { read } from "../protocol/messages.js";
+
+const LATE_MS = 5000;
+const TICK_MS = 2000;
+
+export class Socket {
+  /**
+   * @param {object} on
+   * @param {string} on.url
+   * @param {string[]} on.tokens
+   * @param {string} on.deviceId
+   * @param {(message: object) => void} on.deliver a message that the connection itself does not need
+   * @param {(state: object) => void} on.changed the connection's state is another
+   * @param {() => void} on.ready this connection may be used
+   * @param {(tokens: string[]) => Promise<void>} on.keep store the tokens; resolves when they are safe
+   * @param {(problem: any) => void} on.strange a message that cannot be read
+   */
+  constructor(on) {
+    this.on = on;
+    this.state = begin(on.tokens, on.deviceId);
+    this.socket = null;
+    this.timers = new Map();
+    this.number = 0; // of the connection, so that others know whether it is still the same
+    this.lastTick = Date.now();
+    this.watch = setInterval(() => this.tick(), TICK_MS);
+    this.wake = () => document.visibilityState === "visible" && this.feed({ kind: "wake" });
+    /** @type {[EventTarget, string][]} */
+    this.wakers = [
+      [document, "visibilitychange"],
+      [window, "pageshow"],
+      [window, "online"],
+    ];
+    for (const [target, name] of this.wakers) target.addEventListener(name, this.wake);
+  }
+
+  start() {
+    this.feed({ kind: "start" });
+  }
+
+  /** End for good: nothing is sent or received afterwards. */
+  close() {
+    this.feed({ kind: "stop" });
+    clearInterval(this.watch);
+    for (const [target, name] of this.wakers) target.removeEventListener(name, this.wake);
+  }
+
+  accept() {
+    this.feed({ kind: "accept" });
+  }
+
+  get ready() {
+    return this.state.phase === "ready" && this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  send(message) {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  // A timer that comes late tells that the page or the machine slept: the socket may be dead.
+  tick() {
+    const now = Date.now();
+    const slept = now - this.lastTick > TICK_MS + LATE_MS;
+    this.lastTick = now;
+    if (slept) this.feed({ kind: "wake" });
+  }
+
+  feed(event) {
+    const before = this.state;
+    const [state, effects] = step(before, event);
+    this.state = state;
+    this.run(effects);
+    if (state !== before) this.on.changed(this.state);
+  }
+
+  // Tokens are stored before anything is done with them: a fresh one that was used and lost is the end.
+  async run(effects) {
+    for (const [index, effect] of effects.entries()) {
+      if (effect.do === "keep") {
+        await this.on.keep(effect.tokens);
+        return this.run(effects.slice(index + 1));
+      }
+      this.act(effect);
+    }
+  }
+
+  act(effect) {
+    const acts = {
+      open: () => this.open(),
+      close: () => this.drop(),
+      send: () => this.send(effect.message),
+      cancel: () => this.cancel(effect.name),
+      timer: () => {
+        this.cancel(effect.name);
+        this.timers.set(
+          effect.name,
+          setTimeout(() => this.feed({ kind: "timer", name: effect.name }), effect.ms),
+        );
+      },
+      ready: () => this.on.ready(),
+      deliver: () => this.on.deliver(effect.message),
+    };
+    acts[effect.do]();
+  }
+
+  cancel(name) {
+    clearTimeout(this.timers.get(name));
+    this.timers.delete(name);
+  }
+
+  open() {
+    this.drop();
+    const socket = new WebSocket(this.on.url);
+    this.socket = socket;
+    this.number += 1;
+    const mine = (handle) => (event) => this.socket === socket && handle(event);
+    socket.onopen = mine(() => this.feed({ kind: "opened" }));
+    socket.onclose = mine(() => this.feed({ kind: "closed" }));
+    socket.onmessage = mine(({ data }) => {
+      const got = read(data);
+      if (got.message) this.feed({ kind: "message", message: got.message });
+      else this.on.strange(got);
+    });
+  }
+
+  drop() {
+    const socket = this.socket;
+    this.socket = null;
+    socket?.close();
+  }
+}

@@ -1,0 +1,78 @@
+// Differences, line by line.
+
+import { h } from "./dom.js";
+import { visible } from "./text.js";
+
+const LINES_AT_ONCE = 400;
+
+const SIGNS = { added: "+", removed: "−", context: " " };
+const NAMES = { added: "added", removed: "removed", context: "" };
+
+function line({ type, content }) {
+  return h(
+    `div.line.${type}`,
+    {},
+    h("span.sign", { "aria-hidden": "true" }, SIGNS[type]),
+    NAMES[type] && h("span.unseen", {}, `${NAMES[type]}: `),
+    h("span.code", {}, visible(content)),
+  );
+}
+
+/** Lines of a difference, with a button for what is too much to show at once. */
+export function diffLines(lines) {
+  const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
+  const show = (from) => {
+    node.append(...lines.slice(from, from + LINES_AT_ONCE).map(line));
+    const left = lines.length - from - LINES_AT_ONCE;
+    if (left <= 0) return;
+    const more = h(
+      "button.quiet",
+      {
+        type: "button",
+        on: {
+          click: () => {
+            more.remove();
+            show(from + LINES_AT_ONCE);
+          },
+        },
+      },
+      `Show more (${left} lines)`,
+    );
+    node.append(more);
+  };
+  show(0);
+  return node;
+}
+
+/** Lines of a unified diff's text. */
+export function parseUnified(text) {
+  return text
+    .split("\n")
+    .filter((row) => !/^(---|\+\+\+|\\) ?/.test(row))
+    .map((row) => {
+      if (row.startsWith("@@")) return { type: "context", content: row };
+      const type = { "+": "added", "-": "removed" }[row[0]] ?? "context";
+      return { type, content: type === "context" && row[0] !== " " ? row : row.slice(1) };
+    });
+}
+
+/** What changes between two texts, with some lines around: for an edit that waits for a decision. */
+export function compareTexts(before, after) {
+  const [a, b] = [before.split("\n"), after.split("\n")];
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
+  let end = 0;
+  while (
+    end < a.length - start &&
+    end < b.length - start &&
+    a[a.length - 1 - end] === b[b.length - 1 - end]
+  )
+    end += 1;
+  const context = (lines) => lines.map((content) => ({ type: "context", content }));
+  return [
+    ...context(a.slice(Math.max(0, start - 3), start)),
+    ...a.slice(start, a.length - end).map((content) => ({ type: "removed", content })),
+    ...b.slice(start, b.length - end).map((content) => ({ type: "added", content })),
+    ...context(a.slice(a.length - end, a.length - end + 3)),
+  ];
+}

@@ -1,0 +1,133 @@
+// Make and update elements. Text is always text: nothing here takes markup.
+
+/**
+ * Make an element.
+ *
+ * @param {string} tag a tag's name, with classes after dots: `button.primary`
+ * @param {object} [attributes] `on` holds listeners, `data` data attributes; false and null are left out
+ * @param {...any} children nodes, texts, lists of them; null and false are left out
+ * @returns {any} the element
+ */
+export function h(tag, attributes = {}, ...children) {
+  const [name, ...classes] = tag.split(".");
+  const node = document.createElement(name);
+  if (classes.length) node.className = classes.join(" ");
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "on")
+      for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
+    else if (key === "data") Object.assign(node.dataset, value);
+    else if (key in node && typeof value !== "string") node[key] = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
+  return node;
+}
+
+/** Replace an element's children. */
+export const fill = (node, ...children) =>
+  node.replaceChildren(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
+
+/** Set an element's text only where it differs, so that a selection in it survives. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const PATHS = {
+  sessions: "M4 6h16M4 12h16M4 18h10",
+  approvals: "M9 12l2.5 2.5L16 9.5M12 3l7 3v5c0 4.6-2.9 8.4-7 10-4.1-1.6-7-5.4-7-10V6z",
+  settings: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",
+  back: "M15 5l-7 7 7 7",
+  send: "M5 12h14M13 6l6 6-6 6",
+  stop: "M7 7h10v10H7z",
+  plus: "M12 5v14M5 12h14",
+  copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  folder: "M3 6h6l2 2h10v11H3z",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  wrap: "M4 6h16M4 12h13a3 3 0 010 6h-4m2-2l-2 2 2 2M4 18h5",
+  more: "M6 9l6 6 6-6",
+};
+
+/** Draw one of the client's icons; it is decoration, the text beside it has the name. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [key, value] of Object.entries({
+    viewBox: "0 0 24 24",
+    class: "icon",
+    "aria-hidden": "true",
+    focusable: "false",
+  }))
+    svg.setAttribute(key, value);
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", PATHS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** Make a list's children equal to `items`, keeping the nodes of those that stay. */
+export function keyed(list, items, /** @type {any} */ { key, make, update }) {
+  list.nodesByKey ??= new Map();
+  const kept = new Map();
+  let at = list.firstChild;
+  for (const item of items) {
+    const name = key(item);
+    let node = list.nodesByKey.get(name);
+    if (node) update?.(node, item);
+    else node = make(item);
+    kept.set(name, node);
+    if (node === at) at = at.nextSibling;
+    else list.insertBefore(node, at);
+  }
+  for (const [name, node] of list.nodesByKey) if (kept.get(name) !== node) node.remove();
+  list.nodesByKey = kept;
+}
+
+/** Run `paint` once in the next frame, however often it is asked for. */
+export function onFrame(paint) {
+  let asked = 0;
+  const run = () => {
+    asked ||= requestAnimationFrame(() => {
+      asked = 0;
+      paint();
+    });
+  };
+  run.cancel = () => cancelAnimationFrame(asked);
+  return run;
+}
+
+const polite = () => document.getElementById("announce");
+
+/** Say one sentence to a screen reader. */
+export function announce(sentence) {
+  setText(polite(), "");
+  requestAnimationFrame(() => setText(polite(), sentence));
+}
+
+/** Show a sentence at the foot of the screen for some seconds. */
+export function toast(sentence, tone = "info") {
+  const place = document.getElementById("toasts");
+  const node = h(`p.toast.${tone}`, {}, sentence);
+  place.append(node);
+  while (place.children.length > 3) place.firstChild.remove();
+  setTimeout(() => node.remove(), 6000);
+  announce(sentence);
+}
+
+/** Copy a text, and say whether it worked. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied.");
+  } catch {
+    toast("This browser does not let the page copy. Select the text and copy it by hand.", "warn");
+  }
+}

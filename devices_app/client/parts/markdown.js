@@ -1,0 +1,175 @@
+// Markdown to nodes. No HTML is taken: what is not known is text. Only blocks that changed are made
+// again, so that a long answer may stream.
+
+import { h } from "./dom.js";
+
+/**
+ * Show Markdown in an element; call it again with a longer text while an answer streams.
+ *
+ * @param {any} node an element
+ * @param {string} text
+ */
+export function showMarkdown(node, text) {
+  const blocks = split(text);
+  const before = node.markdownBlocks ?? [];
+  let same = 0;
+  while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;
+  while (node.childNodes.length > same) node.lastChild.remove();
+  for (const block of blocks.slice(same)) node.append(render(block));
+  node.markdownBlocks = blocks;
+}
+
+// Blocks as they stand in the source: a fence, or lines up to an empty one.
+function split(text) {
+  const blocks = [];
+  let lines = [];
+  let fence = "";
+  const end = () => {
+    if (lines.length) blocks.push(lines.join("\n"));
+    lines = [];
+  };
+  for (const line of text.split("\n")) {
+    const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";
+    if (fence) {
+      lines.push(line);
+      if (mark.startsWith(fence) && line.trim() === mark) {
+        fence = "";
+        end();
+      }
+    } else if (mark) {
+      end();
+      fence = mark;
+      lines.push(line);
+    } else if (!line.trim()) {
+      end();
+    } else {
+      if (/^#{1,6}\s/.test(line)) end();
+      lines.push(line);
+      if (/^#{1,6}\s/.test(line)) end();
+    }
+  }
+  end();
+  return blocks;
+}
+
+function render(block) {
+  const lines = block.split("\n");
+  const fence = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(lines[0]);
+  if (fence) {
+    const closed = lines.length > 1 && lines.at(-1).trim().startsWith(fence[1]);
+    return h(
+      "pre",
+      { tabindex: "0" },
+      h("code", {}, lines.slice(1, closed ? -1 : undefined).join("\n")),
+    );
+  }
+  const heading = /^(#{1,6})\s+(.*)$/.exec(lines[0]);
+  if (heading && lines.length === 1)
+    return h(`p.heading.h${heading[1].length}`, {}, inline(heading[2].replace(/\s#+$/, "")));
+  if (lines.every((line) => /^\s*([-*_])(\s*\1){2,}\s*$/.test(line))) return h("hr");
+  if (lines.every((line) => line.startsWith(">")))
+    return h(
+      "blockquote",
+      {},
+      lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
+    );
+  if (ITEM.test(lines[0])) return list(lines);
+  if (lines.length > 1 && /^\|?[\s:|-]+\|[\s:|-]*$/.test(lines[1]) && lines[0].includes("|"))
+    return table(lines);
+  return h(
+    "p",
+    {},
+    lines.flatMap((line, index) => [index ? h("br") : null, inline(line)]),
+  );
+}
+
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+
+function list(lines) {
+  const first = ITEM.exec(lines[0]);
+  const numbered = /\d/.test(first[2]);
+  const node = h(numbered ? "ol" : "ul", numbered ? { start: String(parseInt(first[2], 10)) } : {});
+  const depth = first[1].length;
+  let nested = [];
+  const endNested = () => {
+    if (nested.length && node.lastChild) node.lastChild.append(list(nested));
+    nested = [];
+  };
+  for (const line of lines) {
+    const item = ITEM.exec(line);
+    if (item && item[1].length > depth + 1) {
+      nested.push(line);
+    } else if (item) {
+      endNested();
+      const task = /^\[([ xX])\]\s+(.*)$/.exec(item[3]);
+      node.append(
+        h("li", {}, task ? [task[1] === " " ? "☐ " : "☑ ", inline(task[2])] : inline(item[3])),
+      );
+    } else if (nested.length) {
+      nested.push(line);
+    } else if (node.lastChild) {
+      node.lastChild.append(" ", ...inline(line.trim()));
+    }
+  }
+  endNested();
+  return node;
+}
+
+function table(lines) {
+  const cells = (line) =>
+    line
+      .trim()
+      .replace(/^\||\|$/g, "")
+      .split("|")
+      .map((cell) => cell.trim());
+  const row = (line, tag) =>
+    h(
+      "tr",
+      {},
+      cells(line).map((cell) => h(tag, tag === "th" ? { scope: "col" } : {}, inline(cell))),
+    );
+  return h(
+    "div.scroll",
+    { tabindex: "0", role: "region", "aria-label": "Table" },
+    h(
+      "table",
+      {},
+      h("thead", {}, row(lines[0], "th")),
+      h(
+        "tbody",
+        {},
+        lines.slice(2).map((line) => row(line, "td")),
+      ),
+    ),
+  );
+}
+
+const INLINE =
+  /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*|__([^\s_](?:[\s\S]*?[^\s_])?)__|\*([^\s*](?:[^*]*[^\s*])?)\*|(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])|~~([^~]+)~~|\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
+
+/** Nodes of a text with code, emphasis and links; an address is only followed by a tap on it. */
+function inline(text) {
+  const nodes = [];
+  let from = 0;
+  for (const found of text.matchAll(INLINE)) {
+    if (found.index > from) nodes.push(text.slice(from, found.index));
+    from = found.index + found[0].length;
+    const [whole, , code, strong, strong2, em, em2, gone, label, target, bare] = found;
+    if (code !== undefined) nodes.push(h("code", {}, code.trim() || code));
+    else if (strong ?? strong2) nodes.push(h("strong", {}, inline(strong ?? strong2)));
+    else if (em ?? em2) nodes.push(h("em", {}, inline(em ?? em2)));
+    else if (gone) nodes.push(h("s", {}, gone));
+    else nodes.push(link(bare ?? target, label ?? "", whole));
+  }
+  if (from < text.length) nodes.push(text.slice(from));
+  return nodes;
+}
+
+// The address is shown where it differs from its label: an agent's text may be anybody's.
+function link(address, label, whole) {
+  if (!/^https?:\/\//i.test(address) || !URL.canParse(address))
+    return label ? h("span", {}, label) : whole;
+  const host = new URL(address).host;
+  const shown = label && !label.includes(host) ? `${label} (${host})` : label || address;
+  return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, shown);
+}

@@ -1,0 +1,85 @@
+// Texts that a person reads: characters that hide made visible, times, paths, tool calls in a line.
+
+import { h } from "./dom.js";
+
+// Controls, bidi marks, zero width, tags, variation selectors that change what is read.
+const ODD =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
+const ODD_ALL = new RegExp(ODD.source, "gu");
+
+const codePoint = (character) =>
+  `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** Turn a text into nodes in which every character that cannot be seen is named. */
+export function visible(text) {
+  const nodes = [];
+  let from = 0;
+  for (const found of text.matchAll(ODD_ALL)) {
+    if (found.index > from) nodes.push(text.slice(from, found.index));
+    nodes.push(h("span.odd", { title: "a character that cannot be seen" }, codePoint(found[0])));
+    from = found.index + found[0].length;
+  }
+  if (from < text.length) nodes.push(text.slice(from));
+  return nodes;
+}
+
+export const hasOdd = (text) => ODD.test(text);
+
+/** A text in one line, for titles and rows: what cannot be seen is left out. */
+export const oneLine = (text) =>
+  String(text ?? "")
+    .replace(ODD_ALL, "")
+    .replace(/\s+/g, " ")
+    .trim();
+
+/** The last two parts of a path. */
+export const shortPath = (path) =>
+  (path ?? "").split("/").filter(Boolean).slice(-2).join("/") || path || "";
+
+/** How long ago, in few characters. */
+export function ago(at, now = Date.now()) {
+  const seconds = Math.max(0, Math.round((now - Date.parse(at)) / 1000));
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 60) return seconds < 10 ? "now" : `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+/** A length of time, in few characters. */
+export const duration = (ms) =>
+  ms === null || ms === undefined
+    ? ""
+    : ms < 1000
+      ? `${Math.round(ms)} ms`
+      : ms < 60_000
+        ? `${(ms / 1000).toFixed(1)} s`
+        : `${Math.round(ms / 60_000)} min`;
+
+export const clock = (at) =>
+  new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
+export function bytes(size) {
+  if (size < 1024) return `${size} B`;
+  return size < 1024 * 1024
+    ? `${Math.round(size / 1024)} KB`
+    : `${(size / 1024 / 1024).toFixed(1)} MB`;
+}
+
+const MAIN = ["command", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
+
+/** What a tool call is about: its command, file or query; "" when nothing says it. */
+export function subject(params) {
+  const name = MAIN.find((key) => typeof params?.[key] === "string" && params[key]);
+  return name ? params[name] : "";
+}
+
+/** A tool call in one line: "Bash: npm test". */
+export function callLine(tool, params, description = "") {
+  const about =
+    oneLine(subject(params)) ||
+    oneLine(description).replace(new RegExp(`^${escape(tool)}:?\\s*`), "");
+  return about ? `${oneLine(tool)}: ${about}` : oneLine(tool);
+}
+
+const escape = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

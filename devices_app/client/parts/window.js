@@ -1,0 +1,147 @@
+// A list of which at most WINDOW items stand in the DOM, with its own scroll anchoring: what a
+// person reads stays where it is while items come, change or go above and below.
+
+import { h } from "./dom.js";
+import { WINDOW } from "../store/limits.js";
+
+const STEP = 60;
+const NEAR = 600; // pixels from an end at which more is shown
+const AT_END = 40;
+
+export class WindowedList {
+  /**
+   * @param {object} on
+   * @param {(item: object) => HTMLElement} on.make
+   * @param {(node: HTMLElement, item: object) => void} on.update
+   * @param {() => Promise<void>} on.earlier load items before the first
+   * @param {(unread: number) => void} on.unread how many items below the end of the screen are new
+   */
+  constructor(on) {
+    this.on = on;
+    this.list = h("ol.stream");
+    this.top = h("li.edge", { role: "presentation" });
+    this.node = h("div.scroller.anchored", { tabindex: "0" }, this.list);
+    this.items = [];
+    this.nodes = new Map();
+    this.start = 0;
+    this.end = 0;
+    this.following = true;
+    this.unread = 0;
+    this.loading = false;
+    this.moved = 0; // where the list itself scrolled to
+    this.node.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.resize = new ResizeObserver(() => this.following && this.toEnd());
+    this.resize.observe(this.node);
+  }
+
+  /** Take the items as they are now; `prepended` of them are new before the old first one. */
+  show(items, prepended = 0) {
+    const before = this.items.length;
+    this.items = items;
+    this.start += prepended;
+    this.end += prepended;
+    const grown = items.length - before - prepended;
+    if (this.following) {
+      this.end = items.length;
+      this.start = Math.max(0, this.end - WINDOW);
+    } else if (grown > 0) {
+      this.unread += grown;
+      this.on.unread(this.unread);
+    }
+    this.paint();
+  }
+
+  paint() {
+    const anchor = this.following ? null : this.anchor();
+    const wanted = this.items.slice(this.start, this.end);
+    const keys = new Set(wanted.map(({ key }) => key));
+    for (const [key, { node }] of this.nodes) {
+      if (keys.has(key)) continue;
+      node.remove();
+      this.nodes.delete(key);
+    }
+    let at = this.list.firstChild;
+    for (const item of wanted) {
+      let shown = this.nodes.get(item.key);
+      if (!shown) {
+        shown = { node: this.on.make(item), version: item.version };
+        this.nodes.set(item.key, shown);
+      } else if (shown.version !== item.version) {
+        this.on.update(shown.node, item);
+        shown.version = item.version;
+      }
+      if (shown.node === at) at = at.nextSibling;
+      else this.list.insertBefore(shown.node, at);
+    }
+    if (this.following) this.toEnd();
+    else this.restore(anchor);
+  }
+
+  toEnd() {
+    this.node.scrollTop = this.node.scrollHeight;
+    this.moved = this.node.scrollTop;
+  }
+
+  /** Go to the newest item and follow it from now on. */
+  follow() {
+    this.following = true;
+    this.unread = 0;
+    this.on.unread(0);
+    this.show(this.items);
+  }
+
+  anchor() {
+    const top = this.node.getBoundingClientRect().top;
+    for (const node of this.list.children) {
+      const box = node.getBoundingClientRect();
+      if (box.bottom > top) return { node, offset: box.top - top };
+    }
+    return null;
+  }
+
+  restore(anchor) {
+    if (!anchor?.node.isConnected) return;
+    const top = this.node.getBoundingClientRect().top;
+    this.node.scrollTop += anchor.node.getBoundingClientRect().top - top - anchor.offset;
+    this.moved = this.node.scrollTop;
+  }
+
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.node;
+    const last = this.end === this.items.length;
+    const below = scrollHeight - scrollTop - clientHeight;
+    if (last && below < AT_END) {
+      if (!this.following) this.follow();
+      return;
+    }
+    if (Math.abs(scrollTop - this.moved) > 2) this.following = false;
+    if (scrollTop < NEAR) this.up();
+    else if (below < NEAR && !last) this.down();
+  }
+
+  down() {
+    this.end = Math.min(this.items.length, this.end + STEP);
+    this.start = Math.max(0, this.end - WINDOW);
+    this.paint();
+  }
+
+  async up() {
+    if (this.start > 0) {
+      this.start = Math.max(0, this.start - STEP);
+      this.end = Math.min(this.items.length, this.start + WINDOW);
+      this.paint();
+      return;
+    }
+    if (this.loading) return;
+    this.loading = true;
+    try {
+      await this.on.earlier();
+    } finally {
+      this.loading = false;
+    }
+  }
+
+  close() {
+    this.resize.disconnect();
+  }
+}

@@ -1,0 +1,240 @@
+// The life of one connection to the bridge, as a pure machine: `step(state, event)` returns the new
+// state and what is to be done. It opens nothing and sets no timer itself (net/socket.js does).
+
+import { CLIENT_VERSION, make } from "./messages.js";
+
+export const DELAYS = [1, 2, 5, 10, 30].map((seconds) => seconds * 1000);
+export const CONNECT_MS = 8000;
+export const PING_MS = 15000;
+export const PONG_MS = 10000;
+export const WAKE_MS = 1000;
+
+// After these a person has to do something; connecting again by itself would not help.
+export const FINAL = new Set([
+  "AUTH_FAILED",
+  "VERSION_INCOMPATIBLE",
+  "MISCONFIGURED",
+  "INSECURE_TRANSPORT",
+  "CONN_REPLACED",
+]);
+
+/**
+ * @typedef {"off" | "connecting" | "authenticating" | "checking" | "warned" | "ready" | "waiting" | "stopped"} Phase
+ * @typedef {object} Connection
+ * @property {Phase} phase
+ * @property {number} attempt failed attempts since the last connection that became ready
+ * @property {number} neverOpened attempts in a row whose socket did not open
+ * @property {string[]} tokens the bridge's tokens, the one to use last
+ * @property {string} deviceId
+ * @property {object | null} acked payload of `connection_ack`
+ * @property {object | null} health payload of `health_status`
+ * @property {{code: string, message: string, remediation?: string} | null} fault why it is stopped or waits
+ * @property {boolean} pinged a pong is awaited
+ */
+
+/** @returns {Connection} */
+export const begin = (tokens, deviceId) => ({
+  phase: "off",
+  attempt: 0,
+  neverOpened: 0,
+  tokens,
+  deviceId,
+  acked: null,
+  health: null,
+  fault: null,
+  pinged: false,
+});
+
+const now = () => new Date().toISOString();
+
+/**
+ * Advance the connection by one event.
+ *
+ * Events: `{kind: "start" | "stop" | "opened" | "closed" | "wake" | "timer" | "accept", …}` and
+ * `{kind: "message", message}`. Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" |
+ * "keep" | "ready" | "deliver", …}`; times are in milliseconds.
+ *
+ * @param {Connection} state
+ * @returns {any} the new state and the effects, as a pair
+ */
+export function step(state, event) {
+  switch (event.kind) {
+    case "start":
+      return ["off", "waiting", "stopped"].includes(state.phase)
+        ? open({ ...state, fault: null })
+        : [state, []];
+    case "stop":
+      return [{ ...state, phase: "off", pinged: false }, [...quiet, { do: "close" }]];
+    case "opened":
+      return state.phase === "connecting" ? authenticate(state) : [state, []];
+    case "closed":
+      return closed(state);
+    case "wake":
+      return wake(state);
+    case "timer":
+      return timer(state, event.name);
+    case "accept":
+      return [state, state.phase === "warned" ? acknowledgements(state) : []];
+    case "message":
+      return message(state, event.message);
+    default:
+      throw new Error(`no such event: ${event.kind}`);
+  }
+}
+
+const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({ do: "cancel", name }));
+
+function open(state) {
+  return [
+    { ...state, phase: "connecting", pinged: false },
+    [...quiet, { do: "open" }, { do: "timer", name: "connect", ms: CONNECT_MS }],
+  ];
+}
+
+function authenticate(state) {
+  const token = state.tokens.at(-1);
+  const auth = make("auth", {
+    token,
+    client_version: CLIENT_VERSION,
+    platform: "web",
+    device_id: state.deviceId,
+  });
+  return [{ ...state, phase: "authenticating", neverOpened: 0 }, [{ do: "send", message: auth }]];
+}
+
+function closed(state) {
+  if (state.phase === "off" || state.phase === "stopped" || state.phase === "waiting")
+    return [state, []];
+  const neverOpened = state.phase === "connecting" ? state.neverOpened + 1 : 0;
+  const ms = DELAYS[Math.min(state.attempt, DELAYS.length - 1)];
+  const next = {
+    ...state,
+    phase: "waiting",
+    attempt: state.attempt + 1,
+    neverOpened,
+    pinged: false,
+  };
+  return [next, [...quiet, { do: "timer", name: "retry", ms }]];
+}
+
+// The page came back, or the network did: what reads as open may be dead.
+function wake(state) {
+  if (state.phase === "waiting") return open({ ...state, attempt: 0 });
+  if (state.phase !== "ready") return [state, []];
+  const effects = [
+    { do: "cancel", name: "ping" },
+    { do: "send", message: make("heartbeat_ping") },
+    { do: "timer", name: "pong", ms: WAKE_MS },
+  ];
+  return [{ ...state, pinged: true }, effects];
+}
+
+function timer(state, name) {
+  if (name === "retry" && state.phase === "waiting") return open(state);
+  if (name === "ping" && state.phase === "ready") {
+    return [
+      { ...state, pinged: true },
+      [
+        { do: "send", message: make("heartbeat_ping") },
+        { do: "timer", name: "pong", ms: PONG_MS },
+      ],
+    ];
+  }
+  const late =
+    (name === "pong" && state.pinged) ||
+    (name === "connect" && !["ready", "warned", "off", "stopped", "waiting"].includes(state.phase));
+  if (!late) return [state, []];
+  const [next, effects] = closed(state);
+  return [next, [{ do: "close" }, ...effects]];
+}
+
+function message(state, got) {
+  const { type, payload } = got;
+  if (type === "heartbeat_pong") {
+    if (!state.pinged) return [state, []];
+    return [
+      { ...state, pinged: false },
+      [
+        { do: "cancel", name: "pong" },
+        { do: "timer", name: "ping", ms: PING_MS },
+      ],
+    ];
+  }
+  if (type === "connection_error" || (type === "error" && payload.code === "CONN_REPLACED"))
+    return refused(state, payload);
+  if (type === "connection_ack") return acked(state, got);
+  if (type === "health_status") {
+    const next = { ...state, health: payload };
+    if (payload.ready) return ready(next, got);
+    return payload.requires_acknowledgment
+      ? [
+          { ...next, phase: "warned" },
+          [
+            { do: "cancel", name: "connect" },
+            { do: "deliver", message: got },
+          ],
+        ]
+      : [next, [{ do: "deliver", message: got }]];
+  }
+  if (type === "acknowledgment_accepted" && payload.ready && state.phase !== "ready")
+    return ready(state, got);
+  return [state, [{ do: "deliver", message: got }]];
+}
+
+function acked(state, got) {
+  const fresh = got.payload.device_token;
+  if (fresh) {
+    // The code's token was photographed perhaps: keep the fresh one beside it and use it at once.
+    const tokens = [state.tokens[0], fresh];
+    const [next, effects] = open({ ...state, tokens });
+    return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];
+  }
+  const tokens = [state.tokens.at(-1)];
+  const check = make("health_check", {
+    timestamp: now(),
+    client_nonce: crypto.randomUUID(),
+    client_capabilities: ["health_v1", "acknowledgment_v1"],
+  });
+  const keep = state.tokens.length > 1 ? [{ do: "keep", tokens }] : [];
+  return [
+    { ...state, phase: "checking", acked: got.payload, tokens },
+    [...keep, { do: "deliver", message: got }, { do: "send", message: check }],
+  ];
+}
+
+function acknowledgements(state) {
+  return state.health.warnings.map((code) => ({
+    do: "send",
+    message: make("acknowledge_warning", {
+      warning_code: code,
+      acknowledged: true,
+      acknowledged_at: now(),
+    }),
+  }));
+}
+
+function ready(state, got) {
+  return [
+    { ...state, phase: "ready", attempt: 0, fault: null },
+    [
+      { do: "cancel", name: "connect" },
+      { do: "timer", name: "ping", ms: PING_MS },
+      { do: "deliver", message: got },
+      { do: "ready" },
+    ],
+  ];
+}
+
+function refused(state, fault) {
+  if (fault.code === "AUTH_FAILED" && state.tokens.length > 1) {
+    // The fresh token became void; the one before it works.
+    const tokens = state.tokens.slice(0, -1);
+    const [next, effects] = open({ ...state, tokens });
+    return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];
+  }
+  if (FINAL.has(fault.code)) {
+    return [{ ...state, phase: "stopped", fault, pinged: false }, [...quiet, { do: "close" }]];
+  }
+  const [next, effects] = closed(state);
+  return [{ ...next, fault }, [{ do: "close" }, ...effects]];
+}

@@ -1,0 +1,111 @@
+// Messages of the bridge's WebSocket: make one for sending, read one that came. Pure.
+
+/** @typedef {{type: string, id?: string, timestamp: string, payload: any}} Message */
+
+export const CLIENT_VERSION = "1.1.0";
+
+// Rows of the log: kept, shown in order, acknowledged. Anything else answers or only tells.
+const ROWS = new Set([
+  "session_started",
+  "session_end",
+  "agent_event",
+  "tool_call",
+  "approval_required",
+  "tool_result",
+  "tool_error",
+  "notification",
+  "stream_start",
+  "stream_chunk",
+  "stream_end",
+]);
+
+// Fields that a message must have for the client to show it, with the kind of each.
+const SHAPES = {
+  connection_ack: { connection_mode: "string", active_sessions: "array" },
+  connection_error: { code: "string", message: "string" },
+  health_status: { ready: "boolean", warnings: "array", requires_acknowledgment: "boolean" },
+  acknowledgment_accepted: { warning_code: "string", ready: "boolean" },
+  session_ready: { session_id: "string" },
+  session_started: { session_id: "string" },
+  session_end: { session_id: "string" },
+  session_update: { session: "object" },
+  agent_event: { session_id: "string", event: "string", payload: "object" },
+  tool_call: { session_id: "string", tool_call_id: "string", tool: "string", params: "object" },
+  approval_required: {
+    session_id: "string",
+    tool_call_id: "string",
+    tool: "string",
+    params: "object",
+    risk_level: "string",
+    source: "string",
+  },
+  approval_recorded: {
+    session_id: "string",
+    tool_call_id: "string",
+    decision: "string",
+    forwarded: "boolean",
+  },
+  tool_result: { session_id: "string", tool_call_id: "string", result: "object" },
+  tool_error: { session_id: "string", tool_call_id: "string", message: "string" },
+  notification: { notification_type: "string", title: "string", body: "string", data: "object" },
+  stream_start: { session_id: "string", message_id: "string" },
+  stream_chunk: { session_id: "string", message_id: "string", content: "string" },
+  stream_end: { session_id: "string", message_id: "string", finish_reason: "string" },
+  replay_buffer: { session_id: "string", messages: "array", complete: "boolean" },
+  git_status_response: { session_id: "string", branch: "string", changes: "array" },
+  git_diff_response: { session_id: "string", files: "array" },
+  file_list_response: { session_id: "string", path: "string", entries: "array" },
+  file_read_response: { session_id: "string", path: "string", content: "string" },
+  error: { code: "string", message: "string" },
+  push_state: { subscribed: "boolean" },
+};
+
+const kindOf = (value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
+
+/** Make a message for the bridge; `id` is a fresh UUID unless one is given. */
+export function make(type, payload, id = crypto.randomUUID(), now = new Date()) {
+  const message = { type, timestamp: now.toISOString() };
+  return payload === undefined ? message : { ...message, id, payload };
+}
+
+/**
+ * Read what came over the socket.
+ *
+ * @param {string} text
+ * @returns {{message?: Message, problem?: string, type?: string, text?: string}} the message, or why
+ *   it cannot be shown; that is kept for "What is wrong?".
+ */
+export function read(text) {
+  let message;
+  try {
+    message = JSON.parse(text);
+  } catch {
+    return { problem: "not JSON", type: "", text: text.slice(0, 500) };
+  }
+  const problem = faultOf(message);
+  return problem
+    ? { problem, type: String(message?.type ?? ""), text: text.slice(0, 500) }
+    : { message };
+}
+
+/** Say what is wrong with a decoded message, or return "". */
+export function faultOf(message) {
+  if (kindOf(message) !== "object" || typeof message.type !== "string") return "no message";
+  if (message.type === "heartbeat_pong") return "";
+  const shape = SHAPES[message.type];
+  if (!shape) return "unknown type";
+  if (kindOf(message.payload) !== "object" || typeof message.id !== "string")
+    return "no payload or no id";
+  const wrong = Object.keys(shape).filter(
+    (field) => kindOf(message.payload[field]) !== shape[field],
+  );
+  return wrong.length ? `wrong or missing: ${wrong.join(", ")}` : "";
+}
+
+/** Tell whether a message is a row of the log (kept and acknowledged). */
+export const isRow = (message) =>
+  ROWS.has(message.type) ||
+  (message.type === "error" && Boolean(message.payload.session_id) && !message.answers);
+
+/** The session that a message is about, or null for one that is for all devices. */
+export const sessionOf = (message) => message.payload?.session_id ?? null;

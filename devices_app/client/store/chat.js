@@ -1,0 +1,209 @@
+// A session's conversation, folded from its rows. Pure.
+//
+// Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
+
+import { OUTPUT_SHOWN } from "./limits.js";
+
+/**
+ * @typedef {object} Item
+ * @property {string} key
+ * @property {"prompt" | "answer" | "tool" | "note" | "gap"} kind
+ * @property {string} at
+ * @property {number} version grows when the item changes, so that a view knows what to paint
+ */
+
+export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), complete: true });
+
+/**
+ * Take rows into a chat, which is changed in place: a session may have ten thousand.
+ *
+ * @param {any} chat
+ * @param {import("../protocol/messages.js").Message[]} rows in the order of the log
+ * @returns {any} the same chat
+ */
+export function foldChat(chat, rows) {
+  for (const row of rows) {
+    if (chat.seen.has(row.id)) continue;
+    chat.seen.add(row.id);
+    FOLDS[row.type]?.(chat, row);
+  }
+  return chat;
+}
+
+function add(chat, key, item) {
+  const made = { key, version: 1, ...item };
+  chat.items.push(made);
+  chat.byKey.set(key, made);
+  return made;
+}
+
+function change(item, fields) {
+  Object.assign(item, fields);
+  item.version += 1;
+}
+
+const FOLDS = {
+  agent_event: hookEvent,
+  stream_start: (chat, row) => answer(chat, row),
+  stream_chunk: (chat, row) => {
+    const item = answer(chat, row);
+    change(item, { text: item.text + row.payload.content });
+  },
+  stream_end: (chat, row) => {
+    const { finish_reason: reason, usage = null } = row.payload;
+    change(answer(chat, row), { done: true, reason, usage });
+  },
+  tool_call: (chat, row) => call(chat, row.payload, row.timestamp),
+  approval_required: (chat, row) => {
+    const { decision = "" } = row.payload;
+    change(call(chat, row.payload, row.timestamp), {
+      asked: true,
+      decision: decision === "pending" ? "" : decision,
+      risk: row.payload.risk_level,
+    });
+  },
+  tool_result: (chat, row) => {
+    const { result } = row.payload;
+    change(call(chat, row.payload, row.timestamp), {
+      done: true,
+      ok: result.success !== false,
+      output: shown(result.content ?? result.error ?? ""),
+      diff: result.diff ?? "",
+      ms: result.duration_ms ?? null,
+    });
+  },
+  tool_error: (chat, row) => {
+    const { message, details } = row.payload;
+    const output = [details?.stdout, details?.stderr].filter(Boolean).join("\n") || message;
+    change(call(chat, row.payload, row.timestamp), {
+      done: true,
+      ok: false,
+      output: shown(output),
+      problem: message,
+      ms: details?.execution_time_ms ?? null,
+    });
+  },
+  notification: notification,
+  error: (chat, row) =>
+    add(chat, row.id, {
+      kind: "note",
+      at: row.timestamp,
+      tone: "error",
+      text: row.payload.message,
+      code: row.payload.code,
+    }),
+  session_end: (chat, row) =>
+    add(chat, row.id, {
+      kind: "note",
+      at: row.timestamp,
+      tone: "soft",
+      text: END[row.payload.reason] ?? "The session ended.",
+    }),
+};
+
+const END = {
+  user_request: "The session was ended.",
+  timeout: "The session was closed: nobody was in it for some minutes.",
+  error: "The session ended with an error.",
+  completed: "The session is complete.",
+};
+
+function answer(chat, row) {
+  const { message_id: id } = row.payload;
+  return (
+    chat.byKey.get(`m:${id}`) ??
+    add(chat, `m:${id}`, {
+      kind: "answer",
+      at: row.timestamp,
+      text: "",
+      done: false,
+      reason: "",
+      usage: null,
+    })
+  );
+}
+
+function call(chat, payload, at) {
+  const key = `t:${payload.tool_call_id}`;
+  const item =
+    chat.byKey.get(key) ??
+    add(chat, key, {
+      kind: "tool",
+      at,
+      tool: payload.tool,
+      callId: payload.tool_call_id,
+      params: {},
+      description: "",
+      asked: false,
+      decision: "",
+      risk: "",
+      done: false,
+      ok: true,
+      output: "",
+      diff: "",
+      problem: "",
+      ms: null,
+    });
+  if (payload.params) item.params = payload.params;
+  if (payload.description) item.description = payload.description;
+  return item;
+}
+
+// Long results stay whole in the row; the card shows the beginning until somebody asks for more.
+function shown(content) {
+  const text = typeof content === "string" ? content : JSON.stringify(content, null, 2);
+  return { text: text.slice(0, OUTPUT_SHOWN), more: Math.max(0, text.length - OUTPUT_SHOWN) };
+}
+
+function hookEvent(chat, row) {
+  const { event, payload } = row.payload;
+  if (event === "UserPromptSubmit") {
+    add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
+      kind: "prompt",
+      at: row.timestamp,
+      text: String(payload.prompt ?? ""),
+      device: payload.device ?? "",
+      source: payload.source ?? "",
+      queued: payload.queued === true,
+    });
+  } else if (event === "Stop" && payload.reason && payload.reason !== "task_completed") {
+    add(chat, row.id, {
+      kind: "note",
+      at: row.timestamp,
+      tone: "soft",
+      text: `The agent stopped: ${String(payload.reason).replaceAll("_", " ")}.`,
+    });
+  } else if (event === "SubagentStop" || event === "PreCompact") {
+    const text =
+      event === "PreCompact"
+        ? "The agent is shortening its memory of this conversation."
+        : "A subagent finished.";
+    add(chat, row.id, { kind: "note", at: row.timestamp, tone: "soft", text });
+  } else if (event === "SessionStart") {
+    add(chat, row.id, {
+      kind: "note",
+      at: row.timestamp,
+      tone: "soft",
+      text: "The session began.",
+    });
+  }
+}
+
+// An approval and what became of it are shown by the tool's own card.
+function notification(chat, row) {
+  const { notification_type: kind, title, body, data } = row.payload;
+  if (kind === "approval_required") return;
+  if (kind === "approval_decided") {
+    const item = chat.byKey.get(`t:${data.tool_call_id}`);
+    if (item) change(item, { decision: data.decision, decidedBy: body });
+    return;
+  }
+  if (kind === "task_complete" || kind === "agent_idle") return;
+  const gap = data.code === "MESSAGES_DISCARDED";
+  add(chat, row.id, {
+    kind: gap ? "gap" : "note",
+    at: row.timestamp,
+    tone: kind === "error" ? "error" : "info",
+    text: body || title,
+  });
+}

@@ -1,0 +1,134 @@
+// Home: what waits for a person over all sessions, then the sessions by what they need.
+
+import { h, icon, keyed, setText } from "../parts/dom.js";
+import { ago, oneLine, shortPath } from "../parts/text.js";
+import { sortedSessions } from "../store/home.js";
+import { showCards } from "./approvals.js";
+
+const STATES = {
+  approval: "Needs you",
+  error: "Error",
+  finished: "Finished",
+  working: "Working",
+  paused: "Paused",
+  idle: "Idle",
+  ended: "Ended",
+};
+const ENDED_SHOWN = 20;
+
+/** The list of sessions. */
+export function homeView({ model, go }) {
+  const cards = h("div.cards");
+  const waiting = h(
+    "section",
+    { "aria-label": "Waits for you" },
+    h("h2.section", {}, "Waits for you"),
+    cards,
+  );
+  const list = h("ul.rows");
+  const ended = h("ul.rows");
+  const endedTitle = h("h2.section", {}, "Ended");
+  const empty = h(
+    "div.empty",
+    {},
+    h("p", {}, "No session yet."),
+    h("p.soft", {}, "Start one here, or let your agent at the machine report with “make hooks”."),
+  );
+  const connection = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const node = h(
+    "section.screen",
+    { "aria-labelledby": "home-title" },
+    h(
+      "header.bar",
+      {},
+      h("h1", { id: "home-title", tabindex: "-1" }, "Sessions"),
+      connection,
+      h(
+        "a.button.round",
+        { href: go.to("new"), on: { click: go.follow }, "aria-label": "New session" },
+        icon("plus"),
+      ),
+    ),
+    h("div.scroller", {}, waiting, list, empty, endedTitle, ended),
+  );
+  const paint = () => {
+    showCards(cards, model, go);
+    waiting.hidden = cards.childElementCount === 0;
+    const all = sortedSessions(model.home);
+    const open = all.filter(({ state }) => state !== "ended");
+    const closed = all.filter(({ state }) => state === "ended").slice(0, ENDED_SHOWN);
+    for (const [place, items] of [
+      [list, open],
+      [ended, closed],
+    ])
+      keyed(place, items, {
+        key: ({ session }) => session.session_id,
+        make: (item) => row(item, go),
+        update: paintRow,
+      });
+    empty.hidden = all.length > 0;
+    endedTitle.hidden = closed.length === 0;
+    showConnection(connection, model);
+  };
+  paint();
+  return { node, paint };
+}
+
+function row(item, go) {
+  const link = h(
+    "a.row-link",
+    { href: go.to("session", item.session.session_id), on: { click: go.follow } },
+    h("span.dot", { "aria-hidden": "true" }),
+    h("span.row-main", {}, h("span.title"), h("span.meta")),
+    h("span.row-side", {}, h("span.state"), h("time")),
+  );
+  const node = h("li.row", {}, link);
+  paintRow(node, item);
+  return node;
+}
+
+function paintRow(node, { session, state }) {
+  node.dataset.state = state;
+  setText(
+    node.querySelector(".title"),
+    oneLine(session.title) || shortPath(session.working_directory) || session.session_id,
+  );
+  const doing =
+    session.doing && state === "working"
+      ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
+      : "";
+  const place = [shortPath(session.working_directory), oneLine(session.agent)]
+    .filter(Boolean)
+    .join(" · ");
+  setText(
+    node.querySelector(".meta"),
+    (state === "error" && oneLine(session.trouble)) || doing || place,
+  );
+  setText(
+    node.querySelector(".state"),
+    session.resumable && state === "ended" ? "Resumable" : STATES[state],
+  );
+  setText(
+    node.querySelector("time"),
+    session.last_activity_at ? ago(session.last_activity_at) : "",
+  );
+}
+
+const PHASES = {
+  off: "Not connected",
+  connecting: "Connecting…",
+  authenticating: "Connecting…",
+  checking: "Connecting…",
+  warned: "Needs you",
+  ready: "",
+  waiting: "Offline",
+  stopped: "Stopped",
+};
+
+/** Show in a link how the connection is; nothing while all is well. */
+export function showConnection(node, model) {
+  const { phase } = model.connection;
+  setText(node, PHASES[phase] ?? phase);
+  node.dataset.phase = phase;
+  node.hidden = phase === "ready";
+}

@@ -1,0 +1,174 @@
+// Start a session: agent, directory, first prompt.
+
+import { fill, h, icon, setText } from "../parts/dom.js";
+import { oneLine, shortPath, visible } from "../parts/text.js";
+
+/** The screen on which a session is started. */
+export function newSessionView({ model, go }) {
+  const select = h("select", { id: "agent" });
+  const recent = [
+    ...new Set(
+      Object.values(model.home.sessions)
+        .sort((a, b) => b.last_activity_at.localeCompare(a.last_activity_at))
+        .map(({ working_directory: path }) => path)
+        .filter(Boolean),
+    ),
+  ].slice(0, 5);
+  const directory = h("input", {
+    id: "directory",
+    type: "text",
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    list: "recent",
+    required: true,
+  });
+  directory.value = recent[0] ?? "";
+  const tree = h("div.tree");
+  const prompt = h("textarea", {
+    id: "prompt",
+    rows: "4",
+    placeholder: "What should the agent do?",
+  });
+  const start = h("button.primary.wide", { type: "submit" }, "Start");
+  const said = h("p.status", { role: "status" });
+  const form = h(
+    "form.form",
+    {
+      on: {
+        submit: (event) => {
+          event.preventDefault();
+          begin();
+        },
+      },
+    },
+    h("label", { for: "agent" }, "Agent"),
+    select,
+    h("label", { for: "directory" }, "Directory"),
+    directory,
+    h(
+      "datalist",
+      { id: "recent" },
+      recent.map((path) => h("option", { value: path })),
+    ),
+    recent.length > 1 &&
+      h(
+        "div.chips",
+        {},
+        recent.map((path) =>
+          h(
+            "button.chip",
+            { type: "button", on: { click: () => choose(path) } },
+            oneLine(shortPath(path)),
+          ),
+        ),
+      ),
+    h(
+      "details.browse",
+      { on: { toggle: (event) => event.target.open && browse("") } },
+      h("summary", {}, "Browse"),
+      tree,
+    ),
+    h("label", { for: "prompt" }, "First message"),
+    prompt,
+    start,
+    said,
+  );
+  const node = h(
+    "section.screen",
+    { "aria-labelledby": "screen-title" },
+    h(
+      "header.bar",
+      {},
+      h(
+        "a.button.round.quiet.back",
+        { href: go.to("home"), "aria-label": "Back to the sessions", on: { click: go.follow } },
+        icon("back"),
+      ),
+      h("h1", { id: "screen-title", tabindex: "-1" }, "New session"),
+    ),
+    h("div.scroller", {}, form),
+  );
+
+  const choose = (path) => (directory.value = path);
+
+  const browse = async (path) => {
+    fill(tree, h("p.meta", {}, "Reading…"));
+    try {
+      const found = await model.call(
+        "http",
+        `/files/tree?depth=1${path ? `&path=${encodeURIComponent(path)}` : "&path=."}`,
+      );
+      const base = found.path.replace(/\/$/, "");
+      choose(found.path);
+      fill(
+        tree,
+        h(
+          "ul.rows.files",
+          {},
+          h(
+            "li",
+            {},
+            h(
+              "button.row-link",
+              {
+                type: "button",
+                on: { click: () => browse(base.split("/").slice(0, -1).join("/") || "/") },
+              },
+              icon("folder"),
+              "..",
+            ),
+          ),
+          found.entries
+            .filter(({ type }) => type === "directory")
+            .map(({ name }) =>
+              h(
+                "li",
+                {},
+                h(
+                  "button.row-link",
+                  { type: "button", on: { click: () => browse(`${base}/${name}`) } },
+                  icon("folder"),
+                  h("span", {}, visible(name)),
+                ),
+              ),
+            ),
+        ),
+      );
+    } catch (error) {
+      fill(tree, h("p.meta", {}, error.message));
+    }
+  };
+
+  const begin = async () => {
+    start.disabled = true;
+    setText(said, "Starting the agent…");
+    try {
+      const { session_id: id } = await model.call(
+        "startSession",
+        select.value,
+        directory.value.trim(),
+      );
+      if (prompt.value.trim()) await model.call("say", id, prompt.value.trim());
+      go.open("session", id);
+    } catch (error) {
+      setText(said, error.message);
+      start.disabled = false;
+    }
+  };
+
+  const paint = () => {
+    const agents = model.connection.acked?.supported_agents ?? [];
+    if (select.length !== agents.length)
+      fill(
+        select,
+        agents.map((name) => h("option", { value: name }, oneLine(name))),
+      );
+    const ready = model.connection.phase === "ready";
+    start.disabled = !ready;
+    if (!ready) setText(said, "A session can be started when the connection is back.");
+    else if (said.textContent.startsWith("A session can")) setText(said, "");
+  };
+  paint();
+  return { node, paint };
+}

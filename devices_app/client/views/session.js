@@ -1,0 +1,89 @@
+// A session: its title and its three tabs.
+
+import { h, icon, setText } from "../parts/dom.js";
+import { oneLine, shortPath } from "../parts/text.js";
+import { openApprovals } from "../store/home.js";
+import { changesView } from "./changes.js";
+import { chatView } from "./chat.js";
+import { filesView } from "./files.js";
+import { showConnection } from "./home.js";
+
+const TABS = {
+  chat: ["Chat", chatView],
+  changes: ["Changes", changesView],
+  files: ["Files", filesView],
+};
+
+/** One session, with the tab and, for files, the path that the address names. */
+export function sessionView(app, { id, tab, path }) {
+  const { model, go } = app;
+  const title = h("h1", { id: "session-title", tabindex: "-1" });
+  const place = h("p.meta");
+  const connection = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const others = h("a.badge", { href: go.to("approvals"), on: { click: go.follow }, hidden: true });
+  const tabs = h(
+    "nav.tabs",
+    { "aria-label": "Parts of the session" },
+    Object.entries(TABS).map(([name, [label]]) =>
+      h(
+        "a",
+        {
+          href: go.to("session", id, name),
+          "aria-current": name === tab && "page",
+          on: { click: go.follow },
+        },
+        label,
+      ),
+    ),
+  );
+  const content = TABS[tab][1](id, app, path);
+  const node = h(
+    "section.screen.session",
+    { "aria-labelledby": "session-title" },
+    h(
+      "header.bar",
+      {},
+      h(
+        "a.button.round.quiet.back",
+        { href: go.to("home"), "aria-label": "Back to the sessions", on: { click: go.follow } },
+        icon("back"),
+      ),
+      h("div.heading", {}, title, place),
+      connection,
+      others,
+    ),
+    tabs,
+    content.node,
+  );
+  const paint = (news) => {
+    const session = model.home.sessions[id];
+    setText(title, oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id));
+    setText(
+      place,
+      [
+        shortPath(session?.working_directory),
+        oneLine(session?.agent),
+        session?.branch && oneLine(session.branch),
+        session?.asks === false && "does not ask before it acts",
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
+    const waiting = openApprovals(model.home).length;
+    others.hidden = waiting === 0;
+    setText(others, String(waiting));
+    others.setAttribute("aria-label", `${waiting} approvals wait`);
+    showConnection(connection, model);
+    content.paint(news);
+  };
+  model.view(id);
+  paint();
+  return {
+    node,
+    paint,
+    close: () => {
+      model.view(null);
+      content.close?.();
+    },
+  };
+}

@@ -1,0 +1,117 @@
+// The first screen of a browser that is not paired: it takes a pairing link.
+
+import { h, icon, setText } from "../parts/dom.js";
+import { readPairingLink } from "../protocol/pairing.js";
+
+const isApple =
+  /iPhone|iPad/.test(navigator.userAgent) ||
+  (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
+const isInstalled = matchMedia("(display-mode: standalone)").matches;
+
+/** Ask for a pairing link: pasted, or scanned where the browser can; then call `paired`. */
+export function welcomeView(model, paired, problem = "") {
+  const said = h("p.status", { role: "alert" }, problem);
+  const input = h("input", {
+    id: "link",
+    type: "text",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    placeholder: "https://…/pair#v=1&token=…",
+  });
+  const use = async (link) => {
+    try {
+      await model.pair(readPairingLink(link, location.host));
+    } catch (error) {
+      setText(said, error.message);
+      return;
+    }
+    paired();
+  };
+  const paste = async () => {
+    try {
+      input.value = await navigator.clipboard.readText();
+    } catch {
+      setText(said, "This browser lets no page read the clipboard. Paste the link into the field.");
+      input.focus();
+      return;
+    }
+    await use(input.value);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    use(input.value);
+  };
+  return {
+    node: h(
+      "main.welcome",
+      {},
+      h("h1", { tabindex: "-1" }, "Pair this device"),
+      h("p", {}, "Scan the QR code that “make run” shows, or paste its link here."),
+      isApple &&
+        !isInstalled &&
+        h(
+          "p.meta",
+          {},
+          "An app on the Home Screen keeps its own storage. To use one, add this page first (Share, Add to Home Screen), open it from there, and paste the link in it.",
+        ),
+      h(
+        "form.form",
+        { on: { submit } },
+        h(
+          "button.primary.wide",
+          { type: "button", on: { click: paste } },
+          icon("copy"),
+          "Paste pairing link",
+        ),
+        scanner(use, said),
+        h("label", { for: "link" }, "Or type or paste it here"),
+        input,
+        h("button.wide", { type: "submit" }, "Pair"),
+        said,
+      ),
+    ),
+  };
+}
+
+// A button that reads the code with the camera, where the browser can read codes.
+function scanner(use, said) {
+  if (!("BarcodeDetector" in window) || !navigator.mediaDevices) return null;
+  const video = h("video", { playsinline: true, muted: true, hidden: true });
+  const scan = async () => {
+    try {
+      const link = await readCode(video);
+      if (link) await use(link);
+    } catch (error) {
+      setText(said, `The camera cannot be used: ${error.message}`);
+    }
+  };
+  return h(
+    "div.scan",
+    {},
+    h("button.wide", { type: "button", on: { click: scan } }, "Scan"),
+    video,
+  );
+}
+
+// The first code that the camera sees; "" when the screen was left.
+async function readCode(video) {
+  const detector = new /** @type {any} */ (window).BarcodeDetector({ formats: ["qr_code"] });
+  const stream = await navigator.mediaDevices.getUserMedia({
+    video: { facingMode: "environment" },
+  });
+  try {
+    video.srcObject = stream;
+    video.hidden = false;
+    await video.play();
+    while (video.isConnected) {
+      const [code] = await detector.detect(video);
+      if (code) return code.rawValue;
+      await new Promise(requestAnimationFrame);
+    }
+    return "";
+  } finally {
+    stream.getTracks().forEach((track) => track.stop());
+    video.hidden = true;
+  }
+}

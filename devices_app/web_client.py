@@ -1,0 +1,151 @@
+"""Serve the web client at `/app/`: one page for every screen, and its files (D53).
+
+The files are read once and named by the hash of them all, so that a browser never mixes two
+versions and may keep each for good.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+
+from bridge_project.kernel.errors import BridgeError
+
+DIRECTORY: Final = Path(__file__).parent / "client"
+START: Final = "app.js"
+PAGE: Final = "index.html"
+TYPES: Final = {".js": "text/javascript", ".webmanifest": "application/manifest+json"}
+FOR_GOOD: Final = "public, max-age=31536000, immutable"
+
+_IMPORT: Final = re.compile(r'^(?:import|\} from|export .* from) [^;"]*"(\.[^"]+)";$', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content: bytes
+    compressed: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebClient:
+    """Hold the whole client in memory; `version` changes with any byte of it."""
+
+    version: str
+    files: Mapping[str, File]
+    page: File
+
+
+@csrf_exempt
+@require_safe
+def screen(request: HttpRequest, path: str = "") -> HttpResponse:
+    """Serve the page, which reads its own address to know what to show.
+
+    The policy names the WebSocket's host: Safari does not take `'self'` for it.
+    """
+    client = load()
+    response = _answer(request, client.page)
+    policy = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self'",
+        "manifest-src": "'self'",
+        "connect-src": f"'self' wss://{request.get_host()}",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+    response["Content-Security-Policy"] = "; ".join(f"{k} {v}" for k, v in policy.items())
+    response["Permissions-Policy"] = "camera=(self), microphone=(), geolocation=()"
+    response["Cache-Control"] = "no-cache"
+    response["ETag"] = f'"{client.version}"'
+    return response
+
+
+@csrf_exempt
+@require_safe
+def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
+    """Serve one of the client's files; 404 for another version's, never the page instead."""
+    client = load()
+    if version != client.version or name not in client.files:
+        raise BridgeError("NOT_FOUND")
+    response = _answer(request, client.files[name])
+    response["Cache-Control"] = FOR_GOOD
+    return response
+
+
+def _answer(request: HttpRequest, found: File) -> HttpResponse:
+    compressed = "gzip" in request.headers.get("Accept-Encoding", "")
+    content = found.compressed if compressed else found.content
+    response = HttpResponse(content, content_type=found.content_type)
+    if compressed:
+        response["Content-Encoding"] = "gzip"
+    response["Vary"] = "Accept-Encoding"
+    response["Cross-Origin-Opener-Policy"] = "same-origin"
+    response["Cross-Origin-Resource-Policy"] = "same-origin"
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+@cache
+def load() -> WebClient:
+    """Read the client's files and name them by their hash."""
+    found = {
+        path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
+        for path in sorted(DIRECTORY.rglob("*"))
+        if path.is_file()
+    }
+    digest = hashlib.sha256()
+    for name, content in found.items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    version = digest.hexdigest()[:16]
+    base = f"/app/{version}/"
+    preloads = "\n".join(
+        f'<link rel="modulepreload" href="{base}{name}">' for name in _imports(found, START)
+    )
+    page = found.pop(PAGE).decode().replace("{base}", base).replace("{preloads}", preloads)
+    return WebClient(
+        version=version,
+        files={name: _file(name, content) for name, content in found.items()},
+        page=_file(PAGE, page.encode()),
+    )
+
+
+def _imports(found: Mapping[str, bytes], start: str) -> list[str]:
+    """Return the modules that `start` imports, at once or through others."""
+    names, todo = {start}, [start]
+    while todo:
+        name = todo.pop()
+        for target in _IMPORT.findall(found[name].decode()):
+            module = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            if module not in names:
+                names.add(module)
+                todo.append(module)
+    return sorted(names - {start})
+
+
+def _file(name: str, content: bytes) -> File:
+    kind = TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0]
+    assert kind is not None, name
+    is_text = kind.startswith("text/") or kind.endswith(("json", "+xml"))
+    return File(
+        content=content,
+        compressed=gzip.compress(content, 9, mtime=0),
+        content_type=f"{kind}; charset=utf-8" if is_text else kind,
+    )

@@ -1,0 +1,155 @@
+"""The web client as it is served: its headers, its size, one hash for all, nothing from elsewhere
+(D53). What a browser makes of it is in tests/web.
+"""
+
+from __future__ import annotations
+
+import gzip
+import posixpath
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from devices_app.web_client import DIRECTORY
+
+FIRST_LOAD_BYTES, FIRST_LOAD_REQUESTS = 60_000, 25
+PAGE_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "manifest-src": "'self'",
+    "connect-src": "'self' wss://localhost:8443",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "'none'",
+}
+SOURCES = sorted(path for path in DIRECTORY.rglob("*") if path.is_file())
+MODULES = [path for path in SOURCES if path.suffix == ".js"]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(headers={"host": "localhost:8443", "accept-encoding": "gzip"})
+
+
+def page_of(client: Client) -> str:
+    return gzip.decompress(client.get("/app/").content).decode()
+
+
+@pytest.mark.parametrize("path", ["", "approvals", "s/some%2Fsession/files/%2Fhome", "no/such"])
+def test_every_screen_is_the_page(path: str, client: Client) -> None:
+    response = client.get(f"/app/{path}")
+    assert response.status_code == 200
+    assert response["Content-Type"] == "text/html; charset=utf-8"
+    assert response["Cache-Control"] == "no-cache" and response["ETag"]
+    assert response["Referrer-Policy"] == "no-referrer"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert response["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert response["Permissions-Policy"].startswith("camera=(self), ")
+    policy = dict(part.split(" ", 1) for part in response["Content-Security-Policy"].split("; "))
+    assert policy == PAGE_POLICY
+    assert not response.cookies
+    assert response.content == client.get("/app/").content
+
+
+def test_a_file_is_kept_for_good_and_belongs_to_one_version(client: Client) -> None:
+    (version,) = set(re.findall(r'"/app/([0-9a-f]{16})/', page_of(client)))
+    for path in SOURCES:
+        name = path.relative_to(DIRECTORY).as_posix()
+        response = client.get(f"/app/{version}/{name}")
+        if name == "index.html":
+            assert response.status_code == 404
+            continue
+        assert gzip.decompress(response.content) == path.read_bytes()
+        assert response["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert response["Content-Encoding"] == "gzip" and response["Vary"] == "Accept-Encoding"
+        assert response["X-Content-Type-Options"] == "nosniff"
+        if path.suffix == ".js":
+            assert response["Content-Type"] == "text/javascript; charset=utf-8"
+    for wrong in (f"{'0' * 16}/app.js", f"{version}/../settings.py", f"{version}/no.js"):
+        assert client.get(f"/app/{wrong}").status_code == 404
+    assert client.get("/app/").headers["ETag"] == f'"{version}"'
+
+
+def test_a_client_without_compression(client: Client) -> None:
+    response = client.get("/app/", headers={"accept-encoding": "identity"})
+    assert response.content.startswith(b"<!doctype html>")
+    assert "Content-Encoding" not in response.headers
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete", "options"])
+@pytest.mark.parametrize("path", ["", "0123456789abcdef/app.js"])
+def test_other_methods(method: str, path: str) -> None:
+    response = getattr(Client(enforce_csrf_checks=True), method)(f"/app/{path}")
+    assert (response.status_code, response["Allow"]) == (405, "GET, HEAD")
+
+
+def test_the_first_load_is_small(client: Client) -> None:
+    """The page, what it names, and all that these import: what a browser asks for by itself."""
+    page = client.get("/app/")
+    named = re.findall(r'(?:href|src)="(/app/[^"]+)"', page_of(client))
+    unloaded = [name for name in named if name.endswith("/old.js")]  # nomodule
+    names = set(named) - set(unloaded)
+    loaded = {name: client.get(name) for name in names}
+    modules = {name for name in names if name.endswith(".js")}
+    imported = {
+        posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+        for name in modules
+        for target in re.findall(
+            r'\bfrom "(\.[^"]+)";', gzip.decompress(loaded[name].content).decode()
+        )
+    }
+    assert imported <= modules, "all are named in the page: no round trip to find one"
+    assert len(loaded) + 1 <= FIRST_LOAD_REQUESTS
+    size = len(page.content) + sum(len(response.content) for response in loaded.values())
+    assert size <= FIRST_LOAD_BYTES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(DIRECTORY).as_posix())
+def test_no_file_asks_for_anything_elsewhere(path: Path) -> None:
+    if path.suffix == ".png":
+        return
+    text = path.read_text()
+    addresses = set(re.findall(r"(?:https?:|wss?:|[\"'(`])//[\w.-]+\.[a-z]{2,}[^\s\"'`)]*", text))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # a name, which nobody loads
+    assert not re.search(r"\burl\(|@import", text) or path.suffix == ".js"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(DIRECTORY).as_posix())
+def test_no_module_makes_markup_of_text(path: Path) -> None:
+    text = path.read_text()
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "srcdoc",
+    ):
+        assert word not in text
+    assert not re.search(r"\bnew Function\b|\.style\b|\bstyle:|setAttribute\(\"on|DOMParser", text)
+
+
+@pytest.mark.parametrize("directory", ["protocol", "store"])
+def test_what_is_pure_imports_only_what_is_pure(directory: str) -> None:
+    for path in (DIRECTORY / directory).glob("*.js"):
+        text = path.read_text()
+        for target in re.findall(r'\bfrom "([^"]+)"', text):
+            assert re.match(r"\./|\.\./(?:protocol|store)/", target), path
+        assert not re.search(
+            r"\b(?:document|window|navigator|indexedDB|fetch|localStorage|WebSocket|setTimeout)\b[.(]",
+            text,
+        ), path
+
+
+def test_the_page_has_nothing_inline(client: Client) -> None:
+    page = page_of(client)
+    assert not re.search(r"<style|\bstyle=|\bon\w+=|javascript:", page)
+    assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
+    assert not re.search(r'(?:href|src)="(?!/app/)', page)
