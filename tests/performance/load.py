@@ -1,7 +1,8 @@
 """The load generator: posters in a closed loop over kept TLS connections, sockets that look for
 each event; it costs about 40 µs an event.
 
-Each event carries a serial number, which is looked for in every frame a socket gets. So of each
+Posted is what an agent's hooks send: nine events of ten are a tool called or finished. Each carries
+a serial number in a field of its own, which is looked for in every frame a socket gets. So of each
 event two times are known on one clock: from its POST to its 200, and from its POST to its arrival
 at each socket; and of each socket what was lost, doubled or came out of order.
 """
@@ -15,6 +16,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.conformance.samples import now
 from tests.performance.machine import cpu_seconds
@@ -23,6 +25,8 @@ from tests.performance.sockets import HOST, Socket, clock, tls
 MARK = b"event-number-"
 DIGITS = 8
 EVENT_BYTES = 700
+MIX = ("UserPromptSubmit", *("PreToolUse", "PostToolUse") * 9, "Stop")
+SERIAL, CALL = b"#SERIAL#", b"##CALL##"  # each of DIGITS
 DRAIN_SECONDS = 20.0  # after the last post, at most
 STILL_SECONDS = 3.0  # nothing came for this long: nothing more will
 
@@ -43,6 +47,7 @@ class _Poster(asyncio.Protocol):
 
     def __init__(self, flight: Flight, number: int) -> None:
         self.flight, self.number, self.serial = flight, number, -1
+        self.turn, self.call = 2 * number + 1, 0  # each begins with a call of its own
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._buffer = b""
 
@@ -56,9 +61,11 @@ class _Poster(asyncio.Protocol):
             self.transport.close()
             self.finish()
         else:
-            self.transport.write(
-                b"%b%0*d%b" % (self.flight.head, DIGITS, self.serial, self.flight.tail)
-            )
+            kind = MIX[self.turn % len(MIX)]
+            self.turn += 1
+            if kind == "PreToolUse":
+                self.call = self.serial
+            self.transport.write(self.flight.request(kind, self.serial, self.call))
 
     def finish(self) -> None:
         if not self.done.done():
@@ -116,24 +123,49 @@ class Flight:
         self.errors = 0
         self.until = 0.0
         self.seen = [_Seen() for _ in sockets]
-        mark = MARK + os.urandom(3).hex().encode() + b"-"  # of this flight alone
-        self.mark, self.mark_size = mark, len(mark)
-        prompt = mark.decode() + "0" * DIGITS + " "
+        self.run_id = os.urandom(3).hex()
+        self.mark = MARK + self.run_id.encode() + b"-"  # of this flight alone
+        self._requests = {kind: self._template(kind, size) for kind in MIX}
+
+    def _template(self, kind: str, size: int) -> bytes:
+        params = {
+            "command": f"npm test -- --filter {CALL.decode()}",
+            "description": "Run the tests",
+        }
+        call = {
+            "tool": "Bash",
+            "params": params,
+            "tool_use_id": f"toolu_{self.run_id}_{CALL.decode()}",
+        }
+        payload: dict[str, Any] = {
+            "UserPromptSubmit": {"prompt": "Fix the flaky test. "},
+            "PreToolUse": call | {"risk_level": "low", "requires_approval": False},
+            "PostToolUse": call | {"result": {}, "success": True, "execution_time_ms": 1200},
+            "Stop": {"reason": "task_completed"},
+        }[kind]
+        payload["serial"] = self.mark.decode() + SERIAL.decode()
         event = {
-            "event": "UserPromptSubmit",
+            "event": kind,
             "timestamp": now(),
-            "session_id": target.session,
-            "payload": {"prompt": prompt},
+            "session_id": self.target.session,
+            "payload": payload,
         }
-        filler = max(0, size - len(json.dumps(event)))
-        event["payload"] = {
-            "prompt": prompt + ("lorem ipsum dolor sit amet " * (filler // 27 + 1))[:filler]
-        }
+        filler = "ok " * max(0, (size - len(json.dumps(event))) // 3)
+        if kind == "PostToolUse":
+            payload["result"] = {"stdout": filler}
+        elif kind == "UserPromptSubmit":
+            payload["prompt"] += filler
         body = json.dumps(event).encode()
-        head = f"POST {target.path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\nAuthorization: {target.authorization}\r\n"
-        request = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
-        at = request.index(mark) + len(mark)
-        self.head, self.tail = request[:at], request[at + DIGITS :]
+        head = (
+            f"POST {self.target.path} HTTP/1.1\r\nHost: {HOST}\r\n"
+            f"Content-Type: application/json\r\nAuthorization: {self.target.authorization}\r\n"
+        )
+        return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    def request(self, kind: str, serial: int, call: int) -> bytes:
+        """An event as it is posted; ``call``: the serial of its call's beginning."""
+        template = self._requests[kind].replace(SERIAL, b"%0*d" % (DIGITS, serial))
+        return template.replace(CALL, b"%0*d" % (DIGITS, call))
 
     def begin(self, poster: int) -> int:
         """The next event's serial; -1 when the time is over."""
@@ -152,11 +184,10 @@ class Flight:
 
     def receiver(self, seen: _Seen) -> Callable[[bytes, float], None]:
         def receive(text: bytes, at: float) -> None:
-            found = text.find(self.mark)
-            # A view has the session's title, which is its first prompt.
-            if found < 0 or b'"session_update"' in text[:40]:
+            found = text.find(self.mark) + len(self.mark)
+            if found < len(self.mark):
                 return
-            serial = int(text[found + self.mark_size : found + self.mark_size + DIGITS])
+            serial = int(text[found : found + DIGITS])
             if serial in seen.times:
                 seen.doubled += 1
                 return
