@@ -148,6 +148,41 @@ def reported(
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
+def agent_error(session: Session, title: str, why: str) -> Notification:
+    """An agent failed, or does what it must not."""
+    return reported(session.session_id, "error", title, why, "high", code="AGENT_ERROR")
+
+
+def done(session: Session) -> Notification:
+    """A turn that nobody follows has ended."""
+    title = "The agent is done"
+    return reported(session.session_id, "task_complete", title, session.title, "normal")
+
+
+def paused(session: Session) -> Notification:
+    """Nobody has used a session for long."""
+    title = "The session was paused"
+    return reported(session.session_id, "agent_idle", title, session.reason, "low")
+
+
+def cut_off(session: Session) -> Notification:
+    """The bridge ended before the agent had answered."""
+    title, body = "The answer was cut off", f"{session.reason} Resume the session to go on."
+    return reported(session.session_id, "error", title, body, "high", code="ANSWER_CUT_OFF")
+
+
+def unasked(session: Session) -> Notification:
+    """An agent may act without asking (D59)."""
+    name, asks = session.agent_type, session.asks
+    if asks is None:
+        title = f"Nobody knows whether {name} asks"
+        body = f"{name} may run commands and change files without asking you."
+    else:
+        title = f"{name} does not ask"
+        body = f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
+    return reported(session.session_id, "agent_notification", title, body, "high", asks=asks)
+
+
 def failed(failure: Failure) -> Notification:
     """Something failed that nobody foresaw, or an agent did (D51)."""
     row, reference = failure.row, failure.reference

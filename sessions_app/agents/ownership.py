@@ -15,10 +15,9 @@ from django.db.models import Q
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.types import FinishReason, NotificationType
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import leases
+from sessions_app import leases, notifications
 from sessions_app.agents import inbox
 from sessions_app.agents.sanitize import storable_reason
 from sessions_app.agents.transcript import OwnershipLost, writing
@@ -29,7 +28,7 @@ from sessions_app.socket import presence
 
 log = structlog.get_logger("bridge.agent")
 
-DIED = "The bridge's process ended."
+DIED = "The bridge was restarted."
 Owned = tuple[int, uuid.UUID]  # a session and its owner
 
 
@@ -126,26 +125,38 @@ def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
             told = True
         session.asks = asks
         if asks is not True and asks is not told:
-            writer.warn_unasked()
+            writer.notify(notifications.unasked(session))
 
 
-def pause(
-    session_pk: int,
-    owner: uuid.UUID,
-    reason: str,
-    *,
-    finish: FinishReason = "error",
-    notice: NotificationType | None = None,
-) -> None:
-    """Mark the session as paused; ``notice`` tells all devices."""
+def pause(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+    """Mark the session as paused: its process has ended, or does.
+
+    Every device is told when the agent had not answered yet; the notification is all of it.
+    """
     with writing(session_pk, owner) as writer:
-        if writer.session.status in Session.RUNS:
-            why = "interrupted" if finish == "stop" else "session_paused"
-            writer.stop(Session.Status.PAUSED, reason, why, finish)
-            if notice is not None:
-                writer.notify(notice, "The session was paused", reason)
-        else:  # it was being resumed
-            writer.session.owner = None
+        session, cut = writer.session, writer.in_turn
+        if session.status not in Session.RUNS:  # it was being resumed
+            session.owner = None
+            return
+        if cut:
+            reason = f"{reason.rstrip('.')} in the middle of a turn."
+        writer.stop(Session.Status.PAUSED, reason, "session_paused")
+        if cut or inbox.prompts_waiting(session_pk)[0]:
+            writer.notify(notifications.cut_off(session))
+
+
+def pause_idle(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+    """Mark the session as paused that nobody has used for long."""
+    with writing(session_pk, owner) as writer:
+        writer.stop(Session.Status.PAUSED, reason, "session_paused")
+        writer.notify(notifications.paused(writer.session))
+
+
+def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+    """Mark the session as paused whose agent did not stop when told to (D40)."""
+    with writing(session_pk, owner) as writer:
+        writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
+        writer.notify(notifications.agent_error(writer.session, "The session was paused", reason))
 
 
 def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:

@@ -54,14 +54,12 @@ async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 class End:
     """Hold why a session's run is over.
 
-    ``paused`` and ``failed`` are still to be written down; ``died`` is written already; ``lost``:
-    the session is not this process's any more; ``expired``: nobody has watched it for the grace
-    time. ``interrupted``: the agent would not stop when told to.
+    ``died`` is written already; ``lost``: the session is not this process's any more; ``stuck``:
+    the agent would not stop when told to; ``expired``: nobody has watched it for the grace time.
     """
 
-    how: Literal["paused", "failed", "died", "lost", "expired"]
+    how: Literal["stopped", "idle", "stuck", "failed", "died", "lost", "expired"]
     reason: str = ""
-    interrupted: bool = False
 
 
 class SessionRunner:
@@ -237,7 +235,7 @@ class SessionRunner:
             async with asyncio.timeout(limits.INTERRUPT_SECONDS):
                 await self._idle.wait()
         except TimeoutError:
-            self._end(self, End("paused", DID_NOT_STOP, interrupted=True))
+            self._end(self, End("stuck", DID_NOT_STOP))
 
 
 async def close(driver: Driver, session_id: str) -> None:

@@ -16,7 +16,6 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
 from bridge_project.kernel.threads import readers
-from bridge_project.protocol.types import NotificationType
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
@@ -33,6 +32,13 @@ IDLE = "Nothing happened for half an hour."
 UNWATCHED = "Nobody has watched the session for the grace time."
 # before a process counts as dead: one whose database was away renews its lease at its first look
 SURE_POLLS = 5
+# how a run ended → what is still to be written down
+WRITERS = {
+    "stopped": ownership.pause,
+    "idle": ownership.pause_idle,
+    "stuck": ownership.pause_stuck,
+    "failed": ownership.fail,
+}
 
 
 class Supervisor:
@@ -67,7 +73,7 @@ class Supervisor:
         for launch in self._launching.values():
             launch.cancel()
         for runner in tuple(self._running.values()):
-            self._end(runner, End("paused", STOPPED))
+            self._end(runner, End("stopped", STOPPED))
         tasks = (*self._launching.values(), *self._ending.values())
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -182,18 +188,8 @@ class Supervisor:
         await runner.stop()
         pk, owner = runner.session_pk, leases.current()
         try:
-            if end.how == "paused":
-                notice: NotificationType | None = "error" if end.interrupted else "agent_idle"
-                await stored(
-                    ownership.pause,
-                    pk,
-                    owner,
-                    end.reason,
-                    finish="stop" if end.interrupted else "error",
-                    notice=None if end.reason == STOPPED else notice,
-                )
-            elif end.how == "failed":
-                await stored(ownership.fail, pk, owner, end.reason)
+            if write := WRITERS.get(end.how):
+                await stored(write, pk, owner, end.reason)
             elif end.how == "expired":
                 await stored(ownership.expire, pk, owner)
             elif runner.died:
@@ -260,7 +256,7 @@ class Supervisor:
             self._end(runner, End("expired", UNWATCHED))
             return
         if now - runner.used_at > limits.AGENT_IDLE_SECONDS and not used:
-            self._end(runner, End("paused", IDLE))
+            self._end(runner, End("idle", IDLE))
 
 
 supervisor = Supervisor()

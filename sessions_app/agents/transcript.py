@@ -16,7 +16,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
-from bridge_project.protocol.types import FinishReason, NotificationType, SessionEndReason
+from bridge_project.protocol.types import FinishReason, SessionEndReason
 from sessions_app import notifications
 from sessions_app.agents import events, inbox
 from sessions_app.agents.sanitize import plain, storable_call, storable_reason, truncate, valid
@@ -142,7 +142,7 @@ class SessionWriter:
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.StoppedAsking(reason):
-                self.notify("error", "The agent stopped asking", reason)
+                self._notify_error("The agent stopped asking", reason)
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -235,7 +235,7 @@ class SessionWriter:
         if event.error:
             self.report_failure(event.error)
         elif not presence.followed([self.session.pk]):
-            self.notify("task_complete", "The agent is done", self.session.title)
+            self.notify(notifications.done(self.session))
 
     def reject_pending(self, reason: str) -> None:
         """Reject what waits for a decision."""
@@ -246,40 +246,38 @@ class SessionWriter:
         """Report the agent's failure, in the session and to every device (D51)."""
         error = BridgeError("AGENT_ERROR", storable_reason(why))
         self._append(error_payload(error, self.session.session_id))
-        self.notify("error", "The agent failed", why)
+        self._notify_error("The agent failed", why)
 
-    def notify(self, type_: NotificationType, title: str, body: str, **data: Any) -> None:
+    def _notify_error(self, title: str, why: str) -> None:
+        self.notify(notifications.agent_error(self.session, title, storable_reason(why)))
+
+    def notify(self, notification: s.Notification) -> None:
         """Notify every device."""
-        if type_ == "error":
-            data = {"code": "AGENT_ERROR"}
-        urgent = type_ in ("error", "agent_notification")
-        priority: Any = "high" if urgent else "normal" if type_ == "task_complete" else "low"
-        session_id, body = self.session.session_id, storable_reason(body)
-        message = notifications.reported(session_id, type_, title, body, priority, **data)
-        self.box.append_to_all(encode(message))
+        self.box.append_to_all(encode(notification))
 
-    def warn_unasked(self) -> None:
-        """Notify every device that the agent may act without asking."""
-        name, asks = self.session.agent_type, self.session.asks
-        if asks is None:
-            title = f"Nobody knows whether {name} asks"
-            body = f"{name} may run commands and change files without asking you."
-        else:
-            title = f"{name} does not ask"
-            body = f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
-        self.notify("agent_notification", title, body, asks=asks)
+    @property
+    def in_turn(self) -> bool:
+        """Tell whether a turn has begun and not ended."""
+        return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
+
+    def _cut_turn(self, why: str, why_rejected: str, finish: FinishReason) -> None:
+        """End what a turn leaves open: its calls, then its stream, begun anew after a call's."""
+        cut = self.in_turn
+        self.reject_pending(why_rejected)
+        approvals.abandon(self.box, self.session, why)
+        if cut:
+            self.open_stream()
+        self.close_stream(finish)
+        self.session.set_turn(Session.Turn.IDLE)
 
     def stop(
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
         """Close all that is open: the agent is gone, for now or for good."""
-        self.close_stream(finish)
-        self.reject_pending(why_rejected)
-        approvals.abandon(self.box, self.session)
+        self.session.reason = storable_reason(reason)
+        self._cut_turn(self.session.reason, why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
-        self.session.set_turn(Session.Turn.IDLE)
-        self.session.reason = storable_reason(reason)
 
     def end(self, reason: SessionEndReason) -> None:
         """Close the session, whatever its state and whoever runs its agent.
@@ -289,7 +287,7 @@ class SessionWriter:
         """
         inbox.forget(self.session, prompts=True)
         inbox.wake(self.session)
-        self.close_stream("stop")
+        self._cut_turn("The session was ended.", "session_closed", "stop")
         self.session.owner = None
         observed_sessions.close(self.box, self.session, reason)
 

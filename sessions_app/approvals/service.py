@@ -159,7 +159,7 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
             retryable=False,
             max_retries=0,
         )
-    _append_result(box, session, tool_call_id, call, outcome, error)
+    _append_result(box, session, tool_call_id, call.tool, outcome, error)
     if decision is not None:
         _end(box, session, ToolCall.objects.get(pk=key), outcome, ran=True)
     _go_on(session)
@@ -177,7 +177,7 @@ def conclude(
 
     A refusal has a result too, and that is no tool that ran.
     """
-    _append_result(box, session, tool_call_id, call, outcome, error)
+    _append_result(box, session, tool_call_id, call.tool, outcome, error)
     record = open_calls(session).filter(tool_call_id=tool_call_id).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
@@ -195,12 +195,12 @@ def _append_result(
     box: Outbox,
     session: Session,
     tool_call_id: str,
-    call: Call,
+    tool: str,
     outcome: ToolOutcome,
-    error: s.ToolError | None,
+    error: s.ToolError | None = None,
 ) -> None:
     result = s.ToolResult(
-        session_id=session.session_id, tool_call_id=tool_call_id, tool=call.tool, result=outcome
+        session_id=session.session_id, tool_call_id=tool_call_id, tool=tool, result=outcome
     )
     box.append(session.feed, encode(result))
     if error is not None:
@@ -255,16 +255,19 @@ def _report_not_run(box: Outbox, session: Session) -> None:
             box.append_to_all(encode(notifications.was_not_run(session, record)))
 
 
-def abandon(box: Outbox, session: Session) -> None:
-    """End every open call: the agent is gone."""
-    open_calls(session).update(finished_at=box.now)
+def abandon(box: Outbox, session: Session, why: str) -> None:
+    """End every open call with a ``tool_result`` without success: the agent is gone (D35)."""
+    outcome = ToolOutcome(success=False, content="", error=why)
+    for record in open_calls(session):
+        _append_result(box, session, record.tool_call_id, record.tool, outcome)
+        _end(box, session, record, outcome, ran=False)
 
 
 def close(box: Outbox, session: Session, *, by: str) -> None:
     """Reject what is pending and end every open call: the session has ended (D38)."""
     reject_pending(box, session, by=by, reason="session_closed")
     _report_not_run(box, session)
-    abandon(box, session)
+    open_calls(session).update(finished_at=box.now)
 
 
 def forget_old() -> int:

@@ -326,10 +326,10 @@ def test_an_agent_that_dies_while_somebody_thinks(bridge: Bridge, phone: Phone) 
     ) and decided["reason"]
     assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
     assert call_id not in pending(bridge, sid)
-    ends = of(phone, "stream_end", sid)
-    assert (
-        not stream(phone.messages, sid) or stream(phone.messages, sid)[-1]["type"] == "stream_end"
-    ), ends
+    [result] = of(phone, "tool_result", sid)
+    assert result["payload"]["tool_call_id"] == call_id
+    assert result["payload"]["result"]["success"] is False
+    assert stream(phone.messages, sid)[-1]["payload"]["finish_reason"] == "error"
     end(phone, sid)
 
 

@@ -24,8 +24,15 @@ from tests.conformance.agent_tools import (
     wait_status,
 )
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
-from tests.conformance.approvals import assert_refused, assert_stands, decide, of, pending
-from tests.conformance.bridge import Bridge
+from tests.conformance.approvals import (
+    assert_refused,
+    assert_stands,
+    decide,
+    notifications,
+    of,
+    pending,
+)
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
@@ -45,7 +52,7 @@ class Under:
     how: str
     phone: Phone
     sessions: dict[str, str]  # what it is for → its id
-    calls: dict[str, str]  # agent → the id of the call that waited for a decision
+    calls: dict[str, str]  # what its session is for → the id of the call that waited, or ran
     # the id and the payload of the message that was being answered
     prompt: tuple[str, dict[str, Any]]
     said: dict[str, str]  # what the phone had seen of the answers that were cut
@@ -59,7 +66,11 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, scripts: dict[str, Script]) -> Iterator[Bridge]:
-    settings = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": "50"}
+    settings = {
+        "BRIDGE_SESSION_GRACE_SECONDS": str(GRACE),
+        "BRIDGE_MAX_SESSIONS": "50",
+        "BRIDGE_DEMO_SHELL": "1",
+    }
     with quick_bridge(tmp_path_factory.mktemp("killed"), *scripts.values(), **settings) as bridge:
         yield bridge
 
@@ -73,7 +84,7 @@ def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Scri
     (quick.root / "gone").mkdir()
     removed = start(phone, quick.root / "gone")["payload"]["session_id"]
     sessions = {agent: begin(quick, phone, agent=agent) for agent in AGENTS} | {
-        name: begin(quick, phone) for name in ("thinks", "sleeps", "left")
+        name: begin(quick, phone) for name in ("thinks", "runs", "sleeps", "left")
     }
     sessions["removed"] = removed
     for name in ("twice", "no-load", "forgets", "removed"):
@@ -83,9 +94,13 @@ def under(request: pytest.FixtureRequest, quick: Bridge, scripts: dict[str, Scri
     say(phone, sessions["asks"], "/ask make test")
     asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
     calls = {
-        "demo": tool(phone, sessions["thinks"])["tool_call_id"],
-        "scripted": asked["tool_call_id"],
+        "thinks": tool(phone, sessions["thinks"])["tool_call_id"],
+        "asks": asked["tool_call_id"],
+        "runs": tool(phone, sessions["runs"], command="touch runs; sleep 600")["tool_call_id"],
     }
+    decide(phone, sessions["runs"], calls["runs"], "approved")
+    eventually((quick.root / "runs").exists)
+    (quick.root / "runs").unlink()
     say(phone, sessions["sleeps"], "/sleep 30")
     phone.expect("stream_chunk", session_id=sessions["sleeps"])
 
@@ -239,14 +254,43 @@ def test_a_restart_pauses_and_resume_goes_on(quick: Bridge, under: Under, phone:
     end(phone, sid)
 
 
-@pytest.mark.parametrize("agent", ["demo", "scripted"])
+@pytest.mark.parametrize("name", ["thinks", "asks", "runs"])
+def test_a_turn_that_is_cut_off_has_an_end(
+    quick: Bridge, under: Under, phone: Phone, name: str
+) -> None:
+    """D35: a call that waited or ran has a result without success, the turn a stream_end with
+    error after a stream_start of its own; every device is told once, and how to go on.
+    """
+    sid = under.sessions[name]
+    why = f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of a turn."
+    phone.expect("notification", session_id=sid, notification_type="error")
+    phone.join(sid)
+    [told] = notifications(phone, sid, "error")
+    assert (told["body"], told["priority"]) == (f"{why} Resume the session to go on.", "high")
+    log = log_of(phone, sid)
+    assert [message["type"] for message in log if message["type"] != "agent_event"] == [
+        *("stream_start", "stream_end", "approval_required", "tool_result"),
+        *("stream_start", "stream_end"),
+    ]
+    [first, last] = [message["payload"] for message in log if message["type"] == "stream_end"]
+    assert (first["finish_reason"], last["finish_reason"]) == ("tool_call", "error")
+    assert first["message_id"] != last["message_id"]
+    [result] = [message["payload"] for message in log if message["type"] == "tool_result"]
+    assert (result["tool_call_id"], result["tool"]) == (
+        under.calls[name],
+        log[-4]["payload"]["tool"],
+    )
+    assert (result["result"]["success"], result["result"]["error"]) == (False, why)
+
+
+@pytest.mark.parametrize("name", ["thinks", "asks"])
 def test_a_bridge_that_ends_while_somebody_thinks(
-    quick: Bridge, under: Under, phone: Phone, agent: str
+    quick: Bridge, under: Under, phone: Phone, name: str
 ) -> None:
     """D35, D38: what was pending is rejected, reason session_paused, every phone is told, and
     nobody is asked any more.
     """
-    sid, call_id = under.sessions["thinks" if agent == "demo" else "asks"], under.calls[agent]
+    sid, call_id = under.sessions[name], under.calls[name]
     notice = phone.expect("notification", session_id=sid, notification_type="approval_decided")[
         "payload"
     ]["data"]

@@ -18,7 +18,14 @@ from bridge_project.kernel.errors import BridgeError
 from sessions_app import leases
 from sessions_app.agents import breaker, messages, ownership
 from sessions_app.agents.driver import CannotResume, CannotStart
-from sessions_app.agents.events import AgentDied, ApprovalAsked, Chunk, SessionIdentified, TurnEnded
+from sessions_app.agents.events import (
+    AgentDied,
+    ApprovalAsked,
+    Chunk,
+    SessionIdentified,
+    ToolStarted,
+    TurnEnded,
+)
 from sessions_app.agents.supervisor import Supervisor
 from sessions_app.agents.transcript import Transcript
 from sessions_app.models import Connection, Join, Process, Session, ToolCall
@@ -355,9 +362,8 @@ async def test_an_agent_that_dies(agency: Agency) -> None:
         broken.reason == "The agent's process ended with code 9."
         and (await approval(session)).reason == "agent_died"
     )
-    assert [message["type"] for message in await said(session)][-2:] == [
-        "approval_required",
-        "error",
+    assert [message["type"] for message in await said(session)][-5:] == [
+        *("approval_required", "tool_result", "stream_start", "stream_end", "error")
     ]
     assert (await said(session, "error"))[0]["payload"]["code"] == "AGENT_ERROR"
     assert (await announced("notification"))[-1]["payload"]["notification_type"] == "error"
@@ -506,12 +512,17 @@ async def test_ending_a_session_ends_its_agent(agency: Agency) -> None:
     session, driver = await agency.session()
     await say(session)
     await until(lambda: driver.prompts, "the agent has the prompt")
+    await driver.say(ToolStarted(call()))
+    await has_said(session, "tool_call")
     await sync_to_async(_end)(session.pk, "user_request", None)
     rows = len(await said(session))
     await driver.say(Chunk("too late"))
     await until(driver.closed.is_set, "the agent is ended")
     closed = await has_state(session, "closed")
     assert len(await said(session)) == rows and closed.closed_at is not None
+    assert [message["type"] for message in await said(session)][-3:] == [
+        *("tool_result", "stream_start", "stream_end")
+    ]
     assert (await said(session, "stream_end"))[-1]["payload"]["finish_reason"] == "stop"
 
 

@@ -135,13 +135,14 @@ class DemoDriver(Driver):
             return
         reasoning = "The demo agent was asked to use this tool."
         call = make_call(f"demo-{uuid.uuid4()}", tool, params, reasoning=reasoning)
+        self._running = call
         verdict = await self.approvals.ask(call)
         if verdict is None or verdict.decision == "rejected":
             reason = verdict.reason if verdict is not None else INTERRUPTED
             self.events.put(ToolStopped(call, reason or REJECTED))
+            self._running = None
             await self._stream(f"{tool} was rejected.")
             return
-        self._running = call
         changed = verdict.modifications if verdict.decision == "modified" else None
         await self._act(call, params if changed is None else changed)
         self._running = None

@@ -126,6 +126,8 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     )
     bridge.start()
     phone.ready()
+    told = phone.expect("notification", session_id=session_id, notification_type="error")
+    assert told["payload"]["body"].startswith("The bridge was restarted in the middle of a turn.")
     assert bridge.session(session_id)["status"] == "paused"
     ready = agents.start(phone, bridge.root, session_id, resume=True, agent=agent.NAME)
     assert ready["type"] == "session_ready", ready
