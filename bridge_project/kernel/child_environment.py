@@ -7,7 +7,9 @@ which is the bridge's environment without what is the bridge's. The rest is the 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
 from bridge_project.kernel.config import Conf, conf
@@ -26,6 +28,7 @@ _OURS = (
     # What would make a child's Python find our packages.
     " PYTHONPATH PYTHONHOME VIRTUAL_ENV"
 )
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 # a shorter one would be found by chance in values that have nothing to do with it
 _SHORTEST_SECRET = 8
 
@@ -43,6 +46,17 @@ def scrubbed(**more: str) -> dict[str, str]:
         and not any(secret in value for secret in secrets)
     }
     return kept | more
+
+
+def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
+    """Return values of variables that sound secret, also of assignments in a command line."""
+    assigned = (word.partition("=") for word in words)
+    given = [*environ.items(), *((name, value) for name, _, value in assigned)]
+    return [
+        value
+        for name, value in given
+        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name)
+    ]
 
 
 def _secrets() -> list[str]:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final, TextIO
@@ -49,6 +49,17 @@ LEVELS: Final = {
 _SECRETS: Final = (
     (re.compile(r"(bridge_(?:device|hook|admin)_)[A-Za-z0-9_\-]{12,}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)\b(bearer\s+)[!-~]{8,}"), rf"\1{HIDDEN}"),
+    # keys of models and code forges, by their beginnings, and whatever is called a key
+    (
+        re.compile(r"\b(sk-|AIza|gh[a-z]_|github_pat_|glpat-|hf_|xox[a-z]-|AKIA|eyJ)[\w.-]{12,}"),
+        HIDDEN,
+    ),
+    (
+        re.compile(
+            r"(?i)((?:api[_-]?key|[_-]token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]{8,}"
+        ),
+        rf"\1{HIDDEN}",
+    ),
     (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@"), rf"\1{HIDDEN}@"),
 )
 
@@ -241,11 +252,12 @@ def _hide_secret_fields(_logger: Any, _method: str, event: EventDict) -> EventDi
     return {key: HIDDEN if key.lower() in SECRET_KEYS else value for key, value in event.items()}
 
 
-def redact(text: str) -> str:
-    """Remove tokens, bearer values, secrets and URL passwords from a text."""
+def redact(text: str, more: Iterable[str] = ()) -> str:
+    """Remove tokens, keys, URL passwords and ``more`` secrets from a text."""
     # Configured ones need not look like ours; in the file they stand as JSON writes them.
     urls = (urlsplit(url).password or "" for url in (conf.database_url, conf.redis_url))
-    for secret in (conf.bridge_hook_token, conf.bridge_admin_token, *map(unquote, urls)):
+    ours = (conf.bridge_hook_token, conf.bridge_admin_token, *map(unquote, urls))
+    for secret in (*ours, *more):
         if len(secret) >= 8:
             text = text.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)
     for pattern, shown in _SECRETS:

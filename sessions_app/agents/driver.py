@@ -131,6 +131,11 @@ class Driver(ABC):
         self.events = EventQueue()
         self.approvals = PendingApprovals(self.events)
 
+    @property
+    def last_words(self) -> str:
+        """Return the end of what the agent wrote on its error output, without secrets."""
+        return ""
+
     @abstractmethod
     async def start(self, start: Start) -> None:
         """Return when prompts can be taken. Raises CannotStart, CannotResume, WillNotAsk."""
@@ -153,6 +158,14 @@ class Driver(ABC):
     @abstractmethod
     async def close(self) -> None:
         """End the agent and everything it started; may be called twice."""
+
+
+def with_last_words(reason: str, driver: Driver) -> str:
+    """Append the agent's last words to the reason of a failure that does not have them."""
+    words = driver.last_words
+    if not words or words in reason:
+        return reason
+    return f"{reason.rstrip('.')}. The last that it wrote on its error output: {words}"
 
 
 def make_call(

@@ -22,6 +22,7 @@ from sessions_app.agents.driver import (
     Driver,
     Start,
     WillNotAsk,
+    with_last_words,
 )
 from sessions_app.agents.session_runner import close, stored
 from sessions_app.agents.transcript import OwnershipLost
@@ -80,13 +81,15 @@ async def start_agent(
         raise BridgeError("SESS_CLOSED", session_id=session.session_id) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
         await close(driver, session.session_id)
-        raise await _not_started(session, breaker, error) from None
+        raise await _not_started(session, driver, breaker, error) from None
     breaker.succeeded()
     about = {"session": session.session_id, "agent": session.agent_type}
     log.info("agent_started", **about, resumed=resume_id is not None)
 
 
-async def _not_started(session: Session, breaker: Breaker, error: Exception) -> BridgeError:
+async def _not_started(
+    session: Session, driver: Driver, breaker: Breaker, error: Exception
+) -> BridgeError:
     """Write down why an agent did not start, and return the answer for whoever asked."""
     agent, reason, code = session.agent_type, str(error), "AGENT_ERROR"
     if isinstance(error, TimeoutError):
@@ -99,6 +102,8 @@ async def _not_started(session: Session, breaker: Breaker, error: Exception) -> 
     elif not isinstance(error, CannotStart):
         log.error("driver_failed", session=session.session_id, exc_info=error)
         reason = f"The agent {agent} could not be started: {error}"
+    if code != "AGENT_UNAVAILABLE":
+        reason = with_last_words(reason, driver)
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
         breaker.failed()

@@ -22,6 +22,11 @@ MODE, JOURNAL = sys.argv[1:3]
 Handler = Callable[[dict[str, Any]], dict[str, Any]]
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
 
+WAYS = [
+    {"id": "key", "name": "A key", "description": "Requires SCRIPTED_API_KEY."},
+    {"id": "browser", "name": "A browser"},
+]
+
 
 def main() -> None:
     if MODE == "exits":
@@ -29,6 +34,9 @@ def main() -> None:
     if MODE == "flaky" and not os.path.exists(f"{JOURNAL}-tried"):
         open(f"{JOURNAL}-tried", "w").close()
         sys.exit("not this time")
+    if MODE in ("hangs", "refuses"):
+        key = os.environ.get("SCRIPTED_API_KEY")
+        sys.stderr.write(f"waiting for the network with {key} and sk-{'1' * 20}\n")
     while MODE == "garbage":
         sys.stdout.write("this is no protocol\n")
     while MODE == "hangs":
@@ -100,7 +108,7 @@ class Scripted:
         return {
             "protocolVersion": 99 if MODE == "version" else 1,
             "agentCapabilities": {"loadSession": MODE != "no-load"},
-            "authMethods": [],
+            "authMethods": WAYS if MODE == "refuses" else [],
         }
 
     def new(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from tests.servers import Running
 
 MODES = ("plain", "exits", "flaky", "garbage", "nonsense", "refuses", "hangs")
 LIMIT = 10
+KEY = "the-user's-own-key"
 # after which an agent that does not start has failed here; elsewhere it has a minute
 START_SECONDS = 20
 SERVE = f"""
@@ -76,7 +77,10 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
     agents = f"{script.setting};broken=/bin/false;absent=no-such-program-{new_id()} --acp"
     bridge = Impatient(
-        tmp_path_factory.mktemp("bad-agents"), BRIDGE_ACP_AGENTS=agents, BRIDGE_MAX_WEBSOCKETS="20"
+        tmp_path_factory.mktemp("bad-agents"),
+        BRIDGE_ACP_AGENTS=agents,
+        BRIDGE_MAX_WEBSOCKETS="20",
+        SCRIPTED_API_KEY=KEY,
     )
     try:
         bridge.start()
@@ -218,6 +222,29 @@ def test_what_is_offered(bridge: Bridge, phone: Phone) -> None:
         and "nobody" not in offered
     )
     assert bridge.get("/api/v1/info", bridge.admin_token).json()["supported_agents"] == offered
+
+
+def assert_last_words(bridge: Bridge, error: dict[str, Any]) -> None:
+    """What the agent wrote on its error output is told and logged, without the keys in it."""
+    for text in (error["message"], bridge.tail()):
+        assert "waiting for the network with [hidden] and [hidden]" in text
+        assert KEY not in text
+
+
+def test_an_agent_that_wants_a_log_in(bridge: Bridge, phone: Phone, sid: str) -> None:
+    """What is to be done is said first, then the ways that the agent names, then its last words."""
+    error = assert_refused(start(phone, bridge.root, sid, agent="refuses"), "AGENT_ERROR", True)
+    at = [
+        error["message"].index(words)
+        for words in (
+            "log in with `scripted login` first",
+            "in a terminal on the bridge's machine",
+            "A key (Requires SCRIPTED_API_KEY); A browser.",
+            "waiting for the network",
+        )
+    ]
+    assert at == sorted(at)
+    assert_last_words(bridge, error)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +404,7 @@ def test_an_agent_that_hangs_at_start(
     readable(error, str(START_SECONDS), "second", "in time")
     assert seen.seconds >= START_SECONDS - 0.5 and seen.alive
     assert seen.slowest_pong < 10, "the pong wait: its phone would have thought the bridge gone"
+    assert_last_words(bridge, error)
     assert status(bridge, sid) == "error"
     eventually(lambda: not [line for line in script.processes().values() if " hangs " in line])
 

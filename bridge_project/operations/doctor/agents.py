@@ -18,7 +18,13 @@ from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
-from sessions_app.agents.driver import AgentKind, CannotStart, Driver, Start
+from sessions_app.agents.driver import (
+    AgentKind,
+    CannotStart,
+    Driver,
+    Start,
+    with_last_words,
+)
 from sessions_app.agents.events import AgentDied, Chunk, TurnEnded
 from sessions_app.agents.process import groups
 
@@ -137,9 +143,10 @@ def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> F
             asyncio.run(_run(driver, Path(directory), seconds, prompt))
     except TimeoutError:
         what = "start and answer" if prompt else "start"
-        return broken(f"{kind.name} did not {what} within {seconds:g} s.", again, seen.log_tail)
+        why = with_last_words(f"{kind.name} did not {what} within {seconds:g} s.", driver)
+        return broken(why, again, seen.log_tail)
     except CannotStart as error:
-        return broken(str(error), *_remedies(seen, kind), again)
+        return broken(with_last_words(str(error), driver), *_remedies(seen, kind), again)
     except WrongAnswer as error:
         return broken(f"{kind.name} started, but {error}.", again, seen.log_tail)
     done = "answered a prompt and was closed" if prompt else "was closed, without a prompt"

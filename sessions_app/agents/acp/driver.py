@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,14 +17,13 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.acp.errors import text_of_error
+from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
 from sessions_app.agents.events import AgentDied, SessionIdentified, StoppedAsking, TurnEnded
 from sessions_app.agents.process import groups
 
-AUTH_REQUIRED = -32000  # the protocol's own
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
 WHY = {
     "refusal": "The agent refused to go on with this prompt.",
@@ -49,6 +47,7 @@ class AcpDriver(Driver):
         super().__init__()
         self._name = name
         self._command = command
+        self._log_in = how_to_log_in(recipes.of_line(command), None)
         self._modes = ModeKeeper(name, self._stopped_asking)
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -61,6 +60,10 @@ class AcpDriver(Driver):
     def pid(self) -> int | None:
         """Return the agent's process id."""
         return self._group.pid if self._group is not None else None
+
+    @property
+    def last_words(self) -> str:
+        return self._transport.lines.last_words if self._connection is not None else ""
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -106,6 +109,7 @@ class AcpDriver(Driver):
             agent.versions[self._name] = (info.version if info else "") or ""
             of_line = recipes.of_line(self._command)
             recipe = of_line or (recipes.of_name(info.name) if info else None)
+            self._log_in = how_to_log_in(recipe, hello.auth_methods)
             meta: Any = recipe.meta if recipe is not None else {}
             session: Any
             if start.resume_id:
@@ -125,7 +129,7 @@ class AcpDriver(Driver):
             agent.asks[self._name] = False
             raise
         except RequestError as error:
-            raise CannotStart(self._why_not_begun(error)) from error
+            raise CannotStart(self._text_of(error, " could not begin a session")) from error
         except (ConnectionError, BrokenPipeError) as error:
             why = await self._transport.lines.describe_end()
             raise CannotStart(f"{self._name} could not be started: {why}") from error
@@ -134,11 +138,10 @@ class AcpDriver(Driver):
             raise CannotStart(f"{self._name} {why}.") from error
         return session_id
 
-    def _why_not_begun(self, error: RequestError) -> str:
-        if error.code != AUTH_REQUIRED:
-            return f"{self._name} could not begin a session: {text_of_error(error)}"
-        program = shlex.join(self._command[:1])
-        return f"{self._name} wants a login ({text_of_error(error)}): run {program} once in a terminal on the bridge's machine."
+    def _text_of(self, error: RequestError, what: str = "") -> str:
+        if error.code == AUTH_REQUIRED:
+            return f"{self._name} wants a login ({text_of_error(error)}). {self._log_in}"
+        return f"{self._name}{what}: {text_of_error(error)}"
 
     async def _load(
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
@@ -209,7 +212,7 @@ class AcpDriver(Driver):
         if self._interrupted:  # some agents answer a cancelled prompt with an error
             return TurnEnded("stop")
         if isinstance(error, RequestError):
-            return TurnEnded("error", error=f"{self._name}: {text_of_error(error)}")
+            return TurnEnded("error", error=self._text_of(error))
         return TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
 
     async def interrupt(self) -> None:
@@ -251,13 +254,14 @@ class AcpDriver(Driver):
                 task.cancel()
         if self._connection is not None:
             await self._connection.close()
-            self._transport.lines.close()
         if self._group is not None:
             ending = [groups.end_group(self._group)]
             if self._connection is not None:
                 ending.append(self._client.terminals.close())
             # one after the other would take longer than the supervisor waits
             await asyncio.gather(*ending)
+        if self._connection is not None:
+            self._transport.lines.close()
         if self._files is not None:
             self._files.cleanup()
 

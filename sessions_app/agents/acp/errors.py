@@ -5,17 +5,22 @@ See D50.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn
 
 from acp import RequestError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.text import printable
 from bridge_project.protocol.types import ToolErrorCode
+from sessions_app.agents.acp.recipes import Recipe
 from sessions_app.agents.events import ToolFailed
 from sessions_app.agents.process import shell
 from sessions_app.approvals.tool_call import Call
 
+AUTH_REQUIRED = -32000  # the protocol's own
+WAYS_TOLD, WAY_CHARS = 8, 200  # of the ways to log in that an agent names
 REFUSED = -32001  # no number of the protocol's: the agent shows the message
 
 
@@ -72,3 +77,16 @@ def text_of_error(error: RequestError) -> str:
             text = f"{text}: {details}" if details and details not in text else text
             break
     return text[: limits.AGENT_REASON_MAX_CHARS]
+
+
+def how_to_log_in(recipe: Recipe | None, methods: Iterable[Any] | None) -> str:
+    """Tell a person how to log an agent in, and which ways its ``authMethods`` name."""
+    first = f"Run `{recipe.log_in}`" if recipe is not None else "Log in with its own program,"
+    text = f"{first} in a terminal on the bridge's machine, as the user who runs the bridge."
+    ways = [_way(method) for method in methods or ()][:WAYS_TOLD]
+    return f"{text} The ways that it names: {'; '.join(ways)}." if ways else text
+
+
+def _way(method: Any) -> str:
+    name, about = printable(method.name), printable(method.description or "").rstrip(".")
+    return (f"{name} ({about})" if about and about != name else name)[:WAY_CHARS]

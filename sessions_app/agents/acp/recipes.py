@@ -33,11 +33,12 @@ class Recipe:
     unless it is ``configured``: then its options and environment decide, and no mode is set.
     ``options`` follow all others in its command line, ``environment`` wins over the line's,
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
-    begins.
+    begins. ``log_in`` is the command with which its user logs in.
     """
 
     programs: frozenset[str]
     modes: tuple[str, ...]
+    log_in: str
     names: frozenset[str] = frozenset()
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +86,7 @@ RECIPES = (
         programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
         names=frozenset({"qwen-code"}),
         modes=("default",),
+        log_in="qwen",
         # It trusts every directory by itself: rules of the repository, its hooks and its servers.
         environment={
             "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{_FILES}/settings.json",
@@ -99,17 +101,25 @@ RECIPES = (
         programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
         names=frozenset({"gemini-cli"}),
         modes=("default",),
+        log_in="gemini",
     ),
-    Recipe(programs=_adapter("claude-agent-acp"), modes=("default",), meta=_CLAUDE_META),
+    Recipe(
+        programs=_adapter("claude-agent-acp"),
+        modes=("default",),
+        log_in="claude /login",
+        meta=_CLAUDE_META,
+    ),
     Recipe(
         programs=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
         modes=("default",),
+        log_in="claude /login",
         meta=_CLAUDE_META,
     ),
     Recipe(
         programs=frozenset({"opencode", "opencode-ai"}),
         names=frozenset({"opencode"}),
         modes=("build",),
+        log_in="opencode auth login",
         environment={
             "OPENCODE_PERMISSION": json.dumps(_OPENCODE_PERMISSION),
             # The repository's opencode.json counts more than OPENCODE_PERMISSION where it has
@@ -124,6 +134,7 @@ RECIPES = (
         # without asking. With them it reports that mode where the user distrusts the directory,
         # else none.
         modes=("read-only",),
+        log_in="codex login",  # a key in its environment is not enough
         options=("-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"),
         configured=True,
     ),
@@ -131,6 +142,7 @@ RECIPES = (
         programs=frozenset({"vibe", "vibe-acp", "mistral-vibe"}),
         names=frozenset({"mistral-vibe", "@mistralai/mistral-vibe", "vibe-acp"}),
         modes=("ask", "default"),
+        log_in="vibe --setup",
     ),
 )
 

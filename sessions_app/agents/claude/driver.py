@@ -59,6 +59,10 @@ class ClaudeDriver(Driver):
         group = self._process.group if self._process is not None else None
         return group.pid if group is not None else None
 
+    @property
+    def last_words(self) -> str:
+        return self._process.last_words if self._process is not None else ""
+
     async def start(self, start: Start) -> None:
         program = self._program or agent.program()
         if program is None:

@@ -57,6 +57,11 @@ class ClaudeProcess(Transport):
         """Return the program's process group."""
         return self._lines.group if self._lines is not None else None
 
+    @property
+    def last_words(self) -> str:
+        """Return the end of its error output."""
+        return self._lines.last_words if self._lines is not None else ""
+
     async def connect(self) -> None:
         try:
             group = await groups.start(

@@ -39,6 +39,7 @@ class Group(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.run = uuid.uuid4().hex  # the mark of what it starts
+        self.secrets: list[str] = []  # values that it was given and that are shown to nobody
         self.exited = asyncio.Event()  # the command has; something that it started may go on
         self.returncode: int | None = None  # the command's, negative for a signal
         self.closed = asyncio.Event()  # the launcher has ended
@@ -171,6 +172,7 @@ async def start(
     loop, group = asyncio.get_running_loop(), Group()
     environ = child_environment.scrubbed(**(more or {}))
     program = _program(command[0], directory, environ)
+    group.secrets = child_environment.secrets_in(environ, command)
     words = [os.fsencode(word) for word in (_instance, group.run, program, *command[1:])]
     if any(b"\0" in word for word in words):
         raise ValueError("a command holds no NUL")

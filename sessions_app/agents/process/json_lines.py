@@ -10,6 +10,7 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import LAST_OUTPUT_SECONDS, Output
+from bridge_project.kernel.logging import redact
 from sessions_app.agents.process.groups import Group
 from sessions_app.agents.process.shell import ending
 
@@ -82,6 +83,12 @@ class JsonLines:
             for task in waiting:
                 task.cancel()
 
+    @property
+    def last_words(self) -> str:
+        """Return the end of its error output, without secrets."""
+        said = redact(_TERMINAL_CODES.sub("", self._stderr.text), self.group.secrets)
+        return said.strip()[-limits.AGENT_STDERR_CHARS :]
+
     async def describe_end(self) -> str:
         """Return how the process ended, with the end of its error output."""
         if not self._fault:
@@ -90,7 +97,7 @@ class JsonLines:
         exited = self.group.exited.is_set()
         if exited:
             await asyncio.wait({self._reading}, timeout=LAST_OUTPUT_SECONDS)
-        said = _TERMINAL_CODES.sub("", self._stderr.text).strip()[-limits.AGENT_STDERR_CHARS :]
+        said = self.last_words
         ended = f"it {ending(self.group.returncode)}" if exited else "it closed its output"
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
