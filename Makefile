@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin test test-agents soak bench lint setup clean
+.PHONY: help run watch hooks doctor qr admin test test-agents test-web soak bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one is a last resort.
 bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
@@ -36,6 +36,9 @@ test: ## linters, import contracts and every test
 
 test-agents: ## the bridge with real agents from npm (needs Node 20; no model and no account)
 	$(call bootstrap,check test-agents $(ARGS))
+
+test-web: ## the web client in a real browser (needs Debian's chromium-driver)
+	$(call bootstrap,check test-web $(ARGS))
 
 soak: ## the long tests: 1,000 kills of one process, 1,000 of two, and more (ARGS="--instants 200": only so many kills)
 	$(call bootstrap,check soak $(ARGS))

@@ -1,20 +1,22 @@
 """What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`,
-`soak`, `bench`.
+`test-web`, `soak`, `bench`.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import IO
 
-from bridge_project.operations.setup import Missing
+from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
 
 Step = tuple[str, list[str]]  # a name, and what follows `python`
@@ -67,6 +69,21 @@ AGENT_TESTS = [
     "load",
     "-rs",
 ]
+
+WEB_TESTS = [
+    "-m",
+    "pytest",
+    "tests/web",
+    "-m",
+    "web or not web",
+    "-n",
+    "2",
+    "--dist",
+    "loadfile",
+    "-rs",
+]
+# without its dependencies: only the script in it is used
+AXE = "axe-playwright-python==0.1.8"
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # bytes that tests may need at once
@@ -153,6 +170,28 @@ def test_agents(arguments: list[str]) -> int:
     return code
 
 
+def test_web(arguments: list[str]) -> int:
+    """Where chromium is, its accessibility checker is installed and all is run; where it is not,
+    that is said last.
+    """
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if not missing:
+        name, _, version = AXE.partition("==")
+        if not any(one.version == version for one in metadata.distributions(name=name)):
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", AXE]
+            with only_one() as lock:
+                run_step(pip, "Installing the accessibility checker", lock)
+    if (place := memory()) is not None:
+        os.environ["TMPDIR"] = str(place)
+    code = run([("web", [*WEB_TESTS, *arguments])])
+    if missing:
+        sys.stdout.write(
+            f"NOT TESTED: the web client in a browser. {' and '.join(missing)} missing: install the"
+            " packages chromium and chromium-driver.\n"
+        )
+    return code
+
+
 def bench(arguments: list[str]) -> int:
     return run([("bench", ["-m", "tests.performance", *arguments])])
 
@@ -218,6 +257,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "test": test,
     "soak": soak,
     "test-agents": test_agents,
+    "test-web": test_web,
     "bench": bench,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,24 @@ def test_real_agents_are_run_where_node_is(
     assert ("NOT TESTED: the real agents. Node is missing." in capsys.readouterr().out) is bool(
         lacks
     )
+
+
+@pytest.mark.parametrize("lacks", ["", "chromedriver"])
+def test_the_browser_s_tests_say_when_there_is_none(
+    asked: list[checks.Step],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lacks: str,
+) -> None:
+    installed: list[str] = []
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == lacks else name)
+    monkeypatch.setattr(checks, "AXE", "axe-playwright-python==0")
+    monkeypatch.setattr(checks, "run_step", lambda step, *_: installed.append(step[-1]))
+    assert checks.main(["test-web", "-x"]) == 0
+    [(name, arguments)] = asked
+    assert name == "web" and "tests/web" in arguments and arguments[-1] == "-x"
+    assert installed == ["axe-playwright-python==0"] * (not lacks)
+    assert ("NOT TESTED: the web client in a browser." in capsys.readouterr().out) is bool(lacks)
 
 
 def test_what_runs_beside_counts_too(

@@ -1,0 +1,56 @@
+"""What a person does with the client, and what happens at the machine meanwhile."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.action_chains import ActionChains
+
+from tests.conformance import agents
+from tests.conformance.bridge import Bridge
+from tests.web.browser import Page
+
+QUIET = 0.6  # seconds: a card that appeared or changed takes no tap for half a second
+
+
+def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
+    """Start a session of the demo agent on the screen for it."""
+    page.tap("a.button", "")
+    page.wait("document.querySelectorAll('#agent option').length")
+    page.js("document.querySelector('#agent').value = 'demo'")
+    page.js("document.querySelector('#directory').value = arguments[0]", str(bridge.root))
+    page.type("#prompt", prompt)
+    page.tap("button", "Start")
+    page.find(".composer textarea")
+
+
+def say(page: Page, text: str) -> None:
+    page.type(".composer textarea", text)
+    page.tap(".composer button[type=submit]")
+
+
+def ask_to_run(bridge: Bridge, command: str) -> str:
+    """Let an agent of another device ask for a command; return its session."""
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    agents.tool(phone, session_id, command=command)
+    return session_id
+
+
+def open_approval(page: Page, text: str) -> None:
+    """Open the sheet of the approval whose card has this text."""
+    pause(page)
+    page.tap(".card", text)
+    page.find("dialog .sheet-foot")
+    pause(page)
+
+
+def pause(page: Page) -> None:
+    """Wait until a card that has just changed takes a tap."""
+    ActionChains(page.driver).pause(QUIET).perform()
+
+
+def approve(page: Page) -> None:
+    """Approve on the open sheet, by as many steps as its risk asks for."""
+    page.tap("dialog .primary", "Approve")
+    if page.js("Boolean(document.querySelector('dialog .armed'))"):
+        pause(page)
+        page.tap("dialog .armed")

@@ -1,0 +1,170 @@
+"""A browser as a person with a phone uses it: Debian's chromium, driven by chromedriver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.conformance.bridge import Bridge, Pairing
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PATIENCE = 60  # seconds; what is waited for comes in a fraction of it on a quiet machine
+PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+DESK = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+# what chromium itself writes when a request fails; the client has to deal with it, and says so
+NETWORK = "net::ERR_"
+
+FIND = (
+    "[...document.querySelectorAll(arguments[0])].find((node) => node.checkVisibility()"
+    " && !node.disabled && node.textContent.includes(arguments[1])) ?? null"
+)
+
+
+class Page:
+    """One browser with one window, on one bridge.
+
+    `complaints` are what its console was told: errors of scripts, reports of the policy.
+    """
+
+    def __init__(self, directory: Path, bridge: Bridge, *, trusted: bool = True) -> None:
+        self.bridge = bridge
+        self.base = f"https://127.0.0.1:{bridge.port}"
+        self.expected: list[str] = []  # complaints that a test is about
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(BROWSER)
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--no-first-run",
+            f"--user-data-dir={directory}",
+        ]
+        if trusted:
+            pin = base64.b64encode(bytes.fromhex(bridge.pairing().pin)).decode()
+            arguments.append(f"--ignore-certificate-errors-spki-list={pin}")
+        for argument in arguments:
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        service = webdriver.ChromeService(executable_path=str(DRIVER))
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.driver.set_script_timeout(PATIENCE)
+        self.show_as(PHONE)
+
+    def show_as(self, metrics: dict[str, Any], *, dark: bool = False) -> None:
+        """Take a screen's size and theme."""
+        self.cdp("Emulation.setDeviceMetricsOverride", **metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.cdp("Emulation.setEmulatedMedia", features=[scheme])
+
+    def cdp(self, command: str, **arguments: Any) -> Any:
+        return self.driver.execute_cdp_cmd(command, arguments)
+
+    def js(self, expression: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(f"return {expression}", *arguments)
+
+    def open(self, path: str = "") -> Page:
+        """Open a screen by its address, as a bookmark or a reload does."""
+        self.driver.get(f"{self.base}/app/{path}")
+        return self
+
+    def offline(self, away: bool = True) -> None:
+        """Cut this browser off the network, or put it back; an open socket falls silent."""
+        self.cdp("Network.enable")
+        self.cdp(
+            "Network.emulateNetworkConditions",
+            offline=away,
+            latency=0,
+            downloadThroughput=-1,
+            uploadThroughput=-1,
+        )
+
+    # -- waiting
+
+    def wait(self, expression: str, *arguments: Any, what: str = "") -> Any:
+        """Wait until a JavaScript expression is true; return what it gives."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self.js(expression, *arguments)):
+            assert time.monotonic() < deadline, (
+                f"not within {PATIENCE} s: {what or expression}\n{self.text}\n{self.complaints()}"
+            )
+            time.sleep(0.05)
+        return found
+
+    def wait_text(self, *texts: str) -> None:
+        for text in texts:
+            self.wait("document.body.innerText.includes(arguments[0])", text, what=text)
+
+    def wait_gone(self, text: str) -> None:
+        self.wait("!document.body.innerText.includes(arguments[0])", text, what=f"without {text}")
+
+    def wait_ready(self) -> None:
+        """Wait until the connection is good, which hides the sign that says otherwise."""
+        self.wait("document.querySelector('.connection')?.hidden", what="the connection is ready")
+
+    @property
+    def text(self) -> str:
+        return str(self.js("document.body.innerText"))
+
+    # -- what a person does
+
+    def find(self, selector: str, text: str = "") -> WebElement:
+        """Return the first visible, usable element that matches and contains the text."""
+        found: WebElement = self.wait(FIND, selector, text, what=f"{selector} {text!r} is there")
+        return found
+
+    def tap(self, selector: str, text: str = "") -> None:
+        self.find(selector, text).click()
+
+    def type(self, selector: str, text: str) -> None:
+        self.find(selector).send_keys(text)
+
+    def scan(self, pairing: Pairing) -> Page:
+        """Open what the code holds: the pairing page."""
+        values = f"token={pairing.token}&url={pairing.url}&pin={pairing.pin}"
+        self.driver.get(f"{self.base}/pair#v={pairing.v}&{values}")
+        return self
+
+    def pair(self, pairing: Pairing | None = None) -> Page:
+        """Scan a code, and use it in this browser."""
+        self.scan(pairing or self.bridge.pairing())
+        self.tap("button", "Use in this browser")
+        self.wait("document.querySelector('nav.bottom')")
+        self.wait_ready()
+        return self
+
+    # -- what the browser has to say
+
+    def complaints(self) -> list[str]:
+        """Return what the console was told since this was asked last, but for what is expected."""
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        told = [str(entry["message"]) for entry in entries]
+        return [text for text in told if not any(word in text for word in self.expected)]
+
+    def requests(self) -> list[str]:
+        """Return the addresses that the browser asked for since this was asked last."""
+        entries = self.driver.get_log("performance")  # type: ignore[no-untyped-call]
+        messages = [json.loads(entry["message"])["message"] for entry in entries]
+        sent = [one for one in messages if one["method"] == "Network.requestWillBeSent"]
+        return [str(one["params"]["request"]["url"]) for one in sent]
+
+    def check_accessibility(self, axe: str) -> None:
+        """Fail with what axe finds on the screen as it stands."""
+        self.driver.execute_script(axe)
+        found = self.driver.execute_async_script(
+            "const done = arguments[0];"
+            "axe.run(document, {resultTypes: ['violations']}).then(({violations}) =>"
+            " done(violations.map(({id, help, nodes}) =>"
+            " [id, help, ...nodes.map(({html}) => html.slice(0, 200))])))"
+        )
+        assert found == [], f"{self.js('location.pathname')}: {json.dumps(found, indent=1)}"
+
+    def close(self) -> None:
+        self.driver.quit()

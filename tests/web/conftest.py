@@ -1,0 +1,79 @@
+"""Bridges and browsers for the web client's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.web.browser import BROWSER, DRIVER, Page
+
+MakePage = Callable[..., Page]
+MakeBridge = Callable[..., Bridge]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> None:
+    if BROWSER is None or DRIVER is None:
+        pytest.skip("no chromium and chromedriver on this machine (apt install chromium-driver)")
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of the accessibility checker."""
+    try:
+        files = distribution("axe-playwright-python").files or []
+    except PackageNotFoundError:
+        pytest.skip("axe is not installed: make test-web")
+    script = next(file for file in files if file.name == "axe.min.js")
+    return Path(str(script.locate())).read_text()
+
+
+@pytest.fixture
+def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge]:
+    """Start a bridge of a test's own, with settings."""
+    made: list[Bridge] = []
+
+    def make(**settings: Any) -> Bridge:
+        directory = tmp_path_factory.mktemp("bridge")
+        made.append(Bridge(directory, BRIDGE_DEMO_SHELL="1", **settings).start())
+        return made[-1]
+
+    yield make
+    for bridge in made:
+        bridge.kill()
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge for a file's tests."""
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
+    yield bridge
+    bridge.kill()
+
+
+@pytest.fixture
+def make_page(tmp_path_factory: pytest.TempPathFactory, chromium: None) -> Iterator[MakePage]:
+    """Open a browser of its own on a bridge; at the end none may have complained of anything."""
+    made: list[Page] = []
+
+    def make(bridge: Bridge, **more: Any) -> Page:
+        made.append(Page(tmp_path_factory.mktemp("profile"), bridge, **more))
+        return made[-1]
+
+    yield make
+    complaints = []
+    for page in made:
+        complaints += page.complaints()
+        page.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(make_page: MakePage, bridge: Bridge) -> Page:
+    """A browser that was just paired."""
+    return make_page(bridge).pair()
