@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[int, float]] = {
     "hookway": (3, 30.0),
     "backlog": (7, 3.0),
     "sessions": (5, 0.0),
+    "fanout": (3, 10.0),
     "streams": (5, 8.0),
     "scale": (5, 2.0),
     "idle": (1, 30.0),

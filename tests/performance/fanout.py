@@ -1,0 +1,64 @@
+"""What one more socket costs: CPU time of an event and socket, memory, and how late events arrive,
+with 5, 50 and 500 of them on one session that gets 20 events a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.performance import machine
+from tests.performance.load import Flight, quantile
+from tests.performance.report import Goal, Report, progress
+from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
+from tests.performance.sockets import Socket
+
+SOCKETS = (5, 50, 500)
+PAUSE = 0.05  # between a 200 and the next event: 20 a second
+P99_MS, SOCKET_KB = 250.0, 60.0
+COLUMNS = (
+    "sockets",
+    "events/s",
+    "delivery p50 ms",
+    "p99 ms",
+    "CPU µs/event and socket",
+    "memory KB/socket",
+    "lost, doubled, reordered",
+)
+
+
+def measure(rounds: int, seconds: float) -> Report:
+    """Each number of sockets for ``seconds``, ``rounds`` times."""
+    return asyncio.run(_measure(rounds, seconds))
+
+
+async def _measure(rounds: int, seconds: float) -> Report:
+    report = Report("fanout", "sockets on one session, 20 events a second", COLUMNS)
+    with (
+        directory() as path,
+        bridge(path / "bridge", BRIDGE_MAX_WEBSOCKETS=str(2 * max(SOCKETS))) as ours,
+    ):
+        where = target(ours)
+        names = [("--name", f"phone-{number}") for number in range(max(SOCKETS) + 1)]
+        tokens = [pairing.token for pairing in ours.mint_many(*names)]
+        first = await connect(ours, tokens.pop(), SESSION)
+        await Flight(where, [first], pause=PAUSE).run(1, seconds)  # costs of the first of all
+        first.close()
+        before = machine.resident_mb(process_of(ours))
+        sockets: list[Socket] = []
+        for count in SOCKETS:
+            while len(sockets) < count:
+                sockets.append(await connect(ours, tokens[len(sockets)], SESSION))
+            memory = (machine.resident_mb(process_of(ours)) - before) * 1024 / count
+            for _ in range(rounds):
+                flown = await Flight(where, sockets, pause=PAUSE).run(1, seconds)
+                wrong = flown.lost + flown.doubled + flown.reordered + flown.errors
+                p50, p99 = (quantile(flown.delivery, part) for part in (0.5, 0.99))
+                report.add(count, flown.rate, p50, p99, flown.cpu / count, memory, wrong)
+                report.goals.append(Goal(f"{count}: lost, doubled, reordered", wrong, 0))
+                if count == max(SOCKETS):
+                    report.goals.append(Goal(f"{count}: delivery p99", p99, P99_MS, "ms"))
+            progress(f"fanout: {count} sockets")
+        report.goals.append(Goal(f"{max(SOCKETS)}: memory a socket", memory, SOCKET_KB, "KB"))
+        for opened in sockets:
+            opened.close()
+    return report
