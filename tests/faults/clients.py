@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tests.conformance.samples import hook, new_id, now, prompt
+from tests.conformance.samples import PAYLOADS, hook, new_id, now
 from tests.faults.ledger import ALL, View, Wrong
 from tests.faults.links import GONE, Http, Message, Socket
 
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 THINK_SECONDS = 0.5  # between two requests of a poster, on average
 RETRY_SECONDS = 0.03  # at most, before something that failed is tried again
-BATCHES, STARTS = 0.1, 0.02  # the share of requests that are batches, and SessionStarts
-# session_started; session_end and its notification (D13)
-ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2}
+BATCHES = 0.1  # the share of requests that are batches
+# what comes next where no call is open: nine events of ten are a call's
+MIX = {"PreToolUse": 0.83, "UserPromptSubmit": 0.1, "Stop": 0.05, "SessionStart": 0.02}
+# session_started; session_end and its notification, that of Stop (D13)
+ANNOUNCED = {"SessionStart": 1, "SessionEnd": 2, "Stop": 1}
+BROUGHT = {"PreToolUse": "tool_call", "PostToolUse": "tool_result"}
 # of a connection: at once, some now and some later, never
 ACK_STYLES = {"all": 0.5, "some": 0.35, "none": 0.15}
 LEAVES = 0.15  # the share of connections that the phone gives up by itself
@@ -39,6 +42,7 @@ class Poster:
         self.http: Http | None = None
         self.door = -1
         self.numbers: dict[str, int] = {}  # session → the next event's number
+        self.calls: dict[str, str] = {}  # session → the call that is open
         token = f"Authorization: Bearer {swarm.hook_token}\r\nContent-Type: application/json\r\n"
         self.heads = {
             what: f"POST /api/v1/hooks/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}".encode()
@@ -50,34 +54,32 @@ class Poster:
             await self.swarm.posting.wait()
             self.idle = False
             session_id = self.swarm.sessions[session]
-            if self.rng.random() < BATCHES:
-                await self.post(session_id, *["UserPromptSubmit"] * self.rng.randint(2, 6))
-            else:
-                await self.post(
-                    session_id, "SessionStart" if self.rng.random() < STARTS else "UserPromptSubmit"
-                )
+            many = self.rng.random() < BATCHES
+            await self.post(session_id, *[""] * (self.rng.randint(2, 6) if many else 1))
             self.idle = True
             await asyncio.sleep(self.rng.expovariate(1 / THINK_SECONDS))
 
-    async def post(self, session_id: str, *events: str) -> None:
-        """Return when all are acknowledged; more than one go as a batch."""
+    async def post(self, session_id: str, *asked: str) -> None:
+        """Return when all are acknowledged; more than one go as a batch. "": what comes next."""
+        events: list[str] = []
         bodies, names = [], []
-        for event in events:
+        for kind in asked:
+            event = kind or self._next(session_id)
+            events.append(event)
             number = self.numbers.get(session_id, 0)
             self.numbers[session_id] = number + 1
             name, event_id = f"{self.name}-{number}", new_id()
-            payload = (
-                {"working_directory": "/", "number": name}
-                if event == "SessionStart"
-                else {"number": name}
-            )
-            bodies.append(
-                prompt(session_id, name, event_id=event_id)
-                if event == "UserPromptSubmit"
-                else hook(event, session_id, payload, event_id=event_id)
-            )
+            payload = PAYLOADS[event] | {"number": name}
+            brings = ""
+            if row := BROUGHT.get(event):
+                call = self.calls.pop(session_id, name)
+                if event == "PreToolUse":
+                    self.calls[session_id] = call
+                payload |= {"tool_use_id": call, "params": {"command": f"echo {call}"}}
+                brings = f"{row} {call}"
+            bodies.append(hook(event, session_id, payload, event_id=event_id))
             names.append(name)
-            self.swarm.ledger.sending(session_id, name, event_id)
+            self.swarm.ledger.sending(session_id, name, event_id, brings)
         what, body = ("event", bodies[0]) if len(bodies) == 1 else ("batch", {"events": bodies})
         answer = await self._until_answered(what, json.dumps(body).encode())
         given = answer["event_ids"] if what == "batch" else [answer["event_id"]]
@@ -85,6 +87,11 @@ class Poster:
             raise Wrong(f"{self.name}: {names} were answered with other event_ids: {answer}")
         for event, name in zip(events, names, strict=True):
             self.swarm.ledger.promise(session_id, name, announced=ANNOUNCED.get(event, 0))
+
+    def _next(self, session_id: str) -> str:
+        if session_id in self.calls:
+            return "PostToolUse"
+        return self.rng.choices(list(MIX), list(MIX.values()))[0]
 
     async def _until_answered(self, what: str, body: bytes) -> Message:
         asked = 0
@@ -185,6 +192,9 @@ class Phone:
                 payload["payload"]["number"],
                 payload["event_id"],
             )
+        elif type_ in BROUGHT.values():
+            row = f"{type_} {payload['tool_call_id']}"
+            self.view.arrived(payload["session_id"], message["id"], row)
         elif type_ in ("session_started", "session_end") or (
             type_ == "notification" and payload["notification_type"] == "task_complete"
         ):

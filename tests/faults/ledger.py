@@ -27,6 +27,8 @@ class Feed:
         self.length = 0
         self.settled = 0  # rows before this one were acknowledged for good by every device
         self.last: dict[str, int] = {}  # poster → number of its newest event here
+        self.brings: dict[str, str] = {}  # event → the row that must follow its own
+        self.due: str | None = None  # that row, of the newest event
         self._place: dict[str, int] = {}  # message id → row
         self._names: dict[int, str] = {}  # row → event
         self._over: set[str] = set()  # ids of settled rows, where they have no numbers
@@ -41,8 +43,12 @@ class Feed:
         """A row that no device has shown before: the next one in the feed. A poster's events in a
         session are numbered, without a hole.
         """
+        if name != (self.due or name):
+            raise Wrong(f"{self.name}: {self.due} was due, {name} came")
         poster, _, number = name.rpartition("-")
-        if self.name != ALL:
+        if self.due:
+            self.due = None
+        elif self.name != ALL:
             expected = self.last.get(poster, -1) + 1
             if int(number) != expected:
                 problem = (
@@ -52,6 +58,7 @@ class Feed:
                 )
                 raise Wrong(f"{self.name}: event {name} {problem}")
             self.last[poster] = int(number)
+            self.due = self.brings.pop(name, None)
         elif message_id in self._over:
             raise Wrong(
                 f"{self.name}: {name} has come again after every device had acknowledged it for good"
@@ -209,8 +216,11 @@ class Ledger:
     def open(self, session_id: str) -> None:
         self.feeds[session_id] = Feed(session_id)
 
-    def sending(self, session_id: str, name: str, event_id: str) -> None:
+    def sending(self, session_id: str, name: str, event_id: str, brings: str = "") -> None:
+        """An event is posted. ``brings``: the row of the session that must follow its own."""
         self.event_ids[session_id, name] = event_id
+        if brings:
+            self.feeds[session_id].brings[name] = brings
 
     def promise(self, session_id: str, name: str, *, announced: int = 0) -> None:
         """The event was answered with 200. `announced`: how many rows tell all devices of it."""
@@ -239,6 +249,7 @@ class Ledger:
             due[ALL] = (
                 f"{self.announcements} announcements were due, {self.feeds[ALL].length} have come"
             )
+        due |= {name: f"{feed.due} was due" for name, feed in self.feeds.items() if feed.due}
         for view in self.views:
             for feed, count in view.missing().items():
                 due[f"{view.device}, {feed}"] = f"{count} rows"

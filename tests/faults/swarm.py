@@ -256,7 +256,7 @@ class Swarm:
         for session_id in self.sessions:
             stored, revealed = (
                 (await asyncio.to_thread(self.bridges[0].session, session_id))["hook_count"],
-                self.ledger.feeds[session_id].length,
+                sum(newest + 1 for newest in self.ledger.feeds[session_id].last.values()),
             )
             if stored != revealed:
                 raise Wrong(f"{session_id}: {stored} events are stored, {revealed} were sent")

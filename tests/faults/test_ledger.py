@@ -59,6 +59,20 @@ def test_a_lost_event(ledger: Ledger) -> None:
         send(ledger, 0, 3)
 
 
+def test_a_row_that_an_event_brings(ledger: Ledger) -> None:
+    ledger.sending(SID, "p-10", "event 10", brings="tool_call p-10")
+    ledger.promise(SID, "p-10")
+    for device in (0, 1):
+        send(ledger, device, *range(11))
+    assert ledger.outstanding() == {SID: "tool_call p-10 was due"}
+    with pytest.raises(Wrong, match="tool_call p-10 was due, p-11 came"):
+        ledger.sending(SID, "p-11", "event 11")
+        send(ledger, 0, 11)
+    for view in ledger.views:
+        view.arrived(SID, "the call's id", "tool_call p-10")
+    assert ledger.outstanding() == {}
+
+
 def test_a_hole_for_one_device(ledger: Ledger) -> None:
     send(ledger, 0, 0, 1, 2, 3)
     send(ledger, 1, 0)
