@@ -148,9 +148,24 @@ def reported(
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
-def agent_error(session: Session, title: str, why: str) -> Notification:
-    """An agent failed, or does what it must not."""
-    return reported(session.session_id, "error", title, why, "high", code="AGENT_ERROR")
+def agent_failed(session: Session, why: str, error_id: str) -> Notification:
+    """An agent failed; ``error_id``: the `error` in its session, which says the same."""
+    return _agent_error(session, "The agent failed", why, error_id=error_id)
+
+
+def agent_stopped_asking(session: Session, why: str) -> Notification:
+    """An agent went to a mode in which it may act without asking (D59)."""
+    return _agent_error(session, "The agent stopped asking", why)
+
+
+def stuck(session: Session) -> Notification:
+    """A session was paused because its agent did not stop when told to (D40)."""
+    return _agent_error(session, "The session was paused", session.reason)
+
+
+def _agent_error(session: Session, title: str, why: str, **data: str) -> Notification:
+    data = {"code": "AGENT_ERROR", **data}
+    return reported(session.session_id, "error", title, why, "high", **data)
 
 
 def done(session: Session) -> Notification:

@@ -25,6 +25,7 @@ class ErrorCode:
     before_close: Literal["connection_error", "error"] = "connection_error"
     recoverable: bool | None = None  # in an `error`: the same connection can go on
     severity: Severity = "warning"
+    notified: bool = False  # whoever raises it notifies the devices, in words of its own (D51)
     passes: bool = False  # a client that waits and connects again may succeed
     never_sent: str = ""  # why a code of the specification is not sent, in words
 
@@ -177,7 +178,7 @@ _TABLE = [
     ErrorCode("SESS_NOT_ACTIVE", status=409, recoverable=True, severity="info",
         message="The session's agent is not running: it is paused, or it failed.",
         remedy="Resume it: `session_start` with its id and `resume` true."),
-    ErrorCode("AGENT_ERROR", recoverable=True, severity="error",
+    ErrorCode("AGENT_ERROR", recoverable=True, severity="error", notified=True,
         message="The agent failed.",
         remedy="Try again."),
     ErrorCode("AGENT_UNAVAILABLE", recoverable=True, severity="info",

@@ -35,10 +35,10 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
     """Queue a failure; each code at most once in FAILURE_REPEAT_SECONDS.
 
-    Does nothing for other severities. Callable from any thread; waits for nothing.
+    Does nothing for other severities and for what is notified elsewhere. Callable from any thread; waits for nothing.
     """
     row = ERRORS[code]
-    if row.severity != "error":
+    if row.severity != "error" or row.notified:
         return
     with _lock:
         now = time.monotonic()

@@ -159,8 +159,12 @@ class Watcher:
         if not is_row(message):
             self._print(message)
             return []
-        if message["id"] not in self._shown:
-            self._shown[message["id"]] = None
+        told = message["id"]
+        if not self.raw and message["type"] == "notification":
+            # a failure is told in its session and to every device, and shown once
+            told = message["payload"]["data"].get("error_id", told)
+        if told not in self._shown:
+            self._shown[told] = None
             if len(self._shown) > REMEMBERED:
                 self._shown.popitem(last=False)
             self._print(message)

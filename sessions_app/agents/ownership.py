@@ -156,7 +156,7 @@ def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
     """Mark the session as paused whose agent did not stop when told to (D40)."""
     with writing(session_pk, owner) as writer:
         writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
-        writer.notify(notifications.agent_error(writer.session, "The session was paused", reason))
+        writer.notify(notifications.stuck(writer.session))
 
 
 def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:

@@ -142,7 +142,8 @@ class SessionWriter:
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.StoppedAsking(reason):
-                self._notify_error("The agent stopped asking", reason)
+                why = storable_reason(reason)
+                self.notify(notifications.agent_stopped_asking(self.session, why))
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -244,12 +245,10 @@ class SessionWriter:
 
     def report_failure(self, why: str) -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
-        error = BridgeError("AGENT_ERROR", storable_reason(why))
-        self._append(error_payload(error, self.session.session_id))
-        self._notify_error("The agent failed", why)
-
-    def _notify_error(self, title: str, why: str) -> None:
-        self.notify(notifications.agent_error(self.session, title, storable_reason(why)))
+        why = storable_reason(why)
+        error = encode(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
+        self.box.append(self.session.feed, error)
+        self.notify(notifications.agent_failed(self.session, why, error.id))
 
     def notify(self, notification: s.Notification) -> None:
         """Notify every device."""

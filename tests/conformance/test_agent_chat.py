@@ -87,8 +87,8 @@ def test_a_message_is_said_once(shared: Bridge, phone: Phone, session: str) -> N
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
 def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec: AGENT_ERROR, recoverable; D51: also a notification, to every device; D35: the session
-    stays active; finish_reason error.
+    """Spec: AGENT_ERROR, recoverable; D51: also a notification, to every device, that names it;
+    D35: the session stays active; finish_reason error.
     """
     with shared.phones(1) as (other,):
         messages = ask(phone, session, "/fail The model is on holiday.")
@@ -103,6 +103,7 @@ def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
             "payload"
         ]
         assert notice["body"] == "The model is on holiday." and notice["priority"] == "high"
+        assert notice["data"] == {"code": "AGENT_ERROR", "error_id": error["id"]}
     assert shared.session(session)["status"] == "active"
     assert words(ask(phone, session, "again")).endswith("again")
     assert error in log_of(phone, session), "it is kept like everything that was said"

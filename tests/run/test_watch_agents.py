@@ -73,11 +73,14 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
     )
     assert TAKEN_NOWHERE not in piped.shown
 
+    piped.ask("say /fail on purpose", "UserPromptSubmit", "on purpose", "AGENT_ERROR: on purpose")
+
     piped.say("say /sleep 100")
     works(piped)
     piped.ask("say jam", "jam (queued)")
     piped.ask("interrupt", "answer")
     piped.until("answer", "jam")
+    assert piped.shown.count("on purpose") == 2, "the prompt, and one line for the failure"
     piped.ask("end", "session_end", "user_request")
     piped.ask("sessions", "No session is open.")
     assert bridge.session(session_id)["status"] == "closed"
@@ -94,7 +97,7 @@ def test_a_session_that_was_paused_is_resumed(bridge: Bridge, piped: Program) ->
     bridge.kill()
     piped.until("trying again in")
     bridge.start()
-    piped.until("connected to", "(error)")
+    piped.until("in the middle of a turn. Resume", "connected to", "(error)")
     assert bridge.session(session_id)["status"] == "paused"
     piped.ask("say Who is there?", "SESS_NOT_ACTIVE")
     piped.ask("resume", f"-- resumed {session_id}: demo in {bridge.root}\n")

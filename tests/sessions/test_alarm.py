@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize(
     ("code", "reference", "session_id"),
-    [("INTERNAL_ERROR", "3f2a", None), ("AGENT_ERROR", "", "s1")],
+    [("INTERNAL_ERROR", "3f2a", None), ("BRIDGE_ERROR", "", "s1")],
 )
 def test_it_is_a_row_of_the_feed_for_all(code: str, reference: str, session_id: str | None) -> None:
     polling.write_notification(Failure(ERRORS[code], reference, session_id))

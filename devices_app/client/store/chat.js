@@ -199,6 +199,11 @@ function notification(chat, row) {
     return;
   }
   if (kind === "task_complete" || kind === "agent_idle") return;
+  if (data.error_id) {
+    // a failure is told in its session and to every device, and shown once
+    if (chat.seen.has(data.error_id)) return;
+    chat.seen.add(data.error_id);
+  }
   const gap = data.code === "MESSAGES_DISCARDED";
   add(chat, row.id, {
     kind: gap ? "gap" : "note",
