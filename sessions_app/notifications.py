@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -9,6 +10,7 @@ from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
+from sessions_app.approvals.tool_call import QUESTION
 from sessions_app.models import Session, ToolCall
 
 BODY_CHARS = 500
@@ -61,10 +63,12 @@ def session_of(feed_id: int) -> str | None:
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
     """Report that somebody must decide; of hooks only the person at the machine can."""
+    asker = "The agent" if call.tool == QUESTION else call.tool
+    asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
     return _notification(
         "approval_required",
-        f"{call.tool} asks at the machine" if by_hooks else f"{call.tool} needs approval",
+        f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}",
         shorten(call.description),
         priority="high",
         session_id=session.session_id,
@@ -85,7 +89,10 @@ _WHY = {
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
     """Report a decision, wherever it was made."""
-    title, body = f"{call.tool}: {call.decision}", f"{call.tool} was {call.decision}{_where(call)}."
+    name, decided = _decided(call)
+    title, body = f"{name}: {decided}", f"{name} was {decided}{_where(call)}."
+    if answer := _answer(call):
+        body = f"{body.rstrip('.')}: {answer}"
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
         title, body = f"{title}{_where(call)}", NOTED
     not_run: dict[str, Any] = {}
@@ -104,6 +111,23 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     )
 
 
+def _decided(call: ToolCall) -> tuple[str, str]:
+    """Return what was decided about, and how."""
+    if call.tool != QUESTION:
+        return call.tool, call.decision or ""
+    at_machine = (
+        call.decision == ToolCall.Decision.APPROVED and call.decided_by == ToolCall.DecidedBy.AGENT
+    )
+    answered = at_machine or call.decision == ToolCall.Decision.MODIFIED
+    return "The question", "answered" if answered else "not answered"
+
+
+def _answer(call: ToolCall) -> str:
+    """Return the answers to a question that a device has given, without the questions."""
+    given = json.loads(call.modifications or "{}").get("answers") if call.tool == QUESTION else None
+    return shorten(", ".join(map(str, given.values()))) if isinstance(given, dict) else ""
+
+
 def _where(call: ToolCall) -> str:
     """Say who decided, to be put after "was approved"."""
     if call.decided_by == ToolCall.DecidedBy.AGENT:
@@ -115,10 +139,11 @@ def _where(call: ToolCall) -> str:
 
 def was_not_run(session: Session, call: ToolCall) -> Notification:
     """Report that a call which a device decided about was not run."""
+    name, decided = _decided(call)
     return _notification(
         "agent_notification",
-        f"{call.tool} was not run",
-        f"{call.tool} was {call.decision}{_where(call)}, and was not run at the machine: "
+        f"{name} was not run",
+        f"{name} was {decided}{_where(call)}, and was not run at the machine: "
         + shorten(call.description),
         priority="low" if call.decision == ToolCall.Decision.REJECTED else "normal",
         session_id=session.session_id,

@@ -27,7 +27,7 @@ def apply(box: Outbox, session: Session, event: HookEvent) -> None:
                 approvals.report(box, session, call)
         case "PostToolUse":
             call, outcome = projection.call_of(event), projection.outcome_of(event)
-            approvals.finish(box, session, call, outcome)
+            approvals.finish(box, session, call, outcome, projection.failure_of(event))
         case "UserPromptSubmit":
             approvals.moved_on(box, session)
             session.set_turn(Session.Turn.WORKING)

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import Encoded, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import NotificationType, Priority, SessionEndReason
+from sessions_app.agents.diffs import diff_of_result
+from sessions_app.agents.sanitize import truncate
+from sessions_app.approvals import tool_result
 from sessions_app.approvals.tool_call import Call, describe, usable_id
+from sessions_app.approvals.tool_result import Failure
 
 _END_REASONS: dict[object, SessionEndReason] = {
     "user_exit": "user_request",
@@ -75,47 +78,39 @@ def call_of(event: HookEvent) -> Call:
     )
 
 
+def failure_of(event: HookEvent) -> Failure | None:
+    """Return how a tool failed; None for one that did not, or that was interrupted."""
+    result = event.payload["result"]
+    interrupted = isinstance(result, dict) and result.get("interrupted") is True
+    if event.payload["success"] or interrupted:
+        return None
+    return tool_result.failure_of(truncate(tool_result.readable(result)), _took(event))
+
+
 def outcome_of(event: HookEvent) -> ToolOutcome:
     """Return a tool's result for a person; the ``agent_event`` has all of it."""
-    payload = event.payload
-    result, success, took = payload["result"], payload["success"], payload.get("execution_time_ms")
-    content, metadata = _readable(result), payload.get("metadata")
-    return ToolOutcome(
-        success=success,
-        content=content,
-        diff=_diff(result),
+    payload, failure, took = event.payload, failure_of(event), _took(event)
+    result, metadata = payload["result"], payload.get("metadata")
+    outcome = ToolOutcome(
+        success=payload["success"],
+        content="",
         metadata=metadata if isinstance(metadata, dict) else None,
-        error=None if success else content or "The tool failed.",
-        duration_ms=round(took) if isinstance(took, int | float) and took >= 0 else None,
+        duration_ms=None if took is None else round(took),
     )
+    if outcome.success:
+        outcome.content = truncate(tool_result.readable(result))
+        outcome.diff = diff_of_result(result)
+    elif failure is not None:
+        outcome.content = failure.details.stderr or failure.message
+        outcome.error = failure.message
+    else:
+        outcome.error = tool_result.INTERRUPTED
+    return outcome
 
 
-def _diff(result: Any) -> str | None:
-    """Return an edit's change as unified hunks, if the agent reports it."""
-    patch = result.get("structuredPatch") if isinstance(result, dict) else None
-    lines = []
-    for hunk in patch if isinstance(patch, list) else []:
-        if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
-            return None
-        names = ("oldStart", "oldLines", "newStart", "newLines")
-        lines.append("@@ -{},{} +{},{} @@".format(*(hunk.get(name, 0) for name in names)))
-        lines += map(str, hunk["lines"])
-    return "\n".join([*lines, ""]) or None
-
-
-def _readable(result: Any) -> str:
-    """Return text as it is; a command's output; a failure's reason; else JSON."""
-    if isinstance(result, str):
-        return result
-    if isinstance(result, dict):
-        said = {name: text for name, text in result.items() if isinstance(text, str)}
-        if "stdout" in said:
-            printed = (said["stdout"], said.get("stderr", ""))
-            return "\n".join(part.rstrip("\n") for part in printed if part)
-        for name in ("error", "content"):
-            if name in said:
-                return said[name]
-    return "" if result is None else jsontext.dumps_unicode(result)
+def _took(event: HookEvent) -> float | None:
+    took = event.payload.get("execution_time_ms")
+    return took if isinstance(took, int | float) and took >= 0 else None
 
 
 # -- notifications (D13) ---------------------------------------------------------------------------
@@ -156,6 +151,9 @@ def notice_of(event: HookEvent, *, waiting: bool) -> Notice | None:
         case "SessionEnd":
             reason, summary = _text(event, "exit_reason"), _text(event, "summary")
             data = {"exit_reason": reason} if reason else {}
+            if _text(event, "reason") == "clear":
+                goes_on = "The agent goes on in a new session."
+                return Notice("task_complete", "The conversation was cleared", goes_on, "low", data)
             if reason == "error":
                 return Notice("error", "The session ended with an error", summary, data=data)
             return Notice("task_complete", "The session ended", summary, "low", data)

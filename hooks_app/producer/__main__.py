@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).resolve().parent
 PROJECT = PACKAGE.parents[1]
 # what only the bridge's own machine runs
 NOT_IN_IT = frozenset({"__main__.py", "install.py", "server_forwarder.py"})
+FROM_THE_PROTOCOL = ("agent_text.py", "risk.py")
 
 
 def make_one_file(target: Path) -> None:
@@ -22,7 +23,8 @@ def make_one_file(target: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory)
         modules = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_IN_IT]
-        for module in (*modules, PROJECT / "bridge_project" / "protocol" / "risk.py"):
+        protocol = PROJECT / "bridge_project" / "protocol"
+        for module in (*modules, *(protocol / name for name in FROM_THE_PROTOCOL)):
             copy = made / module.relative_to(PROJECT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             for package in copy.relative_to(made).parents[:-1]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
+from bridge_project.protocol.agent_text import for_person, is_task_notification
 from bridge_project.protocol.risk import risk_of
 
 EVENT_MAX_BYTES = 2**20
@@ -81,12 +82,9 @@ def _failed_tool(raw: Raw) -> Translated:
 
 def _prompt(raw: Raw) -> Translated:
     prompt = str(raw.get("prompt") or "")
-    # written by the agent to itself, not by a person
-    synthetic = prompt.lstrip().startswith("<task-notification>")
-    return "UserPromptSubmit", {
-        "prompt": prompt,
-        **({"context": {"synthetic": True}} if synthetic else {}),
-    }
+    if not is_task_notification(prompt):
+        return "UserPromptSubmit", {"prompt": prompt}
+    return "UserPromptSubmit", {"prompt": for_person(prompt), "context": {"synthetic": True}}
 
 
 _WORK = ("background_tasks", "session_crons", "stop_hook_active")
@@ -110,7 +108,9 @@ def _session_end(raw: Raw) -> Translated:
 
 def _subagent_stop(raw: Raw) -> Translated:
     context = _present(raw, "agent_id", "agent_type", "agent_transcript_path", *_WORK)
-    return "SubagentStop", {"result": raw.get("last_assistant_message"), "context": context}
+    said = raw.get("last_assistant_message")
+    result = for_person(said) if isinstance(said, str) else said
+    return "SubagentStop", {"result": result, "context": context}
 
 
 def _pre_compact(raw: Raw) -> Translated:

@@ -49,11 +49,12 @@ def _pairs(before: list[str], after: list[str]) -> int:
 
 
 def diff_of_result(result: object) -> str | None:
-    """Write the diff of claude-code's structured result, if it has one."""
-    if not isinstance(result, Mapping) or not isinstance(result.get("filePath"), str):
+    """Write the diff of claude-code's structured result, if it has one; see tool_result.py."""
+    if not isinstance(result, Mapping):
         return None
-    path, content = result["filePath"], result.get("content")
-    if result.get("type") == "create" and isinstance(content, str):
+    path, content = result.get("filePath"), result.get("content")
+    named = isinstance(path, str)
+    if named and result.get("type") == "create" and isinstance(content, str):
         lines = content.removesuffix("\n").split("\n")
         added = [f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)]
         end = [] if content.endswith("\n") else [_NO_NEWLINE]
@@ -62,11 +63,12 @@ def diff_of_result(result: object) -> str | None:
     if not isinstance(hunks, list) or not hunks or not all(map(_is_hunk, hunks)):
         return None
     body = [line for hunk in hunks for line in (_header(hunk), *map(str, hunk["lines"]))]
-    return "\n".join([f"--- {path}", f"+++ {path}", *body, ""])
+    return "\n".join([*([f"--- {path}", f"+++ {path}"] if named else []), *body, ""])
 
 
 def _is_hunk(hunk: object) -> bool:
-    return isinstance(hunk, Mapping) and isinstance(hunk.get("lines"), list)
+    lines = hunk.get("lines") if isinstance(hunk, Mapping) else None
+    return isinstance(lines, list) and bool(lines)
 
 
 def _header(hunk: Mapping[str, Any]) -> str:

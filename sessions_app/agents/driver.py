@@ -19,8 +19,6 @@ from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQu
 from sessions_app.approvals.tool_call import Call, describe
 
 REJECTED = "The call was rejected."
-INTERRUPTED = "The call was interrupted."
-TOOL_FAILED = "The tool failed."
 
 
 @dataclass(frozen=True, slots=True)

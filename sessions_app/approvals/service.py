@@ -15,7 +15,7 @@ from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
+from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals.decisions import settle
@@ -28,6 +28,7 @@ from sessions_app.approvals.open_calls import (
     seen_before,
 )
 from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
@@ -139,7 +140,9 @@ def _name(call: Call) -> str:
 # -- a call ends -----------------------------------------------------------------------------------
 
 
-def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> None:
+def finish(
+    box: Outbox, session: Session, call: Call, outcome: ToolOutcome, failure: Failure | None
+) -> None:
     """Record that a tool has run, by its hooks: ``tool_result``, ``tool_error``.
 
     That it ran says who decided, if nobody had (D37).
@@ -147,15 +150,15 @@ def finish(box: Outbox, session: Session, call: Call, outcome: ToolOutcome) -> N
     key, tool_call_id, decision = end_call(box, session, call) or (None, call.id, None)
     tool_call_id = tool_call_id or str(uuid.uuid4())
     error = None
-    if not outcome.success:
+    if failure is not None:
         # The agent tries again by itself or does not: the bridge did not run it.
         error = s.ToolError(
             session_id=session.session_id,
             tool_call_id=tool_call_id,
             tool=call.tool,
-            code="TOOL_EXECUTION_FAILED",
-            message=outcome.error or "The tool failed.",
-            details=ToolErrorDetails(stderr=outcome.error, execution_time_ms=outcome.duration_ms),
+            code=failure.code,
+            message=failure.message,
+            details=failure.details,
             retryable=False,
             max_retries=0,
         )

@@ -15,6 +15,7 @@ from bridge_project.protocol.types import now_text
 
 ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000
+QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person something
 SUMMARY_CHARS = 200
 # What a person wants to know first of a call, by the names that agents give their parameters.
 TELLING_PARAMETERS = (
@@ -74,8 +75,11 @@ def usable_id(value: object) -> str | None:
 def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
     """Return what the call does; never empty (D37).
 
-    In the agent's words if it gave any, else by its most telling parameter.
+    A question by its words and choices; else in the agent's words if it gave any, else by its most
+    telling parameter.
     """
+    if questions := questions_of(tool, params):
+        return _cut("\n".join(_asked(question) for question in questions))
     if isinstance(given, str) and given.strip():
         return _cut(given.strip())
     name = tool.strip() or "A tool"
@@ -90,6 +94,48 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
     if telling is None:
         telling = json.dumps(params, ensure_ascii=False) if params else ""
     return _cut(f"{name}: {telling}" if telling else name)
+
+
+# -- a question to the person ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Hold a question of an agent; ``choices``: label → what it means, in order."""
+
+    text: str
+    choices: Mapping[str, str]
+    several: bool
+
+
+def questions_of(tool: str, params: Mapping[str, Any]) -> list[Question]:
+    """Return the questions that a call of AskUserQuestion asks; of any other call none."""
+    asked = params.get("questions") if tool == QUESTION else None
+    return [
+        Question(one["question"], choices, one.get("multiSelect") is True)
+        for one in (asked if isinstance(asked, list) else [])
+        if isinstance(one, Mapping)
+        and isinstance(one.get("question"), str)
+        and (choices := _choices(one.get("options")))
+    ]
+
+
+def _choices(options: object) -> dict[str, str]:
+    return {
+        option["label"]: str(option.get("description") or "")
+        for option in (options if isinstance(options, list) else [])
+        if isinstance(option, Mapping) and isinstance(option.get("label"), str)
+    }
+
+
+def _asked(question: Question) -> str:
+    """Return a question with its numbered choices."""
+    how = " (several can be chosen)" if question.several else ""
+    lines = [
+        f"{number}. {label}" + (f": {means}" if means else "")
+        for number, (label, means) in enumerate(question.choices.items(), 1)
+    ]
+    return "\n".join([question.text + how, *lines])
 
 
 def _cut(text: str) -> str:

@@ -47,9 +47,7 @@ BACKGROUND = [
     }
 ]
 IDLE = {"background_tasks": [], "session_crons": [], "stop_hook_active": False}
-SUMMARY = (
-    "<analysis>nothing</analysis>\n<summary>The user asked for scripted things; all done.</summary>"
-)
+SUMMARY = "The user asked for scripted things; all done."
 SUBAGENTS = "/home/dev/.claude/projects/-home-dev-project/{}/subagents/agent-{}.jsonl"
 
 # Fixture → the event, and what its payload must say; None: the bridge has no use for it.
@@ -160,7 +158,13 @@ EXPECTED: dict[str, tuple[str, dict[str, Any]] | None] = {
     ),
     "SubagentStop-in-subagent-compact-agent": ("SubagentStop", {"result": SUMMARY}),
     "UserPromptSubmit": ("UserPromptSubmit", {"prompt": "SCN:bash go"}),
-    "UserPromptSubmit-task-notification": ("UserPromptSubmit", {"context": {"synthetic": True}}),
+    "UserPromptSubmit-task-notification": (
+        "UserPromptSubmit",
+        {
+            "prompt": 'Agent "Sub job" finished: sub agent: result 42.',
+            "context": {"synthetic": True},
+        },
+    ),
 }
 
 

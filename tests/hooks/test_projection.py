@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
+from hooks_app.producer.translate import translate
 from sessions_app.approvals.tool_call import Call, describe, usable_id
+from sessions_app.approvals.tool_result import IN_BACKGROUND, readable
+from tests.hooks.scripted import fixture
+
+# by which results of the agent's own tools are known
+RESULT_FIELDS = {
+    *("stdout", "stderr", "isAsync", "agentId", "content", "questions", "answers", "newTodos"),
+    *("plan", "isAgent", "file", "type", "filePath", "structuredPatch", "notebook_path"),
+    *("new_source", "filenames", "matches", "results", "query", "message", "error"),
+}
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -21,8 +31,27 @@ JSON = st.recursive(
 )
 
 
+QUESTIONS = {
+    "questions": [
+        {
+            "question": "Which colours?",
+            "options": [{"label": "Red", "description": "warm"}, {"label": "Blue"}],
+            "multiSelect": True,
+        }
+    ]
+}
+ASKED = "Which colours? (several can be chosen)\n1. Red: warm\n2. Blue"
+
+
 def event(name: str, **payload: Any) -> HookEvent:
     return HookEvent(event=name, timestamp="2026-01-31T12:00:00Z", session_id="s", payload=payload)
+
+
+def captured(name: str) -> HookEvent:
+    """A real event, as the forwarder translates it."""
+    translated = translate(fixture(name), now=0, mtime=0)
+    assert translated is not None
+    return event(translated["event"], **translated["payload"])
 
 
 def used(**more: Any) -> HookEvent:
@@ -76,6 +105,9 @@ def test_the_id_of_a_call(payload: dict[str, Any], expected: str | None) -> None
         ("", {}, None, "A tool"),
         ("Bash", {"command": "ls"}, "  Lists the files ", "Lists the files"),
         ("Bash", {"command": "ls"}, "   ", "Bash: ls"),
+        ("AskUserQuestion", QUESTIONS, None, ASKED),
+        ("Other", QUESTIONS, "Its own words", "Its own words"),
+        ("AskUserQuestion", {"questions": [7]}, None, 'AskUserQuestion: {"questions": [7]}'),
     ],
 )
 def test_a_description(tool: str, params: dict[str, Any], given: object, expected: str) -> None:
@@ -123,12 +155,64 @@ def test_the_content_of_a_result(result: Any, content: str) -> None:
     assert projection.outcome_of(ran(result)).content == content
 
 
+HELLO, MODEL = "/home/dev/project/hello.txt", "the fake model"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "diff"),
+    [
+        ("Agent", IN_BACKGROUND, None),
+        ("AskUserQuestion", "Which colour? Blue", None),
+        ("Bash", "hi", None),
+        (
+            "Edit",
+            f"Edited {HELLO}",
+            f"--- {HELLO}\n+++ {HELLO}\n@@ -1,1 +1,1 @@\n-hello from {MODEL}\n+goodbye from {MODEL}\n",
+        ),
+        ("Read", "1\thello from the fake model", None),
+        (
+            "Write",
+            f"Wrote {HELLO}",
+            f"--- /dev/null\n+++ {HELLO}\n@@ -0,0 +1,1 @@\n+hello from the fake model\n",
+        ),
+    ],
+)
+def test_a_real_result_is_for_a_person(name: str, content: str, diff: str | None) -> None:
+    """As of the calls of an agent that the bridge runs (tests/agents/claude), and no JSON."""
+    outcome = projection.outcome_of(captured(f"PostToolUse-{name}"))
+    assert (outcome.content, outcome.diff, outcome.error) == (content, diff, None)
+
+
+def test_a_long_result_is_cut() -> None:
+    assert projection.outcome_of(ran("x" * 300_000)).content.endswith("[cut: 300000 bytes in all]")
+
+
 def test_a_failed_tool_says_why() -> None:
     """SPEC Tool result: ``error``; the spec's PostToolUse carries success false for it."""
+    event = captured("PostToolUseFailure-Bash")
+    outcome, failure = projection.outcome_of(event), projection.failure_of(event)
+    assert (outcome.content, outcome.error) == ("oops", "Exit code 3\noops")
+    assert failure is not None and failure.message == "Exit code 3\noops"
+    details = failure.details
+    assert (details.exit_code, details.stderr, details.execution_time_ms) == (3, "oops", 30)
     failed = projection.outcome_of(ran({"error": "exit 1"}, success=False, execution_time_ms=12.6))
     assert (failed.success, failed.error, failed.duration_ms) == (False, "exit 1", 13)
     assert projection.outcome_of(ran(None, success=False)).error
     assert projection.outcome_of(ran("fine")).error is None
+    late = projection.failure_of(ran("Command timed out after 2m", success=False))
+    assert late is not None and late.code == "TOOL_TIMEOUT"
+
+
+def test_an_interrupted_tool_has_not_failed() -> None:
+    event = ran({"error": "Exit code 137", "interrupted": True}, success=False)
+    assert projection.failure_of(event) is None
+    assert projection.outcome_of(event).error == "The call was interrupted."
+
+
+@given(st.dictionaries(st.sampled_from(sorted(RESULT_FIELDS)), JSON), st.text())
+def test_no_result_is_too_odd(result: dict[str, Any], text: str) -> None:
+    """Whatever an agent says there, it becomes text."""
+    assert isinstance(readable(result, text), str)
 
 
 def test_the_diff_of_an_edit() -> None:
@@ -178,6 +262,14 @@ def test_what_is_notified(hook: str, payload: dict[str, Any], type_: str, priori
     assert (
         notice is not None and (notice.type, notice.priority) == (type_, priority) and notice.title
     )
+
+
+def test_a_cleared_conversation_is_said() -> None:
+    """And one that was compacted."""
+    cleared = projection.notice_of(captured("SessionEnd-clear"), waiting=False)
+    compacted = projection.notice_of(captured("SessionStart-compact-with-model"), waiting=False)
+    assert cleared is not None and cleared.title == "The conversation was cleared"
+    assert compacted is not None and compacted.body == "The conversation was compacted."
 
 
 def test_a_permission_prompt_is_not_said_twice() -> None:

@@ -19,9 +19,10 @@ from acp import schema
 from sessions_app.agents.acp.content import NAME_MAX_CHARS, details_of, name_of, readable, text_of
 from sessions_app.agents.acp.errors import Fault
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import INTERRUPTED, TOOL_FAILED, make_call
+from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import Event, ToolFailed, ToolStarted, ToolStopped, ToolSucceeded
 from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 

@@ -5,14 +5,14 @@ docs/agents.md says which calls ask, and what becomes of each message of the SDK
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from claude_agent_sdk import (
     AssistantMessage,
+    ConversationResetMessage,
     ResultMessage,
     StreamEvent,
     SystemMessage,
@@ -22,9 +22,8 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.diffs import diff_of_result
-from sessions_app.agents.driver import INTERRUPTED, TOOL_FAILED, Verdict, make_call
+from sessions_app.agents.driver import Verdict, make_call
 from sessions_app.agents.events import (
     ApprovalWithdrawn,
     Chunk,
@@ -38,6 +37,7 @@ from sessions_app.agents.events import (
 )
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
 
 # What only looks, plans or hands on to an agent whose own calls ask. Whatever is not here asks:
 # also a tool that nobody knew when this was written.
@@ -48,12 +48,9 @@ UNASKED = frozenset({
     *("Agent", "Task"),
 })  # fmt: skip
 REJECTED = "The user rejected this call."
-IN_BACKGROUND = "It works in the background; what comes of it will be said."
+CLEARED = "The conversation was cleared: the agent knows nothing of what was said before."
 _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
-_WRAPPED = re.compile(r"^<tool_use_error>(.*)</tool_use_error>$", re.DOTALL)
-_EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)\n?")
-_TIMED_OUT = re.compile(r"\btimed out after \d")
 _WHY = {
     "error_max_turns": "The agent reached its limit of turns.",
     "error_max_budget_usd": "The agent reached its limit of cost.",
@@ -149,6 +146,10 @@ class Translation:
         match message:
             case SystemMessage(subtype="init"):
                 return self._identify(message.data.get("session_id"))
+            case SystemMessage(subtype="compact_boundary"):
+                return (Chunk(_compacted(message.data.get("compact_metadata"))),)
+            case ConversationResetMessage():
+                return (Chunk(CLEARED),)
             case StreamEvent(parent_tool_use_id=None):  # a subagent's talk is its own
                 return self._stream(message.event)
             case AssistantMessage():
@@ -200,17 +201,19 @@ class Translation:
         if not found.reported:  # refused by the agent itself before anybody was asked
             yield ToolStarted(found.call)
         took = max(0, round((time.monotonic() - found.begun) * 1000))
-        text = clean(_text(block.content))
+        said = block.content or ""
+        text = clean(said if isinstance(said, str) else blocks_text(said))
         if block.is_error and (found.refused or self._interrupted):
             yield _stopped(found, took)
         elif block.is_error:
-            yield _failed(found.call, text, took)
+            failure = failure_of(text, took)
+            yield ToolFailed(found.call, failure.message, failure.code, failure.details)
         else:
-            if isinstance(result, Mapping) and result.get("isAsync") is True:
-                text = IN_BACKGROUND  # theirs is meant for the model alone
-            diff = diff_of_result(result)
+            # one of a subagent's calls has no structured result
+            result = result if isinstance(result, Mapping) else None
+            content, diff = clean(readable(result, text)), diff_of_result(result)
             diff = None if diff is None else clean(diff)
-            yield ToolSucceeded(found.call, text, diff, duration_ms=took)
+            yield ToolSucceeded(found.call, content, diff, duration_ms=took)
 
     # -- the turn ----------------------------------------------------------------------------------
 
@@ -258,36 +261,18 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
     return make_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
 
 
+def _compacted(how: object) -> str:
+    """Say that the conversation was compacted; apart from what the agent says, if it did so itself."""
+    known = how if isinstance(how, Mapping) else {}
+    counts = [known.get(name) for name in ("pre_tokens", "post_tokens")]
+    said = "The conversation was compacted"
+    if all(isinstance(count, int) for count in counts):
+        said += ": {:,} tokens before, {:,} after".format(*counts)
+    return f"{said}." if known.get("trigger") == "manual" else f"\n\n{said}.\n\n"
+
+
 def _stopped(found: _OpenCall, took: int | None) -> ToolStopped:
     return ToolStopped(found.call, clean(found.refused) or INTERRUPTED, took)
-
-
-def _failed(call: Call, text: str, took: int) -> ToolFailed:
-    """Read a failure, which the agent tells the model in one text.
-
-    That of a command has its exit code, and both of its outputs as one.
-    """
-    wrapped = _WRAPPED.match(text)
-    text = wrapped[1] if wrapped else text
-    details = ToolErrorDetails(execution_time_ms=took)
-    if code := _EXIT.match(text):
-        details.exit_code, details.stderr = int(code[1]), text[code.end() :]
-    if _TIMED_OUT.search(text):
-        return ToolFailed(call, text, "TOOL_TIMEOUT", details)
-    return ToolFailed(call, text or TOOL_FAILED, details=details)
-
-
-def _text(content: str | Sequence[Any] | None) -> str:
-    """Return a result as text; of what is none, which kind it is."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = [part if isinstance(part, Mapping) else {} for part in content]
-    return "\n".join(
-        str(part["text"])
-        if isinstance(part.get("text"), str)
-        else f"[{part.get('type', 'unknown')}]"
-        for part in parts
-    )
 
 
 def _usage(message: ResultMessage) -> dict[str, Any]:

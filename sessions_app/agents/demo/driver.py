@@ -13,7 +13,7 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.resources import ToolErrorDetails
-from sessions_app.agents.driver import INTERRUPTED, REJECTED, CannotResume, Driver, Start, make_call
+from sessions_app.agents.driver import REJECTED, CannotResume, Driver, Start, make_call
 from sessions_app.agents.events import (
     Chunk,
     SessionIdentified,
@@ -23,7 +23,8 @@ from sessions_app.agents.events import (
     TurnEnded,
 )
 from sessions_app.agents.process import groups, shell
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_call import QUESTION, Call
+from sessions_app.approvals.tool_result import INTERRUPTED, readable
 
 PIECES = 4
 SLEEP_PIECE_SECONDS = 0.1
@@ -154,6 +155,8 @@ class DemoDriver(Driver):
         if call.tool != "Bash" or not conf.bridge_demo_shell or not isinstance(command, str):
             said = json.dumps(dict(params), ensure_ascii=False)
             text = f"A scripted result of {call.tool}: nothing was run. Parameters: {said}"
+            if call.tool == QUESTION:
+                text = readable({"answers": {}, **params})
             self.events.put(ToolSucceeded(call, text, duration_ms=_ms_since(began)))
             return
         ran = await shell.run(command, self._directory, self._groups)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
@@ -163,9 +164,20 @@ async def test_an_answer_that_is_too_long(model: Model, session: Drive) -> None:
 
 
 async def test_clearing_changes_the_id(session: Drive) -> None:
-    assert only(SessionIdentified, await session.turn("/clear")).resume_id
+    """And says that it has happened."""
+    said = await session.turn("/clear")
+    assert only(SessionIdentified, said).resume_id
+    assert text(said).startswith("The conversation was cleared")
     again = await session.turn("play:hello")
     assert not [event for event in again if isinstance(event, SessionIdentified)]
+
+
+async def test_compacting_says_what_happened(session: Drive) -> None:
+    await session.turn("play:hello")
+    said = text(await session.turn("/compact"))
+    assert re.fullmatch(
+        r"The conversation was compacted: [\d,]+ tokens before, [\d,]+ after\.", said
+    )
 
 
 async def test_what_no_model_says_is_said(session: Drive) -> None:
@@ -182,7 +194,10 @@ async def test_a_question_to_the_user(model: Model, session: Drive) -> None:
     asked = {"questions": [question | {"options": options}]}
     answer = Verdict("modified", {**asked, "answers": {"Which colour?": "Blue"}})
     prompt = model.play("question", [Tool("AskUserQuestion", asked)], [Text("Thanks.")])
-    assert "Blue" in only(ToolSucceeded, await session.turn(prompt, answer)).content
+    said = await session.turn(prompt, answer)
+    assert only(ApprovalAsked, said).call.description == "Which colour?\n1. Red: r\n2. Blue: b"
+    assert only(ToolSucceeded, said).content == "Which colour? Blue"
+    assert '"Which colour?"="Blue"' in str(model.requests[-1].body["messages"])
 
 
 # -- subagents and the background ------------------------------------------------------------------
@@ -200,7 +215,7 @@ async def test_a_subagent_asks_too(model: Model, session: Drive) -> None:
     assert only(ToolStarted, said).call.tool == "Agent"
     assert only(ApprovalAsked, said).call.params["command"] == "echo from below"
     first, second = (event.content for event in said if isinstance(event, ToolSucceeded))
-    assert first == "from below" and "the report" in second
+    assert (first, second) == ("from below", "the report"), "no word that is meant for the model"
 
 
 async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Drive) -> None:

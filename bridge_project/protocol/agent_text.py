@@ -1,0 +1,45 @@
+"""Take out of an agent's text what it says to its model alone.
+
+Standard library only: the forwarder of another machine carries this module in its one file. What is
+recognised was seen of claude-code 2.1.330.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TASK = re.compile(r"\s*<task-notification>.*", re.DOTALL)
+_TASK_PART = r"<{0}>(.*?)</{0}>"
+_SUMMARY = re.compile(r"\s*(?:<analysis>.*?</analysis>)?\s*<summary>(.*)</summary>\s*", re.DOTALL)
+_ERROR = re.compile(r"<tool_use_error>(.*)</tool_use_error>", re.DOTALL)
+_HAND_BACK = re.compile(r"^\[Subagent hand-back\][^\n]*\n", re.MULTILINE)
+_AGENT_ID = re.compile(
+    r"\s*^agentId: \w+(?: \([^\n]*\))?\s*(?:<usage>.*</usage>\s*)?\Z", re.MULTILINE | re.DOTALL
+)
+_NOTE = re.compile(
+    r"\s*(?:<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>"
+    r"|\(file state is current in your context[^)\n]*\)|\(\w+ completed with no output\))\s*\Z",
+    re.DOTALL,
+)
+
+
+def is_task_notification(prompt: str) -> bool:
+    """Tell whether a prompt was written by the agent to itself, about a job in the background."""
+    return _TASK.fullmatch(prompt) is not None
+
+
+def for_person(text: str) -> str:
+    """Return an agent's text without what frames it for its model."""
+    if is_task_notification(text):
+        parts = (
+            re.search(_TASK_PART.format(name), text, re.DOTALL) for name in ("summary", "result")
+        )
+        return ": ".join(part[1].strip() for part in parts if part) or "A background job reports."
+    for whole in (_SUMMARY, _ERROR):
+        if found := whole.fullmatch(text):
+            return found[1].strip()
+    text = _AGENT_ID.sub("", text)
+    if frame := _HAND_BACK.search(text):  # each line of the report is indented, and nothing else
+        lines = text[frame.end() :].splitlines()
+        text = "\n".join(line[2:] for line in lines if line.startswith("  ") or not line)
+    return _NOTE.sub("", text)

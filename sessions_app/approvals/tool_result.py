@@ -1,0 +1,152 @@
+"""Say for a person what a tool gave, whatever agent reports it. Pure.
+
+Of claude-code the same structured results come by its hooks (``tool_response``) and by its SDK
+(``tool_use_result``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge_project.protocol import jsontext
+from bridge_project.protocol.agent_text import for_person
+from bridge_project.protocol.resources import ToolErrorDetails
+from bridge_project.protocol.types import ToolErrorCode
+
+TOOL_FAILED = "The tool failed."
+INTERRUPTED = "The call was interrupted."
+IN_BACKGROUND = "It works in the background; what comes of it will be said."
+NOTHING_FOUND = "Nothing was found."
+_EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)\n?")
+_TIMED_OUT = re.compile(r"\btimed out after \d")
+_TEXTS = ("error", "content", "output", "result", "listing", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Hold how a tool failed."""
+
+    message: str
+    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
+    details: ToolErrorDetails = field(default_factory=ToolErrorDetails)
+
+
+def failure_of(text: str, took: float | None = None) -> Failure:
+    """Read a failure that an agent tells in one text.
+
+    That of a command has its exit code, and both of its outputs as one.
+    """
+    text = for_person(text)
+    details = ToolErrorDetails(execution_time_ms=took)
+    if code := _EXIT.match(text):
+        details.exit_code, details.stderr = int(code[1]), text[code.end() :]
+    late = _TIMED_OUT.search(text)
+    return Failure(
+        text or TOOL_FAILED, "TOOL_TIMEOUT" if late else "TOOL_EXECUTION_FAILED", details
+    )
+
+
+def readable(result: Any, text: str = "") -> str:
+    """Return what a tool gave; ``text`` is what its model was told of it, if that is known."""
+    found = _structured(result) if isinstance(result, Mapping) else None
+    if found is not None:
+        return found
+    if text:
+        return for_person(text)
+    if isinstance(result, str):
+        return for_person(result)
+    if isinstance(result, Mapping):
+        for name in _TEXTS:
+            if isinstance(said := result.get(name), str) and said:
+                return for_person(said)
+    if isinstance(result, list) and result and all(isinstance(one, Mapping) for one in result):
+        return blocks_text(result)
+    return "" if result is None else jsontext.dumps_unicode(result)
+
+
+def blocks_text(blocks: Sequence[Any]) -> str:
+    """Return blocks of content as text; of what is none, which kind it is."""
+    parts = [block if isinstance(block, Mapping) else {} for block in blocks]
+    return for_person(
+        "\n".join(
+            text
+            if isinstance(text := part.get("text"), str)
+            else f"[{part.get('type', 'unknown')}]"
+            for part in parts
+        )
+    )
+
+
+def _structured(result: Mapping[str, Any]) -> str | None:
+    """Return a result of one of claude-code's own tools as text; None for any other."""
+    match result:
+        case {"stdout": str(out)}:
+            err = result.get("stderr")
+            printed = (out, err if isinstance(err, str) else "")
+            return "\n".join(part.strip("\n") for part in printed if part.strip("\n"))
+        case {"isAsync": True}:
+            return IN_BACKGROUND
+        case {"agentId": str(), "content": list(blocks)}:
+            texts = (block.get("text") for block in blocks if isinstance(block, dict))
+            said = [text for text in texts if isinstance(text, str)]
+            return "\n".join(text for text in said if not text.startswith("<tools-used"))
+        case {"questions": list(), "answers": dict(answers)}:
+            return _answers(answers) or "Nobody answered."
+        case {"newTodos": list(todos)}:
+            return "\n".join(_todo(todo) for todo in todos if isinstance(todo, dict))
+        case {"plan": _, "isAgent": _}:
+            return "The plan was approved."
+        case {"message": str(said)} if said.startswith("Entered plan mode."):
+            return "Entered plan mode."  # the rest tells the model what to do there
+    return _of_files(result)
+
+
+def _of_files(result: Mapping[str, Any]) -> str | None:
+    """Return what was read, written or found as text."""
+    match result:
+        case {"file": {"content": str(content), **file}}:
+            first = file.get("startLine")
+            lines = enumerate(content.splitlines(), first if isinstance(first, int) else 1)
+            return "\n".join(f"{number}\t{line}" for number, line in lines)
+        case {"file": {"cells": list(cells)}}:
+            return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))
+        case {"file": dict(), "type": str(kind)}:
+            return f"[{kind}]"
+        case {"filePath": str(path), "structuredPatch": list()}:
+            return f"{'Wrote' if 'content' in result else 'Edited'} {path}"
+        case {"notebook_path": str(path), "new_source": _}:
+            return f"Edited {path}"
+        case {"filenames": list(names)}:
+            inside = result.get("content")  # the lines themselves, where they were asked for
+            found = inside if isinstance(inside, str) else "\n".join(map(str, names))
+            return found or NOTHING_FOUND
+        case {"matches": list(names), "query": _}:
+            return ", ".join(map(str, names)) or NOTHING_FOUND
+        case {"results": list(results), "query": _}:
+            return "\n".join(_search_result(one) for one in results) or NOTHING_FOUND
+    return None
+
+
+def _answers(answers: Mapping[str, Any]) -> str:
+    """Return the answers to an agent's questions, a line each."""
+    return "\n".join(
+        f"{question} {', '.join(map(str, answer)) if isinstance(answer, list) else answer}"
+        for question, answer in answers.items()
+    )
+
+
+def _todo(todo: Mapping[str, Any]) -> str:
+    mark = {"completed": "x", "in_progress": ">"}.get(str(todo.get("status")), " ")
+    return f"[{mark}] {todo.get('content')}"
+
+
+def _search_result(found: Any) -> str:
+    """Return one part of what a search of the web gave."""
+    if not isinstance(found, dict):
+        return str(found)
+    links = found.get("content")
+    known = [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
+    return "\n".join(f"{link.get('title')}  {link.get('url')}" for link in known)
