@@ -133,6 +133,9 @@ class Session(models.Model):
     # The agent's own id of the session: the checkpoint that a resume needs (D35).
     resume_id = models.TextField(default="")
     reason = models.TextField(default="", help_text="Why it is paused or in error.")
+    expired = models.BooleanField(
+        default=False, help_text="Closed by its grace timer: it can be resumed (D60)."
+    )
     # Whether the agent asks before it acts (D59); unknown when nobody knows.
     asks = models.BooleanField(null=True)
     # The message_id of the stream that has begun and not ended.

@@ -1,4 +1,4 @@
-"""Describe a session for home screens (D54)."""
+"""Describe a session for home screens (D54, D60)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from sessions_app.models import Session
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at"),
+    *("expired", "resume_id", "titled"),
 )
+
+
+def is_at_rest(session: Any) -> bool:
+    """Tell whether a session is paused, in error, or closed by its grace timer (D60)."""
+    return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
+        session.status == Session.Status.CLOSED and session.expired
+    )
 
 
 def state_of(session: Any) -> dict[str, Any]:
@@ -28,6 +36,8 @@ def state_of(session: Any) -> dict[str, Any]:
         "turn": "idle" if over else str(session.turn),
         "doing": json.loads(session.doing) if session.doing and not over else None,
         "pending_approvals": session.pending_approvals,
+        # without a prompt, which would have titled it, the agent can begin afresh
+        "resumable": is_at_rest(session) and (session.resume_id != "" or not session.titled),
         "last_activity_at": now_text(session.last_activity_at),
     }
 

@@ -168,7 +168,7 @@ _TABLE = [
         remedy="Start it with `resume` false."),
     ErrorCode("SESS_CLOSED", recoverable=False, severity="info",
         message="The session is closed.",
-        remedy="Start a new session."),
+        remedy="Start a new session, or resume it where it is `resumable`."),
     ErrorCode("SESS_NOT_RESUMABLE", recoverable=False, severity="info",
         message="The session cannot be resumed.",
         remedy="Start a new session."),

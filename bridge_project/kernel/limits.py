@@ -109,6 +109,8 @@ REQUEST_POLL_SECONDS: Final = 0.1
 TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600
 # a closed session is listed for a week, then forgotten with its rows
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600
+# one that can be resumed for as long as agents keep theirs (D60)
+RESUMABLE_SESSION_KEEP_SECONDS: Final = 30 * 24 * 3600
 
 # -- sockets (D21 to D30) --------------------------------------------------------------------------
 AUTH_WAIT_SECONDS: Final = 10

@@ -31,6 +31,7 @@ class Doing(Sent):
 class SessionState(Sent):
     """What a home screen needs besides what the contract has (D54). ``turn``: the agent does
     nothing, works, or waits for a person; ``doing`` is null when no tool call is open.
+    ``resumable``: ``session_start`` with ``resume`` true starts its agent again (D60).
     """
 
     kind: SessionKind
@@ -38,6 +39,7 @@ class SessionState(Sent):
     turn: Turn
     doing: Doing | None = None
     pending_approvals: Count
+    resumable: bool
     last_activity_at: Timestamp
 
     # Sent as null, for a client lays an update over what it has. Without a return type the schema

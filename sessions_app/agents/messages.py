@@ -13,7 +13,7 @@ from bridge_project.protocol.server_messages import AgentEvent
 from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit
 from devices_app.models import AuditEntry, Device
-from sessions_app.agents import inbox
+from sessions_app.agents import inbox, ownership
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
@@ -102,7 +102,7 @@ def _active(session_pk: int) -> Session:
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     if session.status == Session.Status.CLOSED:
-        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+        raise ownership.closed(session)
     if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
         words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."

@@ -17,7 +17,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import leases, notifications
+from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox
 from sessions_app.agents.sanitize import storable_reason
 from sessions_app.agents.transcript import OwnershipLost, writing
@@ -38,6 +38,13 @@ def found(session_pk: int) -> Session:
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return session
+
+
+def closed(session: Session) -> BridgeError:
+    """Return SESS_CLOSED; of a session that can be resumed it says how (D60)."""
+    words = "Nobody watched the session, so it was closed. Resume it: session_start with its id and resume true."
+    message = words if session_view.is_at_rest(session) else ""
+    return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
 def was_prompted(session: Session) -> bool:
@@ -82,14 +89,14 @@ def reserve(
 
 
 def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
-    """Take a session that is paused or in error; False when somebody runs it.
+    """Take a session that is at rest; False when somebody runs it.
 
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """
     with outbox():
         session = found(session_pk)
-        if session.status == Session.Status.CLOSED:
-            raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+        if session.status == Session.Status.CLOSED and not session.expired:
+            raise closed(session)
         if session.status in Session.RUNS or session.owner is not None:
             return False
         _check_limit()
@@ -112,16 +119,17 @@ def _check_limit() -> None:
 
 
 def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
-    """Mark the session as active, and announce a new one to all devices.
+    """Mark the session as active, and announce to all devices one that is new or was closed.
 
     They are told once when its agent does not ask, or nobody knows whether it does (D59).
     """
     with writing(session_pk, owner) as writer:
         session, told = writer.session, writer.session.asks
-        new = session.status == Session.Status.CREATED
-        session.status, session.reason = Session.Status.ACTIVE, ""
-        if new:
+        former, session.status, session.reason = session.status, Session.Status.ACTIVE, ""
+        session.expired, session.closed_at = False, None
+        if former in (Session.Status.CREATED, Session.Status.CLOSED):
             observed_sessions.announce_start(writer.box, session)
+        if former == Session.Status.CREATED:
             told = True
         session.asks = asks
         if asks is not True and asks is not told:
@@ -173,9 +181,9 @@ def fail(session_pk: int, owner: uuid.UUID, reason: str) -> None:
 
 
 def expire(session_pk: int, owner: uuid.UUID) -> None:
-    """Close a session that nobody has watched for the grace time."""
+    """Close a session that nobody has watched for the grace time; it can be resumed (D60)."""
     with writing(session_pk, owner) as writer:
-        writer.end("timeout")
+        writer.end("timeout", expired=True)
 
 
 # -- sessions whose process is gone ----------------------------------------------------------------

@@ -107,7 +107,9 @@ async def _not_started(
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
         breaker.failed()
-    write = ownership.release if code == "SESS_NOT_RESUMABLE" else ownership.fail
+    # one that was closed stays closed
+    stays = code == "SESS_NOT_RESUMABLE" or session.status == Session.Status.CLOSED
+    write = ownership.release if stays else ownership.fail
     try:
         await stored(write, session.pk, leases.current(), reason)
     except OwnershipLost:
@@ -131,6 +133,8 @@ async def settled(session: Session) -> Session:
         Session.Status.ERROR.value: "AGENT_ERROR",
         Session.Status.PAUSED.value: "SESS_NOT_RESUMABLE",
     }
+    if found.expired:
+        codes[Session.Status.CLOSED.value] = "SESS_NOT_RESUMABLE"
     if found.kind == Session.Kind.BRIDGE and (code := codes.get(found.status)):
         raise BridgeError(code, found.reason, session_id=found.session_id)
     return found

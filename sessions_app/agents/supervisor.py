@@ -102,7 +102,7 @@ class Supervisor:
         return await readers.run(ownership.found, session.pk)
 
     async def resume(self, session: Session, device: Device) -> Session:
-        """Return a session with its agent ready, started again if need be.
+        """Return a session with its agent ready, started again if it is at rest (D60).
 
         Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
         SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent could not be

@@ -27,7 +27,7 @@ from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
-_STATE = ("status", "reason", "owner", "closed_at", "asks")
+_STATE = ("status", "reason", "owner", "closed_at", "expired", "asks")
 _TURN = ("turn", "doing", "pending_approvals")
 _SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
 
@@ -278,16 +278,17 @@ class SessionWriter:
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
 
-    def end(self, reason: SessionEndReason) -> None:
+    def end(self, reason: SessionEndReason, *, expired: bool = False) -> None:
         """Close the session, whatever its state and whoever runs its agent.
 
-        That process ends the agent when it finds that the session has no owner: this process at
+        ``expired``: by its grace timer, so it can be resumed; prompts wait for that (D60). That
+        process ends the agent when it finds that the session has no owner: this process at
         once, another one at its next look (limits.POLL_SECONDS).
         """
-        inbox.forget(self.session, prompts=True)
+        inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
         self._cut_turn("The session was ended.", "session_closed", "stop")
-        self.session.owner = None
+        self.session.owner, self.session.expired = None, expired
         observed_sessions.close(self.box, self.session, reason)
 
 

@@ -17,8 +17,8 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import working_directory
-from sessions_app.agents import starting, transcript
+from sessions_app import session_view, working_directory
+from sessions_app.agents import ownership, starting, transcript
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log import reader, replay
 from sessions_app.log.tail import tail
@@ -42,7 +42,7 @@ async def session_of(
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
-        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+        raise ownership.closed(session)
     phases.check_joined(connection, session, message.type)
     return session
 
@@ -70,11 +70,8 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
     """Tell whether an agent is being started, or is to be."""
-    resting = session.kind == Session.Kind.BRIDGE and session.status in (
-        Session.Status.PAUSED,
-        Session.Status.ERROR,
-    )
-    return session.status == Session.Status.CREATED or (resting and resume)
+    resumed = resume and session_view.is_at_rest(session)
+    return session.status == Session.Status.CREATED or resumed
 
 
 async def _create(connection: ClientConnection, message: ClientMessage) -> None:
@@ -121,7 +118,7 @@ async def _join(connection: ClientConnection, message: ClientMessage, session: S
     """``session_ready``, then what the log holds of it for this device (D28)."""
     assert connection.delivery is not None
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
-        raise BridgeError("SESS_CLOSED", session_id=session.session_id)
+        raise ownership.closed(session)
     if connection.connection_id is None:
         return  # the phone vanished while its agent was started
     await writers.run(presence.join, connection.connection_id, session)

@@ -6,6 +6,7 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from bridge_project.kernel import limits
@@ -105,11 +106,16 @@ def close_idle() -> int:
 
 
 def forget_closed() -> int:
-    """Forget closed sessions, with their rows, a week after their last event; returns how many."""
-    before = timezone.now() - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
-    old = Feed.objects.filter(
-        session__status=Session.Status.CLOSED, session__last_activity_at__lt=before
-    )
+    """Forget closed sessions, with their rows, a week after their last event; return how many.
+
+    Those that can be resumed are kept for 30 days (D60).
+    """
+    now = timezone.now()
+    week = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
+    month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
+    ended = Q(session__expired=False, session__last_activity_at__lt=week)
+    expired = Q(session__owner=None, session__last_activity_at__lt=month)
+    old = Feed.objects.filter(ended | expired, session__status=Session.Status.CLOSED)
     for feed_id in list(old.values_list("pk", flat=True)):
         retention.empty(feed_id)
     delete_in_steps(ToolCall.objects.filter(session__feed__in=old))

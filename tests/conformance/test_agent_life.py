@@ -36,7 +36,7 @@ CHUNKS = 150
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "slow")
+    return Script(tmp_path_factory.mktemp("script"), "plain", "slow", "no-load", "forgets")
 
 
 @pytest.fixture(scope="module")
@@ -209,20 +209,70 @@ def test_what_an_agent_is_given(quick: Bridge, script: Script, phone: Phone) -> 
 
 @pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
 def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
-    """Spec: closed when the grace time is over; its process has gone then, its approvals are
-    rejected with session_closed (D38).
+    """Spec: closed when the grace time is over; its process has gone then.
+
+    D60: it can be resumed, also after a restart, until somebody ends it.
     """
-    with quick.phones(2) as (leaves, stays):
+    with quick.phones(1) as (leaves,):
+        stays = quick.phone().ready()
         sid = begin(quick, leaves, agent="plain")
-        pids = set(script.processes())
+        (pid,) = script.processes()
+        ask(leaves, sid, "hello")
         leaves.vanish()
         gone = time.monotonic()
         assert stays.expect("session_end", session_id=sid)["payload"]["reason"] == "timeout"
         assert GRACE - 0.5 <= time.monotonic() - gone < GRACE + 10
-        assert status(quick, sid) == "closed"
-        eventually(lambda: not pids & set(script.processes()))
-        leaves.ready()
+        eventually(lambda: pid not in script.processes())
+        restart(quick, "kill")
+        assert listed(quick, sid) == ("closed", True)
+        leaves.connect()
+        open_ones = leaves.auth()["payload"]["active_sessions"]
+        assert sid not in [one["session_id"] for one in open_ones], "D25"
+        leaves.health_check()
+        refused = assert_refused(start(leaves, quick.root, sid), "SESS_CLOSED", False, sid)
+        assert "Resume it" in refused["message"]
+        answer = start(leaves, quick.root, sid, resume=True)
+        assert answer["payload"]["session_status"] == "active", answer
+        assert script.lines("load")[-1]["session"] == f"scripted-{pid}"
+        assert listed(quick, sid) == ("active", False)
+        stays.ready()
+        types = [m["type"] for m in stays.messages if m.get("payload", {}).get("session_id") == sid]
+        assert types[-2:] == ["session_end", "session_started"], (
+            "who was away ends up with the truth"
+        )
+        assert "5 characters" in words(ask(leaves, sid, "again"))
+        end(leaves, sid)
+        assert listed(quick, sid) == ("closed", False)
         assert_refused(start(leaves, quick.root, sid, resume=True), "SESS_CLOSED", False, sid)
+        stays.close()
+
+
+def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
+    """The session's state, and whether it can be resumed, in GET /sessions."""
+    sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
+    (found,) = [one for one in sessions if one["id"] == session_id]
+    return found["status"], found["resumable"]
+
+
+@pytest.mark.parametrize("agent", ["no-load", "forgets"])
+def test_an_agent_without_its_checkpoint(quick: Bridge, agent: str) -> None:
+    """D60: one that cannot load is not resumable; one that has forgotten it stays closed."""
+    with quick.phones(2) as (leaves, stays):
+        asked, unasked = (begin(quick, leaves, agent=agent) for _ in range(2))
+        ask(leaves, asked, "hello")
+        leaves.vanish()
+        for sid in (asked, unasked):
+            stays.expect("session_end", session_id=sid, reason="timeout")
+        assert listed(quick, asked) == ("closed", agent == "forgets")
+        leaves.ready()
+        answer = start(leaves, quick.root, asked, resume=True)
+        assert_refused(answer, "SESS_NOT_RESUMABLE", False, asked)
+        assert listed(quick, asked) == ("closed", agent == "forgets")
+        if agent == "no-load":
+            assert listed(quick, unasked) == ("closed", True), "nothing was said: it begins afresh"
+            assert start(leaves, quick.root, unasked, resume=True)["type"] == "session_ready"
+            assert words(ask(leaves, unasked, "hello"))
+            end(leaves, unasked)
 
 
 @pytest.mark.spec("state.grace", "state.reconnect")

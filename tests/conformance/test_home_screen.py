@@ -18,7 +18,9 @@ from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.session_update")]
 
-STATE = {"kind", "session_status", "turn", "doing", "pending_approvals", "last_activity_at"}
+STATE = {"kind", "session_status", "turn", "doing", "pending_approvals", "last_activity_at"} | {
+    "resumable"
+}
 INFO = STATE | {"session_id", "agent", "title", "working_directory"}
 
 

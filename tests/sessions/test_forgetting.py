@@ -5,6 +5,7 @@ long for the database (D15, D31, D34, D37).
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -120,6 +121,25 @@ def test_closed_sessions_with_all_that_they_have() -> None:
         and not Cursor.objects.exists()
     )
     forgets(observed_sessions.forget_closed, 0)
+
+
+def test_what_can_be_resumed_is_kept_for_30_days() -> None:
+    """D60: one that its grace timer closed, but not while its agent is being started."""
+    for days in (29, 31):
+        for owner in (None, uuid.uuid4()):
+            session = helpers.post(f"{days} {owner is not None}", 2)
+            Session.objects.filter(pk=session.pk).update(
+                kind=Session.Kind.BRIDGE,
+                status=Session.Status.CLOSED,
+                expired=True,
+                owner=owner,
+                last_activity_at=timezone.now() - timedelta(days=days),
+            )
+    forgets(observed_sessions.forget_closed, 1)
+    assert {session.session_id for session in Session.objects.all()} == {
+        *("29 False", "29 True"),
+        "31 True",
+    }
 
 
 def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(

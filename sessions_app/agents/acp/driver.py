@@ -84,19 +84,23 @@ class AcpDriver(Driver):
                 self.events, self.approvals, start.directory, self._modes.reported
             )
             self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
-            self._session_id = await self._introduce(self._connection, start)
+            self._session_id, can_load = await self._introduce(self._connection, start)
         except BaseException:
             await asyncio.shield(self.close())
             raise
-        self.events.put(SessionIdentified(self._session_id))
+        if can_load:  # else there is nothing to resume by
+            self.events.put(SessionIdentified(self._session_id))
         self._watch = asyncio.create_task(self._report_death(self._group))
 
     async def _wait_for_room(self) -> None:
         await asyncio.sleep(0)  # the message before this one reports what it has to first
         await self.events.wait_for_room()
 
-    async def _introduce(self, conn: ClientSideConnection, start: Start) -> str:
-        """Begin or load the session, have the agent ask, and return the session's id."""
+    async def _introduce(self, conn: ClientSideConnection, start: Start) -> tuple[str, bool]:
+        """Begin or load the session, and have the agent ask.
+
+        Return the session's id, and whether the agent can load it again.
+        """
         try:
             hello = await conn.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")
@@ -136,7 +140,7 @@ class AcpDriver(Driver):
         except ValidationError as error:
             why = "does not answer as the Agent Client Protocol says"
             raise CannotStart(f"{self._name} {why}.") from error
-        return session_id
+        return session_id, _can_load(hello)
 
     def _text_of(self, error: RequestError, what: str = "") -> str:
         if error.code == AUTH_REQUIRED:
@@ -147,7 +151,7 @@ class AcpDriver(Driver):
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
     ) -> Any:
         """Load a session. The history that the agent tells, until it is quiet, is not reported."""
-        if not (hello.agent_capabilities and hello.agent_capabilities.load_session):
+        if not _can_load(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         try:
             answer = await conn.load_session(
@@ -264,6 +268,10 @@ class AcpDriver(Driver):
             self._transport.lines.close()
         if self._files is not None:
             self._files.cleanup()
+
+
+def _can_load(hello: schema.InitializeResponse) -> bool:
+    return bool(hello.agent_capabilities and hello.agent_capabilities.load_session)
 
 
 def _usage(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
