@@ -117,6 +117,10 @@ class Conf(BaseModel):
     act, by the names given there. Comma between them."""
     bridge_demo_shell: bool = False
     """Let the `demo` agent run approved `Bash` calls for real."""
+    bridge_claude_memory: Literal["on", "off"] = "on"
+    """Give `claude-code` the memory files of the user and the project: `CLAUDE.md`,
+    `.claude/CLAUDE.md`, `CLAUDE.local.md`, `.claude/rules/*.md`, up to the root of the repository,
+    and `~/.claude/CLAUDE.md`."""
     bridge_tls_cert: AbsolutePath | None = None
     """A PEM certificate chain to use instead of the bridge's own."""
     bridge_tls_key: AbsolutePath | None = None

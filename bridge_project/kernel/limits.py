@@ -235,6 +235,9 @@ AGENT_LINE_BYTES: Final = 256 * 1024
 AGENT_MESSAGE_BYTES: Final = 32 * MB
 AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs is no agent
 AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended by itself
+CLAUDE_MEMORY_FILE_BYTES: Final = 64 * 1024  # of each memory file (D57)
+CLAUDE_MEMORY_BYTES: Final = 256 * 1024  # of all of them, which is a third of a small context
+CLAUDE_RULES: Final = 1000  # entries of .claude/rules that are looked at
 # without an update: an agent that loaded a session has told its history
 ACP_QUIET_SECONDS: Final = 0.3
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most

@@ -7,6 +7,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
@@ -27,7 +28,7 @@ from claude_agent_sdk import (
 )
 
 from bridge_project.kernel import limits
-from sessions_app.agents.claude import agent, process
+from sessions_app.agents.claude import agent, memory, process
 from sessions_app.agents.claude.translation import REJECTED, Translation, asks
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
@@ -68,8 +69,14 @@ class ClaudeDriver(Driver):
         if program is None:
             raise CannotStart(agent.why_not() or "The agent's program is not there.")
         self._translation = Translation(start.resume_id)
-        command = process.command(program, start.resume_id)
-        self._process = process.ClaudeProcess(command, start.directory)
+        with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
+            # which the program reads while it starts
+            text = await asyncio.to_thread(memory.write, start.directory, Path(place, "memory"))
+            command = process.command(program, start.resume_id, text)
+            await self._connect(process.ClaudeProcess(command, start.directory), start)
+
+    async def _connect(self, program: process.ClaudeProcess, start: Start) -> None:
+        self._process = program
         hooks: Any = {"PreToolUse": [HookMatcher(hooks=[_have_it_ask])]}
         options = ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
         self._client = ClaudeSDKClient(options, self._process)

@@ -38,10 +38,15 @@ _ALWAYS = (
 )
 
 
-def command(program: Path, resume_id: str | None) -> list[str]:
-    """Return the command line; ``resume_id``: the session to continue, else a new one."""
-    # one argument with its value, which so can never be an option itself
-    return [str(program), *_ALWAYS, *([f"--resume={resume_id}"] if resume_id else [])]
+def command(program: Path, resume_id: str | None, memory: Path | None = None) -> list[str]:
+    """Return the command line; ``resume_id``: the session to continue, else a new one.
+
+    The text of the file ``memory`` is appended to the system prompt.
+    """
+    # each one argument with its value, which so can never be an option itself
+    resume = [f"--resume={resume_id}"] if resume_id else []
+    append = [f"--append-system-prompt-file={memory}"] if memory else []
+    return [str(program), *_ALWAYS, *resume, *append]
 
 
 class ClaudeProcess(Transport):
