@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from itertools import count
 from statistics import median
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.samples import prompt
-from tests.performance.load import Flight, Target, quantile
+from tests.performance.load import MIX, Flight, Target, hook_event, quantile
 from tests.performance.machine import cpu_seconds
 from tests.performance.report import Goal, Report, progress
 from tests.performance.servers import authenticate, bridge, connect, directory, target
@@ -21,7 +21,7 @@ WAITING = 10_000
 SESSIONS = 4  # a session's queue holds 10,000 messages, and a gap would be another measurement
 BATCH = 500
 LIVE_PAUSE = 0.01  # seconds between two events of the one live poster
-FIRST_MS, RATE, DELAY_MS = 100.0, 10_000.0, 20.0
+FIRST_MS, RATE, DELAY_MS, COMPRESSED = 100.0, 10_000.0, 20.0, 1 / 6
 COLUMNS = (
     "round",
     "first ms after connect",
@@ -72,13 +72,14 @@ async def _measure(rounds: int, seconds: float) -> Report:
         COLUMNS,
     )
     with directory() as path, bridge(path / "bridge") as ours:
-        tokens = [ours.device_token() for _ in range(rounds)]
+        tokens = [ours.device_token() for _ in range(rounds + 1)]
         for token in tokens:
             (await connect(ours, token)).close()  # known from here on, and away
         _post(ours)
         where = target(ours)
         live = await connect(ours, ours.device_token(), where.session)
         returns, delays, quiets = [], [], []
+        report.goals.append(await _compressed(ours, tokens.pop()))
         for number, token in enumerate(tokens):
             quiet = (await Flight(where, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery
             found, during = await _come_back(ours, token, where, live)
@@ -130,14 +131,38 @@ async def _measure(rounds: int, seconds: float) -> Report:
 
 
 def _post(ours: Bridge) -> None:
-    bodies = []
+    bodies, turns = [], [count() for _ in range(SESSIONS)]
     for number in range(WAITING):
-        body = prompt(f"waiting-{number % SESSIONS}", number)
-        body["payload"] = {"prompt": "lorem ipsum dolor sit amet " * 20, "waiting": number}
-        bodies.append(body)
+        session = number % SESSIONS
+        turn = next(turns[session])
+        call = f"toolu_{session}_{(turn - 1) // 2}"  # a call's two events follow each other
+        kind = MIX[turn % len(MIX)]
+        bodies.append(hook_event(kind, f"waiting-{session}", call, {"waiting": number}))
     for start in range(0, WAITING, BATCH):
         answer = ours.post_batch(bodies[start : start + BATCH]).json()
         assert answer["accepted"] == BATCH, json.dumps(answer)[:500]
+
+
+async def _compressed(ours: Bridge, token: str) -> Goal:
+    """A phone that offers permessage-deflate (D58)."""
+    opened, waiting = await Socket.open(ours.port, "/api/v1/ws", deflate=True), 0
+    keep = opened.on_text
+
+    def take(text: bytes, at: float) -> None:
+        nonlocal waiting
+        if b'"waiting":' in text:
+            waiting += 1
+        else:
+            keep(text, at)
+
+    opened.on_text = take
+    await authenticate(opened, token)
+    async with asyncio.timeout(60):
+        while waiting < WAITING:
+            await asyncio.sleep(0.01)
+    opened.close()
+    text = f"on the wire, compressed, of {opened.text_bytes / 1e6:.2f} MB of JSON"
+    return Goal(text, opened.wire_bytes / opened.text_bytes, COMPRESSED, "")
 
 
 async def _come_back(

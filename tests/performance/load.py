@@ -42,6 +42,32 @@ class Target:
     processes: Sequence[int] = ()
 
 
+def hook_event(
+    kind: str, session: str, call_id: str, more: dict[str, Any], size: int = EVENT_BYTES
+) -> dict[str, Any]:
+    """An event of MIX of about that many bytes, with more fields in its payload."""
+    command = f"npm test -- --filter {call_id}"
+    call: dict[str, Any] = {
+        "tool": "Bash",
+        "params": {"command": command, "description": "Run the tests"},
+        "tool_use_id": call_id,
+    }
+    payloads: dict[str, dict[str, Any]] = {
+        "UserPromptSubmit": {"prompt": "Fix the flaky test. "},
+        "PreToolUse": call | {"risk_level": "low", "requires_approval": False},
+        "PostToolUse": call | {"result": {}, "success": True, "execution_time_ms": 1200},
+        "Stop": {"reason": "task_completed"},
+    }
+    payload = payloads[kind] | more
+    event = {"event": kind, "timestamp": now(), "session_id": session, "payload": payload}
+    filler = "ok " * max(0, (size - len(json.dumps(event))) // 3)
+    if kind == "PostToolUse":
+        payload["result"] = {"stdout": filler}
+    elif kind == "UserPromptSubmit":
+        payload["prompt"] += filler
+    return event
+
+
 class _Poster(asyncio.Protocol):
     """One connection: write a request, read its answer, again."""
 
@@ -125,36 +151,17 @@ class Flight:
         self.seen = [_Seen() for _ in sockets]
         self.run_id = os.urandom(3).hex()
         self.mark = MARK + self.run_id.encode() + b"-"  # of this flight alone
-        self._requests = {kind: self._template(kind, size) for kind in MIX}
+        marked = {"serial": self.mark.decode() + SERIAL.decode()}
+        self._requests = {
+            kind: self._request(hook_event(kind, target.session, self._call_id, marked, size))
+            for kind in MIX
+        }
 
-    def _template(self, kind: str, size: int) -> bytes:
-        params = {
-            "command": f"npm test -- --filter {CALL.decode()}",
-            "description": "Run the tests",
-        }
-        call = {
-            "tool": "Bash",
-            "params": params,
-            "tool_use_id": f"toolu_{self.run_id}_{CALL.decode()}",
-        }
-        payload: dict[str, Any] = {
-            "UserPromptSubmit": {"prompt": "Fix the flaky test. "},
-            "PreToolUse": call | {"risk_level": "low", "requires_approval": False},
-            "PostToolUse": call | {"result": {}, "success": True, "execution_time_ms": 1200},
-            "Stop": {"reason": "task_completed"},
-        }[kind]
-        payload["serial"] = self.mark.decode() + SERIAL.decode()
-        event = {
-            "event": kind,
-            "timestamp": now(),
-            "session_id": self.target.session,
-            "payload": payload,
-        }
-        filler = "ok " * max(0, (size - len(json.dumps(event))) // 3)
-        if kind == "PostToolUse":
-            payload["result"] = {"stdout": filler}
-        elif kind == "UserPromptSubmit":
-            payload["prompt"] += filler
+    @property
+    def _call_id(self) -> str:
+        return f"toolu_{self.run_id}_{CALL.decode()}"
+
+    def _request(self, event: dict[str, Any]) -> bytes:
         body = json.dumps(event).encode()
         head = (
             f"POST {self.target.path} HTTP/1.1\r\nHost: {HOST}\r\n"

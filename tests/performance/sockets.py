@@ -10,6 +10,7 @@ import json
 import os
 import ssl
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -43,15 +44,19 @@ class Socket(asyncio.Protocol):
         self.came = asyncio.Event()
         self._buffer = b""
         self._closed_with = 1006
+        self._inflate = zlib.decompressobj(wbits=-15)
+        self.wire_bytes = self.text_bytes = 0  # of texts, as they came and as they are
 
     @staticmethod
-    async def open(port: int, path: str) -> Socket:
+    async def open(port: int, path: str, *, deflate: bool = False) -> Socket:
         transport, made = await asyncio.get_running_loop().create_connection(
             Socket, HOST, port, ssl=tls()
         )
         made.transport = transport
         key = base64.b64encode(os.urandom(16)).decode()
         head = f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
+        if deflate:
+            head += "\r\nSec-WebSocket-Extensions: permessage-deflate"
         transport.write(f"{head}\r\n\r\n".encode())
         await asyncio.wait_for(made.upgraded, 30)
         return made
@@ -113,7 +118,12 @@ class Socket(asyncio.Protocol):
                 body, size = body + wide, int.from_bytes(buffer[body : body + wide], "big")
             if body + size > end:
                 break
-            self._opened(buffer[start] & 15, buffer[body : body + size], at)
+            data = buffer[body : body + size]
+            self.wire_bytes += body + size - start
+            if buffer[start] & 64:
+                data = self._inflate.decompress(data + b"\0\0\xff\xff")
+            self.text_bytes += len(data)
+            self._opened(buffer[start] & 15, data, at)
             start = body + size
         self._buffer = buffer[start:]
 
