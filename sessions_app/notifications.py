@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import NotificationType, Priority
@@ -178,7 +179,7 @@ def agent_failed(session: Session, why: str, error_id: str) -> Notification:
     return _agent_error(session, "The agent failed", why, error_id=error_id)
 
 
-def agent_stopped_asking(session: Session, why: str) -> Notification:
+def stopped_asking(session: Session, why: str) -> Notification:
     """An agent went to a mode in which it may act without asking (D59)."""
     return _agent_error(session, "The agent stopped asking", why)
 
@@ -203,6 +204,25 @@ def paused(session: Session) -> Notification:
     """Nobody has used a session for long."""
     title = "The session was paused"
     return reported(session.session_id, "agent_idle", title, session.reason, "low")
+
+
+def model_retried(session: Session, why: str) -> Notification:
+    """An agent asks its model again, and says nothing until that answers."""
+    return _explained(session, "The agent waits for its model", why)
+
+
+def silent(session: Session) -> Notification:
+    """A turn has given no sign for long, and waits for nobody."""
+    silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
+    if session.doing:
+        summary = json.loads(session.doing)["summary"]
+        return _explained(session, "The agent still works", f"{summary} ({silence})")
+    body = f"{session.agent_type} gave {silence}: it thinks, or waits for its model."
+    return _explained(session, "The agent is silent", body)
+
+
+def _explained(session: Session, title: str, why: str) -> Notification:
+    return reported(session.session_id, "agent_notification", title, why, "low")
 
 
 def cut_off(session: Session) -> Notification:

@@ -155,6 +155,8 @@ AGENT_PROMPTS_WAITING: Final = 1000
 AGENT_PROMPTS_CHARS: Final = 64 * MB  # all of them together, unless one alone is longer
 AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
 AGENT_VERSIONS_SECONDS: Final = 60.0  # between two looks at which versions the agents are
+TURN_SILENCE_SECONDS: Final = 60.0  # without a sign of a turn: then every device is told, low
+MODEL_RETRY_SECONDS: Final = 10.0  # between two that are told of an agent that asks its model again
 INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)
 STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
 # of one stream_chunk: of whatever script, it fits into a replay_buffer

@@ -90,6 +90,18 @@ class TurnEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRetried(Event):
+    """The model failed, and the agent asks it again; ``why`` says so for a person."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSilent(Event):
+    """A turn has given no sign for TURN_SILENCE_SECONDS."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionIdentified(Event):
     """Report the agent's own id of the session, which resumes it."""
 

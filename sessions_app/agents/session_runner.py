@@ -20,7 +20,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
 from sessions_app.agents.driver import Driver, Verdict
-from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded
+from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.transcript import OwnershipLost, Transcript
@@ -91,6 +91,7 @@ class SessionRunner:
         self._watchdog: asyncio.Task[None] | None = None
         self._cleaner: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
+        self._silence_told = False  # since the last sign
 
     @property
     def busy(self) -> bool:
@@ -107,6 +108,13 @@ class SessionRunner:
     def wake(self) -> None:
         """Read the inbox: a command may be waiting."""
         self._wake.set()
+
+    def explain_silence(self) -> None:
+        """Report a turn that gives no sign for long, once until the next sign."""
+        silence = time.monotonic() - self.used_at
+        if self.busy and not self._silence_told and silence > limits.TURN_SILENCE_SECONDS:
+            self._silence_told = True
+            self._driver.events.put(TurnSilent())
 
     async def stop(self) -> None:
         """End the agent, and store what it had reported, if that is quick."""
@@ -167,7 +175,7 @@ class SessionRunner:
                 for event in batch
             ]
         await stored(self._transcript.write, coalesce(batch))
-        self.used_at = time.monotonic()
+        self.used_at, self._silence_told = time.monotonic(), kinds == {TurnSilent}
         if kinds & {TurnEnded, AgentDied}:
             if self._interrupted:
                 self._clean()
@@ -185,7 +193,7 @@ class SessionRunner:
             await self._wake.wait()
             self._wake.clear()
             while command := await stored(self._transcript.take, busy=self.busy):
-                self.used_at = time.monotonic()
+                self.used_at, self._silence_told = time.monotonic(), False
                 try:
                     await self._obey(command)
                 except Exception as error:  # whatever it is, an agent that hears nothing is gone

@@ -240,7 +240,7 @@ class Supervisor:
     def _check(self, runner: SessionRunner, found: ownership.Look) -> None:
         """End a session that is lost, expired or idle (D35); a turn in progress is waited for.
 
-        The clock is the monotonic one, which stands still while the machine sleeps.
+        Its silence is explained.         The clock is the monotonic one, which stands still while the machine sleeps.
         """
         pk, now = runner.session_pk, time.monotonic()
         if pk not in found.held:
@@ -248,6 +248,7 @@ class Supervisor:
             return
         if pk in found.waiting:
             runner.wake()
+        runner.explain_silence()
         used = runner.busy or pk in found.waiting
         since = self._unwatched.setdefault(pk, now)
         if pk in found.watched:

@@ -23,6 +23,7 @@ from sessions_app.agents.sanitize import plain, storable_call, storable_reason, 
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.log.outbox import Outbox, outbox
+from sessions_app.log.reader import Row
 from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
@@ -139,11 +140,14 @@ class SessionWriter:
                 self._conclude(event)
             case events.TurnEnded():
                 self._end_turn(event)
+            case events.ModelRetried(why) if self.in_turn:
+                self.notify(notifications.model_retried(self.session, why))
+            case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
+                self.notify(notifications.silent(self.session))
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
             case events.StoppedAsking(reason):
-                why = storable_reason(reason)
-                self.notify(notifications.agent_stopped_asking(self.session, why))
+                self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -166,8 +170,8 @@ class SessionWriter:
     def _stream_ids(self) -> dict[str, Any]:
         return {"session_id": self.session.session_id, "message_id": self.session.open_message}
 
-    def _append(self, payload: Any) -> None:
-        self.box.append(self.session.feed, encode(payload))
+    def _append(self, payload: Any) -> Row:
+        return self.box.append(self.session.feed, encode(payload))
 
     def _write_chunk(self, chunk: events.Chunk) -> None:
         self.open_stream()
@@ -246,9 +250,8 @@ class SessionWriter:
     def report_failure(self, why: str) -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
         why = storable_reason(why)
-        error = encode(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
-        self.box.append(self.session.feed, error)
-        self.notify(notifications.agent_failed(self.session, why, error.id))
+        row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
+        self.notify(notifications.agent_failed(self.session, why, row.id))
 
     def notify(self, notification: s.Notification) -> None:
         """Notify every device."""

@@ -36,11 +36,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An HTTP error in place of an answer."""
+    """An HTTP error in place of an answer; once ``over`` is set, what follows is answered."""
 
     status: int
     message: str
     kind: str = "invalid_request_error"
+    over: threading.Event | None = None
 
 
 Block = Text | Tool
@@ -109,6 +110,8 @@ class Model:
         play = self.plays[name]
         self.requests.append(Request(name, step, body))
         reply = play.replies[min(step, len(play.replies) - 1)]
+        if isinstance(reply, Refused) and reply.over is not None and reply.over.is_set():
+            reply = play.replies[step + 1]
         uses = not isinstance(reply, Refused) and any(isinstance(block, Tool) for block in reply)
         return reply, "tool_use" if uses else play.stop
 

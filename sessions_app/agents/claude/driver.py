@@ -29,6 +29,7 @@ from claude_agent_sdk import (
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
+from sessions_app.agents.claude.retries import Retries
 from sessions_app.agents.claude.translation import REJECTED, Translation, asks
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
@@ -48,6 +49,7 @@ class ClaudeDriver(Driver):
         super().__init__()
         self._program = program
         self._translation = Translation()
+        self._retries = Retries()
         self._heard = asyncio.Condition()  # the agent has said something
         self._process: process.ClaudeProcess | None = None
         self._client: ClaudeSDKClient | None = None
@@ -94,6 +96,7 @@ class ClaudeDriver(Driver):
     async def prompt(self, content: str) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
+        self._retries.begin_turn()
         with contextlib.suppress(CLIConnectionError):  # it has just ended: the reader reports it
             await self._started().query(_message(prompt_id, content))
 
@@ -132,7 +135,7 @@ class ClaudeDriver(Driver):
         reason = "It ended by itself."
         try:
             async for message in client.receive_messages():
-                for event in self._translation.read(message):
+                for event in (*self._retries.read(message), *self._translation.read(message)):
                     if isinstance(event, ApprovalWithdrawn):
                         self.approvals.withdraw(event.call_id)
                     else:

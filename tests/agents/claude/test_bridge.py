@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from sessions_app.agents.claude import agent
-from tests.agents.claude_model import Model, Text, Tool
+from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import surround, surroundings_in
 from tests.conformance import agents
+from tests.conformance.approvals import notifications
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, nursery
@@ -26,7 +27,7 @@ def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
     """A bridge that every test here may kill, and starts again; each ends its session."""
     place = tmp_path_factory.mktemp("bridge")
     with pytest.MonkeyPatch.context() as patch:
-        surroundings = surroundings_in(place, model)
+        surroundings = surroundings_in(place, model) | {"CLAUDE_CODE_MAX_RETRIES": "10"}
         surround(patch, surroundings)
         bridge = QuickBridge(place / "bridge", **surroundings)
         bridge.start()
@@ -95,6 +96,26 @@ def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
     secrets = {bridge.hook_token, bridge.admin_token}
     assert not [name for name, value in environ.items() if value in secrets]
     assert not {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "BRIDGE_DATA_DIR"} & environ.keys()
+
+
+def test_a_model_that_is_overloaded(model: Model, bridge: QuickBridge) -> None:
+    """Why nothing is said is told while it lasts, with low priority, also who has not joined; the
+    answer comes all the same, and no failure is told.
+    """
+    over = threading.Event()
+    busy = Refused(529, "Overloaded", "overloaded_error", over)
+    prompt = model.play("busy", busy, [Text("At last.")])
+    with bridge.phones(2) as (phone, other):
+        session_id = agents.begin(bridge, phone, agent=agent.NAME)
+        agents.say(phone, session_id, prompt)
+        told = other.expect("notification", session_id=session_id)["payload"]
+        over.set()
+        assert (told["notification_type"], told["priority"]) == ("agent_notification", "low")
+        assert told["body"] == "The model is overloaded (529); try 1 of 10 in 1 s"
+        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+        assert agents.words(phone.messages) == "At last."
+        assert not notifications(other, session_id, "error")
+        agents.end(phone, session_id)
 
 
 def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: QuickBridge) -> None:

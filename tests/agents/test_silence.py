@@ -1,0 +1,78 @@
+"""What is told of a turn that gives no sign (issue: silence is explained)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.conformance.agent_tools import Script
+from tests.conformance.agents import begin, end, say, tool
+from tests.conformance.approvals import decide, notifications
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Running
+
+SECONDS = 2  # of silence, in place of a minute
+SERVE = f"""
+import runpy, sys
+from bridge_project.kernel import limits
+assert limits.TURN_SILENCE_SECONDS == 60
+limits.TURN_SILENCE_SECONDS = {SECONDS}
+sys.argv = ["manage.py", "serve"]
+runpy.run_path("manage.py", run_name="__main__")
+"""
+
+
+class Impatient(QuickBridge):
+    """It serves as any other, but explains a shorter silence."""
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        assert arguments == ["manage.py", "serve"]
+        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    script = Script(tmp_path_factory.mktemp("script"), "plain")
+    bridge = Impatient(
+        tmp_path_factory.mktemp("silence"), BRIDGE_ACP_AGENTS=script.setting, BRIDGE_DEMO_SHELL="1"
+    )
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    yield bridge
+    bridge.stop()
+    nursery.forget(bridge.environment)
+
+
+def low(phone: Phone, session_id: str) -> list[str]:
+    """The bodies of the session's notifications of low priority."""
+    found = notifications(phone, session_id, "agent_notification")
+    return [one["body"] for one in found if one["priority"] == "low"]
+
+
+def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
+    """Told to every device once, with low priority, and what it is that takes so long; a turn that
+    waits for a person is explained by what it asks.
+    """
+    with bridge.phones(2) as (phone, other):
+        waits, silent, runs = (
+            begin(bridge, phone, agent=agent) for agent in ("demo", "plain", "demo")
+        )
+        tool(phone, waits)
+        say(phone, silent, "/deaf")
+        go_on = tmp_path / "go on"
+        command = f"until [ -e '{go_on}' ]; do sleep 0.1; done"
+        decide(phone, runs, tool(phone, runs, command=command)["tool_call_id"], "approved")
+        works = f"Bash: {command} (no sign for {SECONDS} s)"
+        other.collect(lambda: bool(low(other, silent) and low(other, runs)), "both are explained")
+        assert low(other, silent)[0].startswith(f"plain gave no sign for {SECONDS} s: it thinks")
+        go_on.touch()
+        phone.expect("stream_end", session_id=runs, finish_reason="stop")
+        other.ping()
+        assert low(other, runs).count(works) == 1 and not low(other, waits)
+        for session_id in (waits, silent, runs):
+            end(phone, session_id)
