@@ -81,6 +81,11 @@ class ToolFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerEnded(Event):
+    """An answer is over, and its turn goes on: the agent is told more."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded(Event):
     """A turn is over; ``error`` says for a person why it failed. The session goes on."""
 

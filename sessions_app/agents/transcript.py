@@ -138,16 +138,14 @@ class SessionWriter:
                 approvals.withdraw(self.box, self.session, ours_id, reason="interrupted")
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
+            case events.AnswerEnded():
+                self.close_stream("tool_call")
             case events.TurnEnded():
                 self._end_turn(event)
-            case events.ModelRetried(why) if self.in_turn:
-                self.notify(notifications.model_retried(self.session, why))
-            case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
-                self.notify(notifications.silent(self.session))
+            case events.ModelRetried() | events.TurnSilent() | events.StoppedAsking():
+                self._tell(event)
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = valid(resume_id).replace("\x00", "")
-            case events.StoppedAsking(reason):
-                self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -252,6 +250,16 @@ class SessionWriter:
         why = storable_reason(why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
         self.notify(notifications.agent_failed(self.session, why, row.id))
+
+    def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
+        """Notify every device of what no message of the session says."""
+        match event:
+            case events.StoppedAsking(reason):
+                self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
+            case events.ModelRetried(why) if self.in_turn:
+                self.notify(notifications.model_retried(self.session, why))
+            case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
+                self.notify(notifications.silent(self.session))
 
     def notify(self, notification: s.Notification) -> None:
         """Notify every device."""

@@ -170,6 +170,7 @@ class DemoAgent:
             case ApprovalAsked(call=call):
                 answer = await self.client.request_permission(session_id, _call(call), OPTIONS)
                 approved = getattr(answer.outcome, "option_id", "") in ("yes", "yes-always")
+                self.cancelled |= MODE == "cancelling" and not approved
                 await demo.decide(call.id or "", Verdict("approved" if approved else "rejected"))
             case ToolSucceeded(call=call, content=text):
                 await self.progress(session_id, call.id, "completed", text)

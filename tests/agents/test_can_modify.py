@@ -11,7 +11,7 @@ from bridge_project.kernel.config import conf
 from sessions_app.agents import registry
 from sessions_app.agents.acp.permissions import CHANGED
 from tests.agents.drive import command
-from tests.conformance.agents import begin, end, say, words
+from tests.conformance.agents import begin, end, reasons, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
@@ -20,9 +20,8 @@ from tests.faults.quick import QuickBridge, nursery
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     line = shlex.join(command("tests.agents.acp_agent"))
-    bridge = QuickBridge(
-        tmp_path_factory.mktemp("acp bridge"), BRIDGE_ACP_AGENTS=f"demo-acp={line}"
-    )
+    agents = f"demo-acp={line};cancelling={line} cancelling"
+    bridge = QuickBridge(tmp_path_factory.mktemp("acp bridge"), BRIDGE_ACP_AGENTS=agents)
     bridge.start()
     bridge.pin = bridge.pairing().pin
     yield bridge
@@ -30,10 +29,13 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     nursery.forget(bridge.environment)
 
 
-@pytest.mark.parametrize(("agent", "can_modify"), [("demo", True), ("demo-acp", False)])
+@pytest.mark.parametrize(
+    ("agent", "can_modify"), [("demo", True), ("demo-acp", False), ("cancelling", False)]
+)
 def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> None:
     """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that
-    cannot runs nothing and is told them, in the same turn.
+    cannot runs nothing and is told them, in the same turn and as a stream of its own; also one that
+    ends its turn as cancelled at a refusal, as codex does.
     """
     [told] = [
         one
@@ -54,8 +56,10 @@ def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> Non
         )["payload"]["result"]
         phone.expect("stream_end", session_id=session, finish_reason="stop")
         said = words(phone.messages)
+        ended = reasons(phone, session)
         end(phone, session)
     assert result["success"] is can_modify
+    assert ended == ["tool_call", *([] if can_modify else ["tool_call"]), "stop"]
     if can_modify:
         assert (
             '{"command": "make two"}' in result["content"] and "make one" not in result["content"]

@@ -136,7 +136,7 @@ async def test_changed_parameters(subject: Subject) -> None:
         assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
         assert [path.name for path in drive.directory.iterdir()] == ["ours"]
     else:
-        assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
+        assert kinds(said) == ["ApprovalAsked", "ToolStopped", "AnswerEnded", "TurnEnded"]
         assert "parameters" in only(ToolStopped, said).reason
         assert '"command": "touch ours"' in text(said), "it repeats what it is told"
 

@@ -50,3 +50,25 @@ def details_of(output: Any) -> ToolErrorDetails:
     codes = [said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)]
     texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
     return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
+
+
+def usage_of(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the tokens of a turn, where the agent reports them, and the session's cost so far."""
+    found: dict[str, Any] = {}
+    if answer.usage:
+        found = answer.usage.model_dump(exclude_none=True, exclude={"field_meta"})
+    quota = (answer.field_meta or {}).get("quota")
+    tokens = quota.get("token_count") if isinstance(quota, dict) else None
+    if not found and isinstance(tokens, dict):  # as gemini does it, beside the protocol
+        found = {name: count for name, count in tokens.items() if isinstance(count, int)}
+    return found | ({"cost": cost} if cost else {})
+
+
+def added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Add the usage of two prompts; what is no number is the later one's."""
+    return {
+        name: first[name] + second[name]
+        if isinstance(first.get(name), int) and isinstance(second.get(name), int)
+        else second.get(name, first.get(name))
+        for name in {**first, **second}
+    }

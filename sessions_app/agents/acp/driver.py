@@ -17,11 +17,18 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
+from sessions_app.agents.acp.content import added, usage_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
-from sessions_app.agents.events import AgentDied, SessionIdentified, StoppedAsking, TurnEnded
+from sessions_app.agents.events import (
+    AgentDied,
+    AnswerEnded,
+    SessionIdentified,
+    StoppedAsking,
+    TurnEnded,
+)
 from sessions_app.agents.process import groups
 
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
@@ -204,12 +211,14 @@ class AcpDriver(Driver):
             except (RequestError, ValidationError) as error:
                 ended = self._failed(error)
                 break
-            usage = _added(usage, _usage(answer, self._client.cost))
+            usage = added(usage, usage_of(answer, self._client.cost))
             reason = answer.stop_reason
             ended = TurnEnded(REASONS.get(reason, "error"), error=WHY.get(reason, ""))
             following = None
-            if reason == "end_turn":
+            if reason in ("end_turn", "cancelled"):  # codex cancels its turn at a refusal
                 following = self._client.permissions.next_follow_up()
+            if following is not None:
+                self.events.put(AnswerEnded())
         return replace(ended, usage=usage or None)
 
     def _failed(self, error: RequestError | ValidationError) -> TurnEnded:
@@ -272,25 +281,3 @@ class AcpDriver(Driver):
 
 def _can_load(hello: schema.InitializeResponse) -> bool:
     return bool(hello.agent_capabilities and hello.agent_capabilities.load_session)
-
-
-def _usage(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the tokens of a turn, where the agent reports them, and the session's cost so far."""
-    found: dict[str, Any] = {}
-    if answer.usage:
-        found = answer.usage.model_dump(exclude_none=True, exclude={"field_meta"})
-    quota = (answer.field_meta or {}).get("quota")
-    tokens = quota.get("token_count") if isinstance(quota, dict) else None
-    if not found and isinstance(tokens, dict):  # as gemini does it, beside the protocol
-        found = {name: count for name, count in tokens.items() if isinstance(count, int)}
-    return found | ({"cost": cost} if cost else {})
-
-
-def _added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Add the usage of two prompts; what is no number is the later one's."""
-    return {
-        name: first[name] + second[name]
-        if isinstance(first.get(name), int) and isinstance(second.get(name), int)
-        else second.get(name, first.get(name))
-        for name in {**first, **second}
-    }
