@@ -7,6 +7,7 @@ first word says which one is to be shown.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Coroutine
@@ -318,6 +319,19 @@ class StrangeAgent(DemoAgent):
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         await self.say(session_id, "sense")
+
+    async def do_captured(self, session_id: str, rest: str) -> None:
+        """Says what another agent was heard to say: updates, and requests where no kind is said."""
+        for said in json.loads(Path(rest).read_text()):
+            if "sessionUpdate" not in said:
+                call = schema.ToolCallUpdate.model_validate(said)
+                await self.client.request_permission(session_id, call, OPTIONS)
+            elif said["sessionUpdate"] == "tool_call":
+                start = schema.ToolCallStart.model_validate(said)
+                await self.client.session_update(session_id, start)
+            else:
+                update = schema.ToolCallProgress.model_validate(said)
+                await self.client.session_update(session_id, update)
 
     async def do_env(self, session_id: str, rest: str) -> None:
         names = sorted(name for name in os.environ if name.startswith("BRIDGE_"))

@@ -32,14 +32,6 @@ from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 
-_SHELLS = frozenset(
-    f"{where}{name}"
-    for where in ("", "/bin/", "/usr/bin/")
-    for name in ("sh", "bash", "zsh", "dash")
-)
-# with others, what is run is not only what the last argument says
-_FLAGS = frozenset({"-c", "-lc"})
-
 
 class AcpClient:
     """Serve one session; the ACP library calls this.
@@ -155,9 +147,7 @@ class AcpClient:
         **_: Any,
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
-        shown = inner = shell.quoted(command, arguments)
-        if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS:
-            inner = arguments[1]
+        shown, inner = shell.quoted(command, arguments), shell.script(command, arguments)
         work: Call | Record | None = None
         if not more:  # nobody was shown the variables of an approved command
             work = self._calls.granting_command(shown, inner, cwd)

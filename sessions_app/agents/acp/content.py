@@ -9,8 +9,16 @@ from typing import Any
 from acp import schema
 
 from bridge_project.protocol.resources import ToolErrorDetails
+from sessions_app.agents.process import shell
 
 NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
+_OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
+# codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning
+_CODEX = {"call_id", "turn_id"}
+_INTERNALS = _CODEX | {
+    *("approval_id", "process_id", "started_at_ms", "parsed_cmd", "source", "reason"),
+    *("available_decisions", "proposed_execpolicy_amendment", "auto_approved"),
+}
 
 
 def text_of(block: Any) -> str:
@@ -33,21 +41,53 @@ def name_of(meta: Mapping[str, Any] | None) -> str:
     return ""
 
 
+def parameters_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's raw input by the names that people and the risk rules know."""
+    internals = _INTERNALS if raw.keys() >= _CODEX else ()
+    params = {name: value for name, value in raw.items() if name not in internals}
+    match params.get("command"):
+        case [str(program), *arguments] if all(isinstance(one, str) for one in arguments):
+            params["command"] = shell.script(program, arguments)
+    match params.get("changes") if internals else None:
+        case dict(changes) if changes and all(isinstance(one, dict) for one in changes.values()):
+            first, *others = [_change(path, change) for path, change in changes.items()]
+            del params["changes"]
+            params = first | ({"more": others} if others else {}) | params
+    for name in ("filePath", "filepath"):
+        if name in params and "file_path" not in params:
+            params = {"file_path": params.pop(name)} | params
+    return params
+
+
+def _change(path: str, change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how codex changes a file."""
+    names = {"unified_diff": "diff"}
+    return {"file_path": path} | {names.get(name, name): value for name, value in change.items()}
+
+
+def reason_of(raw: Any) -> str:
+    """Return why codex asks, in its words."""
+    reason = raw.get("reason") if isinstance(raw, dict) and raw.keys() >= _CODEX else None
+    return reason if isinstance(reason, str) else ""
+
+
 def readable(output: Any) -> str:
     """Return a tool's raw output as text."""
     if output is None or isinstance(output, str):
         return output or ""
     if isinstance(output, dict):
-        for name in ("output", "content", "stdout", "error", "message"):
-            if output.get(name) and isinstance(output[name], str):
-                return str(output[name])
+        said = [output[name] for name in _OUTPUTS if isinstance(output.get(name), str)]
+        if said:
+            return str(next(filter(None, said), ""))
     return json.dumps(output, ensure_ascii=False, default=str)
 
 
 def details_of(output: Any) -> ToolErrorDetails:
     """Return how a tool failed, from its raw output."""
     said = output if isinstance(output, dict) else {}
-    codes = [said[name] for name in ("exit_code", "exitCode") if isinstance(said.get(name), int)]
+    inner = said["metadata"] if isinstance(said.get("metadata"), dict) else {}  # as opencode does
+    found = (said.get("exit_code"), said.get("exitCode"), inner.get("exit"))
+    codes = [code for code in found if isinstance(code, int)]
     texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
     return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
 

@@ -16,7 +16,16 @@ from typing import Any
 
 from acp import schema
 
-from sessions_app.agents.acp.content import NAME_MAX_CHARS, details_of, name_of, readable, text_of
+from bridge_project.protocol.agent_text import for_person
+from sessions_app.agents.acp.content import (
+    NAME_MAX_CHARS,
+    details_of,
+    name_of,
+    parameters_of,
+    readable,
+    reason_of,
+    text_of,
+)
 from sessions_app.agents.acp.errors import Fault
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
@@ -41,6 +50,7 @@ TOOL_OF_KIND = {
 }
 # that a person allowed one is no leave to write a file
 _CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
+_RUNS = ("execute", "read", "search")  # what a command may be called
 _AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _REASONING_MAX_CHARS = 2000
 _NO_RESULT = "The agent reported no result of this call."
@@ -78,11 +88,25 @@ class Record:
         self.kind = update.kind or self.kind
         self.name = name_of(update.field_meta) or self.name
         self.status = update.status or self.status
-        self.raw_input = self.raw_input if given in (None, {}, "") else given
+        if given not in (None, {}, ""):
+            self.raw_input = self._in_its_directory(given)
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
         self.changes = changes or self.changes
         self.content = content or self.content
         self.paths = [location.path for location in update.locations or []] or self.paths
+
+    def _in_its_directory(self, given: Any) -> Any:
+        """Add the directory that was reported before to a command's parameters."""
+        known = self.raw_input.get("cwd") if isinstance(self.raw_input, dict) else None
+        runs_there = self.kind == "execute" and isinstance(given, dict) and known is not None
+        return given | {"cwd": given.get("cwd", known)} if runs_there else given
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether the agent has said what the call does, and not only where."""
+        if isinstance(self.raw_input, dict):
+            return bool(self.raw_input.keys() - {"cwd"})
+        return self.raw_input is not None or self.status == "in_progress"
 
     @property
     def call(self) -> Call:
@@ -91,21 +115,27 @@ class Record:
 
     def describe(self) -> Call:
         """Return the call as it is known by now."""
+        params = self._params()
         named = len(self.title) <= NAME_MAX_CHARS and self.title.isprintable()
         tool = TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
+        # one word is a tool's name or a path, which the parameters say better
+        title = self.title if " " in self.title or not params else ""
+        if isinstance(params.get("command"), str) and self.kind in _RUNS:
+            tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
+        reasons = (self.reasoning, reason_of(self.raw_input))
         return make_call(
             self.key,
             tool,
-            self._params(),
-            reasoning=self.reasoning or None,
-            description=self.title,
+            params,
+            reasoning=". ".join(filter(None, reasons)) or None,
+            description=title,
             risk_tool=_AS_RISKY_AS.get(tool, tool),
         )
 
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, or what can be told from what it shows."""
         if isinstance(self.raw_input, dict):
-            return self.raw_input
+            return parameters_of(self.raw_input)
         if self.raw_input is not None:
             return {"input": self.raw_input}
         if self.changes:
@@ -152,8 +182,7 @@ class ToolCalls:
         record.merge(update)
         if record.status in ("completed", "failed"):
             return [*self._announce(record), self._finish(record)]
-        begun = record.raw_input is not None or record.status == "in_progress"
-        return self._announce(record) if begun else []
+        return self._announce(record) if record.is_known else []
 
     def ask(self, update: Update) -> Record:
         """Return the record of a call that needs permission, announced or not."""
@@ -250,11 +279,12 @@ class ToolCalls:
 
     def _finish(self, record: Record) -> Event:
         record.over = True
-        text = self._text(record)
-        if record.status == "failed":
+        text, details = self._text(record), details_of(record.raw_output)
+        exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
+        if record.status == "failed" or exited:
             code, retries = record.fault
-            details = details_of(record.raw_output)
-            return ToolFailed(record.call, text or TOOL_FAILED, code, details, retries)
+            why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
+            return ToolFailed(record.call, text or why, code, details, retries)
         return ToolSucceeded(record.call, text, diff_of_texts(record.changes))
 
     def _text(self, record: Record) -> str:
@@ -265,4 +295,5 @@ class ToolCalls:
             elif isinstance(part, schema.TerminalToolCallContent):
                 parts.append(self._terminal_text(part.terminal_id))
         text = "\n".join(part for part in parts if part)
-        return text or ("" if record.changes else readable(record.raw_output))
+        text = text or ("" if record.changes else readable(record.raw_output))
+        return for_person(text)

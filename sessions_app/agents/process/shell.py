@@ -47,6 +47,13 @@ _BY_WORDS = {
     "file_not_found": r"no such file or directory|not found",
 }
 _TAIL_CHARS = 2000
+_SHELLS = frozenset(
+    f"{where}{name}"
+    for where in ("", "/bin/", "/usr/bin/")
+    for name in ("sh", "bash", "zsh", "dash")
+)
+# with others, what is run is not only what the last argument says
+_FLAGS = frozenset({"-c", "-lc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +155,10 @@ def ending(code: int | None) -> str:
 def quoted(command: str, arguments: Sequence[str]) -> str:
     """Write a command and its arguments as one readable line."""
     return shlex.join([command, *arguments]) if arguments else command
+
+
+def script(command: str, arguments: Sequence[str]) -> str:
+    """Return what a shell is given to run; any other command as ``quoted`` writes it."""
+    if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS:
+        return arguments[1]
+    return quoted(command, arguments)

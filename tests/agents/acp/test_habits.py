@@ -26,6 +26,7 @@ from tests.agents.drive import APPROVED, kinds, only, text
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
 BANNER = "banner"
+CAPTURED = Path(__file__).parents[2] / "fixtures" / "acp"
 
 
 @pytest.mark.parametrize(("mode", "set_to"), [(BANNER, "default"), ("config", "m=default")])
@@ -54,8 +55,40 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
     assert kinds(said) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
     call, done = only(ToolStarted, said).call, only(ToolSucceeded, said)
     assert (call.id, call.tool, call.params) == ("c1", "Edit", {"file_path": "a.txt"})
-    assert (call.reasoning, call.description) == ("I must edit.", "Editing")
+    assert (call.reasoning, call.description) == ("I must edit.", "Edit: a.txt")
     assert (done.content, done.diff) == ("edited", "@@ -1 +1,2 @@\n one\n+two\n")
+
+
+HOME = "/home/dev/project"
+THERE = {"cwd": HOME}
+NEW = {"file_path": f"{HOME}/p.txt", "type": "add", "content": "hello\n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "params", "end"),
+    [
+        ("opencode-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
+        ("codex-command", "Bash: exit 3", {"command": "exit 3"} | THERE, "ToolFailed"),
+        ("codex-read", "Bash: cat new.txt", {"command": "cat new.txt"} | THERE, "ToolFailed"),
+        ("codex-patch", f"Edit {HOME}/p.txt", NEW, "ToolSucceeded"),
+        ("opencode-write", f"Edit: {HOME}/new.txt", None, "ToolSucceeded"),
+    ],
+)
+async def test_what_real_agents_say_of_a_call(
+    opened: Open, name: str, shown: str, params: dict[str, str] | None, end: str
+) -> None:
+    """As opencode 1.18.33 and codex-acp 0.16.0 said it: shown in a person's terms, without their
+    internals, and not before they have said what the call does.
+    """
+    drive = await opened(APPROVED, mode=BANNER)
+    said = await drive.turn(f"/captured {CAPTURED / name}.json")
+    calls = [one.call for one in said if isinstance(one, ToolStarted | ApprovalAsked)]
+    assert all(call.params.keys() - {"cwd"} for call in calls)
+    assert (calls[-1].description, kinds(said)[-2]) == (shown, end)
+    assert params is None or calls[-1].params == params
+    assert name != "codex-read" or calls[-1].reasoning == "command failed; retry without sandbox?"
+    if isinstance(failed := said[-2], ToolFailed):
+        assert failed.details.exit_code and "{" not in failed.message
 
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:

@@ -56,7 +56,9 @@ async def test_a_command_asks_and_a_refused_one_does_not_run(
     drive = await started(asking, work, drives)
     assert drive.driver.asks is True
     await drive.turn("do: run touch refused")
-    assert len(drive.of(ApprovalAsked)) == 1 and drive.of(ApprovalAsked)[0].call.tool == "Bash"
+    [asked] = drive.of(ApprovalAsked)
+    assert asked.call.tool == "Bash" and "touch refused" in asked.call.params["command"]
+    assert "touch refused" in asked.call.description and "call_id" not in asked.call.params
     assert not (work / "refused").exists()
     drive.answers = [APPROVED]
     turns = 0
