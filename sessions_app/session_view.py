@@ -24,6 +24,11 @@ def is_at_rest(session: Any) -> bool:
     )
 
 
+def is_starting(session: Session) -> bool:
+    """Tell whether its agent is being started, for the first time or again."""
+    return session.owner is not None and session.status != Session.Status.ACTIVE
+
+
 def state_of(session: Any) -> dict[str, Any]:
     """Return what is shown of a session besides the fields of the specification.
 

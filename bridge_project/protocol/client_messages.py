@@ -80,7 +80,9 @@ class SessionStart(ClientPayload):
 
 
 class SessionEnd(ClientPayload):
-    """Sent by both sides."""
+    """Sent by both sides, and once to each: whoever ends a session of the bridge gets the row that
+    says so under the id of the request. It needs no join while the agent is being started.
+    """
 
     type = "session_end"
     summary = "Ends or leaves a session; says that one has ended."
@@ -103,7 +105,9 @@ class Message(ClientPayload):
 
 
 class SessionInterrupt(ClientPayload):
-    """Stops the running turn, and ends what the session's commands have left running (D40)."""
+    """Stops the running turn, and ends what the session's commands have left running (D40). While
+    the agent is being started it gives that up, and needs no join.
+    """
 
     type = "session_interrupt"
     summary = "Stops the running turn, and ends what the session's commands have left running."

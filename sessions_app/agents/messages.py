@@ -85,7 +85,12 @@ def _prompt_event(session: Session, **payload: Any) -> Encoded:
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
-    """Interrupt the running turn. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
+    """Interrupt the running turn, or the start of the agent.
+
+    Raises SESS_CLOSED, SESS_NOT_ACTIVE.
+    """
+    if ownership.cancel_start(session_pk):
+        return
     with outbox():
         session = _active(session_pk)
         inbox.add(session, inbox.Kind.INTERRUPT)

@@ -29,6 +29,7 @@ from sessions_app.socket import presence
 log = structlog.get_logger("bridge.agent")
 
 DIED = "The bridge was restarted."
+CANCELLED = "Its start was cancelled."
 Owned = tuple[int, uuid.UUID]  # a session and its owner
 
 
@@ -171,6 +172,21 @@ def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:
     """Return a session that could not be resumed to its former state."""
     with writing(session_pk, owner) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
+
+
+def cancel_start(session_pk: int) -> bool:
+    """Give up starting a session's agent, whose process ends it; False when none is starting.
+
+    A session that was resumed is again what it was, a new one is paused.
+    """
+    with writing(session_pk, owner=None) as writer:
+        session = writer.session
+        if not session_view.is_starting(session):
+            return False
+        if session.status == Session.Status.CREATED:
+            writer.stop(Session.Status.PAUSED, CANCELLED, "session_paused")
+        session.owner, session.reason = None, CANCELLED
+        return True
 
 
 def fail(session_pk: int, owner: uuid.UUID, reason: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -59,21 +61,23 @@ async def start_agent(
     driver: Driver,
     resume_id: str | None,
     breaker: Breaker,
-    former: Awaitable[None],
+    begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]],
 ) -> None:
-    """Start the agent after its ``former`` one; activate the session.
+    """Start the agent, whose driver ``begin`` starts; activate the session.
 
-    Raises BridgeError when that fails; the driver is closed and the state written down then.
+    Raises BridgeError when that fails, CancelledError when it is cancelled; the driver is closed
+    and the state written down then.
     """
     owner, directory = leases.current(), Path(session.working_directory)
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
-            await former
-            await driver.start(Start(session.session_id, directory, resume_id))
+            start = Start(session.session_id, directory, resume_id)
+            await begin(lambda: driver.start(start))
         await stored(ownership.activate, session.pk, owner, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
-        await stored(ownership.pause, session.pk, owner, STOPPED)
+        with contextlib.suppress(OwnershipLost):  # it was cancelled by somebody
+            await stored(ownership.pause, session.pk, owner, STOPPED)
         raise
     except OwnershipLost:
         breaker.succeeded()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
+from typing import Any
 
 import structlog
 from django.db import Error as DatabaseError
@@ -47,6 +49,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._running: dict[int, SessionRunner] = {}
         self._launching: dict[int, asyncio.Task[None]] = {}
+        self._starting: dict[int, asyncio.Task[None]] = {}  # the same, while the driver starts
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._unwatched: dict[int, float] = {}  # session → since when nobody watches it
         self._ticker: asyncio.Task[None] | None = None
@@ -109,6 +112,10 @@ class Supervisor:
         started.
         """
         self._check_running()
+        if session.owner is None and (launch := self._launching.get(session.pk)):
+            if session.pk in self._starting:  # it was cancelled, and is not over yet
+                self._starting[session.pk].cancel()
+            await asyncio.wait({launch})
         kind, driver = await starting.prepare_resume(session)
         attempted = breaker.of(kind.name, counted=kind.real)
         with self._reserving(), attempted.attempt():
@@ -144,7 +151,11 @@ class Supervisor:
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
-            raise BridgeError("SESS_NOT_ACTIVE", STOPPED, session_id=session.session_id) from None
+            found = await readers.run(ownership.found, session.pk)
+            if found.status == Session.Status.CLOSED and not found.expired:
+                raise ownership.closed(found) from None
+            words = STOPPED if self._ticker is None else ownership.CANCELLED
+            raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id) from None
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]
@@ -154,11 +165,20 @@ class Supervisor:
     async def _start(
         self, session: Session, driver: Driver, resume_id: str | None, attempted: breaker.Breaker
     ) -> None:
-        former = self._end_former(session.pk)
-        await starting.start_agent(session, driver, resume_id, attempted, former)
+        begin = partial(self._begin, session.pk)
+        await starting.start_agent(session, driver, resume_id, attempted, begin)
         runner = SessionRunner(session.pk, session.session_id, driver, leases.current(), self._end)
         self._running[session.pk] = runner
         runner.start()
+
+    async def _begin(self, session_pk: int, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have a driver start after the former one's end, in a task that can be cancelled."""
+        await self._end_former(session_pk)
+        task = self._starting[session_pk] = asyncio.create_task(start())
+        try:
+            await task
+        finally:
+            del self._starting[session_pk]
 
     async def _end_former(self, session_pk: int) -> None:
         """End the former agent of a session that this process had lost and has got back."""
@@ -219,11 +239,14 @@ class Supervisor:
     async def _look(self) -> None:
         """Look for commands, for sessions that nobody watches, and for dead owners."""
         now = time.monotonic()
-        if self._running:
-            runners = tuple(self._running.values())
-            found = await readers.run(ownership.look, leases.current(), tuple(self._running))
+        if self._running or self._starting:
+            runners, starts = tuple(self._running.values()), dict(self._starting)
+            ours = (*self._running, *starts)
+            found = await readers.run(ownership.look, leases.current(), ours)
             for runner in runners:
                 self._check(runner, found)
+            for pk in starts.keys() - found.held:
+                starts[pk].cancel()
         sure = SURE_POLLS * limits.POLL_SECONDS
         if now - self._looked_for_orphans > (
             sure if self._suspected else limits.LEASE_RENEWAL_SECONDS

@@ -289,18 +289,20 @@ class SessionWriter:
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
 
-    def end(self, reason: SessionEndReason, *, expired: bool = False) -> None:
+    def end(
+        self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
+    ) -> None:
         """Close the session, whatever its state and whoever runs its agent.
 
-        ``expired``: by its grace timer, so it can be resumed; prompts wait for that (D60). That
-        process ends the agent when it finds that the session has no owner: this process at
-        once, another one at its next look (limits.POLL_SECONDS).
+        That process ends the agent when it finds that the session has no owner: this process at
+        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer, so
+        it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
         self._cut_turn("The session was ended.", "session_closed", "stop")
         self.session.owner, self.session.expired = None, expired
-        observed_sessions.close(self.box, self.session, reason)
+        observed_sessions.close(self.box, self.session, reason, row_id=row_id)
 
 
 @contextmanager

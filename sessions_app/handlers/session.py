@@ -6,13 +6,14 @@ D7, D22, D28, D29, D31, D35.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import cast
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
-from bridge_project.protocol.catalogue import encode_replay
+from bridge_project.protocol.catalogue import encode, encode_replay
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
@@ -28,6 +29,8 @@ from sessions_app.socket import idempotency, inbound, phases, presence
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
+_ENDS_A_START = ("session_end", "session_interrupt")
+
 
 async def session_of(
     connection: ClientConnection, message: ClientMessage, *, acting: bool = False
@@ -36,11 +39,14 @@ async def session_of(
 
     The order: unknown, closed, not joined.
 
-    A closed observed session takes what only looks; ``acting``: the message is for its agent.
+    A closed observed session takes what only looks; ``acting``: the message is for its agent. While
+    an agent is being started nobody can have joined: whoever wants to may give it up.
     """
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
+    if message.type in _ENDS_A_START and session_view.is_starting(session):
+        return session
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
         raise ownership.closed(session)
     phases.check_joined(connection, session, message.type)
@@ -151,35 +157,35 @@ async def _ready(session: Session) -> s.SessionReady:
 async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
     """End a session that the bridge runs; only leave an observed one.
 
-    All devices are told of the end. Hooks cannot end an observed session's agent.
-
-    The answer tells only the one who asked.
+    Hooks cannot end an observed session's agent, and only the one who asked is answered. Of the end
+    of the others all devices are told by a row, which the one who asked gets as the answer.
     """
-    session = await session_of(connection, message)
-    if session.kind == Session.Kind.BRIDGE:
-        await writers.run(_end, session.pk, message.payload.reason, connection.device)
-    else:
-        await _leave(connection, session)
-    await connection.reply(
-        message, c.SessionEnd(session_id=session.session_id, reason=message.payload.reason)
-    )
+    assert connection.delivery is not None
+    session, reason = await session_of(connection, message), message.payload.reason
+    answer = c.SessionEnd(session_id=session.session_id, reason=reason)
+    if session.kind == Session.Kind.OBSERVED:
+        await connection.leave(session)
+        return await connection.reply(message, answer)
+    row_id, answers = str(uuid.uuid4()), connection.delivery.answers
+    # before the row is there: it is sent as soon as it is
+    answers[row_id] = encode(answer, id=message.id)
+    try:
+        await writers.run(_end, session.pk, reason, connection.device, row_id)
+    except BaseException:
+        answers.pop(row_id, None)
+        raise
 
 
-def _end(session_pk: int, reason: SessionEndReason, device: Device | None) -> None:
+def _end(
+    session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str | None = None
+) -> None:
     with transcript.writing(session_pk, owner=None) as writer:
         session_id = writer.session.session_id
-        if writer.session.status == Session.Status.CLOSED:
+        starting_again = session_view.is_starting(writer.session)
+        if writer.session.status == Session.Status.CLOSED and not starting_again:
             raise BridgeError("SESS_CLOSED", session_id=session_id)
-        writer.end(reason)
+        writer.end(reason, row_id=row_id)
         audit.record("session_end", device=device, session_id=session_id, reason=reason)
-
-
-async def _leave(connection: ClientConnection, session: Session) -> None:
-    assert connection.connection_id is not None and connection.delivery is not None
-    connection.delivery.leave(session.feed_id)
-    connection.joined.pop(session.session_id, None)
-    await tail.notifier.leave(session.feed_id)
-    await writers.run(presence.leave, connection.connection_id, session)
 
 
 # -- looking back ----------------------------------------------------------------------------------

@@ -55,15 +55,21 @@ def reopen(session: Session) -> None:
 
 
 def close(
-    box: Outbox, session: Session, reason: SessionEndReason, *, by: str = ToolCall.DecidedBy.BRIDGE
+    box: Outbox,
+    session: Session,
+    reason: SessionEndReason,
+    *,
+    by: str = ToolCall.DecidedBy.BRIDGE,
+    row_id: str | None = None,
 ) -> None:
     """Close a session, reject what waits for a decision (``by`` whom that was), and say so to all
-    devices; the caller saves it.
+    devices; the caller saves it. ``row_id``: the id of the row that says so.
     """
     approvals.close(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     session.set_turn(Session.Turn.IDLE)
-    box.append_to_all(encode(SessionEnd(session_id=session.session_id, reason=reason)))
+    end = SessionEnd(session_id=session.session_id, reason=reason)
+    box.append_to_all(encode(end, id=row_id))
 
 
 def entitle(session: Session, prompt: Any) -> None:
@@ -81,9 +87,16 @@ def _title(text: str) -> str:
 
 
 def close_idle() -> int:
-    """Close observed sessions without an event for 24 hours; return how many."""
-    before = timezone.now() - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
-    idle = Session.objects.filter(kind=Session.Kind.OBSERVED, last_activity_at__lt=before).exclude(
+    """Close observed sessions without an event for 24 hours; return how many.
+
+    And the bridge's own that nobody has resumed for 30 days: they are forgotten next.
+    """
+    now = timezone.now()
+    day = now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
+    month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
+    quiet = Q(kind=Session.Kind.OBSERVED, last_activity_at__lt=day)
+    at_rest = Q(status__in=(Session.Status.PAUSED, Session.Status.ERROR), owner=None)
+    idle = Session.objects.filter(quiet | (at_rest & Q(last_activity_at__lt=month))).exclude(
         status=Session.Status.CLOSED
     )
     if not idle.exists():

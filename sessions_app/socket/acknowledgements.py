@@ -28,6 +28,8 @@ class Acknowledgements:
         self._clock = clock
         # message that is no row of the log → feed, and the row up to which it stands for the feed
         self._summaries: dict[str, tuple[int, int]] = {}
+        # id of a request that a row answered → the row's own
+        self._answers: dict[str, str] = {}
         # feed → the newest row that a notice on this connection said to be gone
         self._gaps: dict[int, int] = {}
         # what came and is not stored yet: message ids; feed → row, by a summary; by heartbeats
@@ -48,13 +50,17 @@ class Acknowledgements:
         if gap:
             self._gaps[feed_id] = gap
 
+    def sent_answer(self, request_id: str, row_id: str) -> None:
+        """Note that a row was sent under the id of the request that it answers."""
+        self._answers[request_id] = row_id
+
     def acknowledged(self, message_ids: Iterable[str]) -> None:
         for message_id in message_ids:
             if message_id in self._summaries:
                 feed_id, through = self._summaries.pop(message_id)
                 self._through[feed_id] = max(through, self._through.get(feed_id, 0))
             else:
-                self._acked.add(message_id)
+                self._acked.add(self._answers.pop(message_id, message_id))
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from bridge_project.http import ratelimit
 from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import Encoded, encode
@@ -21,6 +23,9 @@ from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
 from sessions_app.log.reader import Row
 from sessions_app.log.tail import tail
+from sessions_app.models import Session
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import presence
 from sessions_app.socket.acknowledgements import Acknowledgements
 from sessions_app.socket.delivery import Delivery
 from sessions_app.socket.request_queues import RequestQueues
@@ -141,6 +146,32 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Send new rows: the log has grown."""
         if self.delivery is not None:
             self.delivery.wake()
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    async def leave(self, session: Session) -> None:
+        """Get nothing more of a session."""
+        assert self.delivery is not None
+        self.delivery.leave(session.feed_id)
+        if self.joined.pop(session.session_id, None) is not None:
+            await tail.notifier.leave(session.feed_id)
+        if self.connection_id is not None:
+            await writers.run(presence.leave, self.connection_id, session)
+
+    def session_ended(self, frame: str) -> None:
+        """Leave a session that has ended, if it is over for good: its ``session_end`` was sent."""
+        session_id = json.loads(frame)["payload"]["session_id"]
+        if session_id in self.joined:
+            self.spawn(self._leave_closed(session_id))
+
+    async def _leave_closed(self, session_id: str) -> None:
+        session = await readers.run(observed_sessions.find, session_id)
+        if session is None or session.status != Session.Status.CLOSED or self.delivery is None:
+            return
+        # hooks may still report of an observed one, or begin it again; one that is just being joined
+        # has its last rows to come
+        if session.kind == Session.Kind.BRIDGE and session.feed_id in self.delivery.feeds:
+            await self.leave(session)
 
     def cancel_tasks(self) -> None:
         for task in tuple(self._tasks):

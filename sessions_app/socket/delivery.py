@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.threads import readers
-from bridge_project.protocol.catalogue import encode, encode_replay
+from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
 from devices_app.models import Device
 from sessions_app import notifications
 from sessions_app.approvals import decisions
@@ -39,6 +40,10 @@ class Outlet(Protocol):
         """Send a message as soon as there is room for it."""
         ...
 
+    def session_ended(self, frame: str) -> None:
+        """Take note of a ``session_end`` that was sent."""
+        ...
+
 
 class Delivery:
     """Send log rows on a connection; nothing else does.
@@ -60,6 +65,8 @@ class Delivery:
         self._joins: dict[int, int | None] = {}
         # message ids of the approvals that this connection was sent, by greeting or as rows
         self._asked: set[str] = set()
+        # row's message id → the answer, to a request of this client, that it is sent as
+        self.answers: dict[str, Encoded] = {}
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
         self.live = 0
@@ -207,7 +214,7 @@ class Delivery:
                 if count := self._send(due):
                     due = due[count:]
                 else:
-                    await self._outlet.send_in_turn(due[0].frame)
+                    await self._outlet.send_in_turn(self._answering(due[0]).frame)
                     self._has_sent(due[0])
                     # a session may have been left meanwhile
                     due = [row for row in due if self._is_due(row, feeds)]
@@ -236,13 +243,23 @@ class Delivery:
 
     def _send(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many."""
+        rows = [self._answering(row) for row in rows] if self.answers else rows
         count = self._outlet.send_rows(rows) if rows else 0
         for row in rows[:count]:
             self._has_sent(row)
         return count
 
+    def _answering(self, row: Row) -> Row:
+        """Return the row as the answer to a request, where it is one: it is not sent twice."""
+        answer = self.answers.get(row.id)
+        return replace(row, frame=answer.text) if answer is not None else row
+
     def _has_sent(self, row: Row) -> None:
         self.sent[row.feed_id] = row.seq
+        if answer := self.answers.pop(row.id, None):
+            self._acknowledgements.sent_answer(answer.id, row.id)
+        if row.type == "session_end":
+            self._outlet.session_ended(row.frame)
         if row.type == "approval_required":
             self._asked.add(row.id)
         _delivered(row.type).inc()

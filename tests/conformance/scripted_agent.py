@@ -125,6 +125,8 @@ class Scripted:
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:
         journal("load", session=params["sessionId"])
+        if MODE == "stuck":
+            time.sleep(1000)
         if MODE == "forgets":
             return {
                 "error": {

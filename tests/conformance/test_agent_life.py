@@ -36,7 +36,9 @@ CHUNKS = 150
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "slow", "no-load", "forgets")
+    return Script(
+        tmp_path_factory.mktemp("script"), "plain", "slow", "no-load", "forgets", "hangs", "stuck"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +203,41 @@ def test_what_an_agent_is_given(quick: Bridge, script: Script, phone: Phone) -> 
         "DATABASE_URL",
         "REDIS_URL",
     }
+    end(phone, sid)
+
+
+def test_a_start_that_hangs_is_cancelled(quick: Bridge, script: Script, phone: Phone) -> None:
+    """Issue: whoever wants to ends it, without having joined; its process is gone at once."""
+    sid = new_session()
+    body = {"agent": "hangs", "session_id": sid, "working_directory": str(quick.root)}
+    asked = phone.send("session_start", body | {"resume": False})
+    eventually(lambda: quick.knows(sid) and script.processes())
+    with quick.phones(1) as (other,):
+        assert end(other, sid)["type"] == "session_end"
+        answer = phone.until(lambda message: message.get("id") == asked, "the answer")
+        assert_refused(answer, "SESS_CLOSED", False, sid)
+        script.assert_gone()
+        assert listed(quick, sid) == ("closed", False)
+        assert_refused(start(other, quick.root, sid), "SESS_CLOSED", False, sid)
+
+
+def test_a_resume_that_hangs_is_cancelled(quick: Bridge, script: Script, phone: Phone) -> None:
+    """Issue: session_interrupt gives the start up, and the session stays what it was."""
+    sid = begin(quick, phone, agent="stuck")
+    ask(phone, sid, "hello")
+    restart(quick, "kill")
+    phone.ready()
+    for _ in range(2):
+        loads = len(script.lines("load"))
+        body = {"agent": "", "session_id": sid, "working_directory": "", "resume": True}
+        phone.send("session_start", body)
+        eventually(lambda loads=loads: len(script.lines("load")) > loads)
+        phone.send("session_interrupt", {"session_id": sid})
+        answer = phone.expect("error", session_id=sid)
+        assert_refused(answer, "SESS_NOT_ACTIVE", True, sid)
+        assert listed(quick, sid) == ("paused", True)
+        script.assert_gone()
+    phone.join(sid)
     end(phone, sid)
 
 

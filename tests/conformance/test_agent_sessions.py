@@ -236,10 +236,11 @@ def test_the_grace_time(small: Bridge) -> None:
 @pytest.mark.spec("ws.session_end")
 def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
     """D22: session_end ends it for everybody, whatever the agent is doing; what waited for a
-    decision is rejected (D38).
+    decision is rejected (D38). It comes once, and whoever had joined has left.
     """
     call_id = tool(phone, session)["tool_call_id"]
     with shared.phones(1) as (other,):
+        other.join(session)
         answer = end(phone, session)
         assert answer["type"] == "session_end" and answer["payload"] == {
             "session_id": session,
@@ -254,6 +255,15 @@ def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
             "reason": "session_closed",
             "x": 1,
         }
+        for one in (phone, other):
+            shared.fence(one)
+            assert len(of(one, "session_end", session)) == 1
+        eventually(lambda: not shared.session(session)["websocket_connected"])
+        phone.ack(*[message for message in phone.messages if "payload" in message])
+        phone.close()
+        phone.ready()
+        shared.fence(phone)
+        assert not of(phone, "session_end", session), "the answer's acknowledgement is the row's"
     assert statuses(shared, session) == "closed"
 
 

@@ -49,6 +49,9 @@ class Phone:
         self.messages.append(json.loads(text))
         self.changed.set()
 
+    def session_ended(self, frame: str) -> None:
+        """It has joined none."""
+
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Takes at most two at a time: the rest comes in turn."""
         self.messages += [json.loads(row.frame) for row in rows[:2]]

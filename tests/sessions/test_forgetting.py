@@ -4,6 +4,7 @@ long for the database (D15, D31, D34, D37).
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -124,21 +125,28 @@ def test_closed_sessions_with_all_that_they_have() -> None:
 
 
 def test_what_can_be_resumed_is_kept_for_30_days() -> None:
-    """D60: one that its grace timer closed, but not while its agent is being started."""
+    """D60: one that its grace timer closed, or that is paused or in error, whose end is said then;
+    but not while its agent is being started.
+    """
     for days in (29, 31):
-        for owner in (None, uuid.uuid4()):
-            session = helpers.post(f"{days} {owner is not None}", 2)
-            Session.objects.filter(pk=session.pk).update(
-                kind=Session.Kind.BRIDGE,
-                status=Session.Status.CLOSED,
-                expired=True,
-                owner=owner,
-                last_activity_at=timezone.now() - timedelta(days=days),
-            )
-    forgets(observed_sessions.forget_closed, 1)
-    assert {session.session_id for session in Session.objects.all()} == {
-        *("29 False", "29 True"),
-        "31 True",
+        for status in (Session.Status.CLOSED, Session.Status.PAUSED, Session.Status.ERROR):
+            for owner in (None, uuid.uuid4()):
+                session = helpers.post(f"{days} {status} {'is started' if owner else ''}", 2)
+                Session.objects.filter(pk=session.pk).update(
+                    kind=Session.Kind.BRIDGE,
+                    status=status,
+                    expired=status == Session.Status.CLOSED,
+                    owner=owner,
+                    last_activity_at=timezone.now() - timedelta(days=days),
+                )
+    everything = set(Session.objects.values_list("session_id", flat=True))
+    forgets(observed_sessions.close_idle, 2)
+    forgets(observed_sessions.forget_closed, 3)
+    left = set(Session.objects.values_list("session_id", flat=True))
+    assert everything - left == {"31 closed ", "31 paused ", "31 error "}
+    ends = LogRow.objects.filter(feed_id=Feed.ALL, type="session_end")
+    assert {json.loads(row.frame)["payload"]["session_id"] for row in ends} == {
+        *("31 paused ", "31 error "),
     }
 
 
