@@ -79,7 +79,8 @@ def approval_required(session: Session, call: ToolCall) -> Notification:
     )
 
 
-_WHY = {
+# reason of a decision by the bridge → the same for a person
+WHY = {
     "session_closed": "because the session ended",
     "session_paused": "because the session was paused",
     "agent_died": "because the agent ended",
@@ -134,7 +135,7 @@ def _where(call: ToolCall) -> str:
     if call.decided_by == ToolCall.DecidedBy.AGENT:
         return " at the machine"
     if call.decided_by == ToolCall.DecidedBy.BRIDGE:
-        return " " + _WHY.get(call.reason, _WHY["session_closed"])
+        return " " + WHY.get(call.reason, WHY["session_closed"])
     return f" on {call.device.name}" if call.device else ""
 
 

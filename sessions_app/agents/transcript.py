@@ -270,11 +270,11 @@ class SessionWriter:
         """Tell whether a turn has begun and not ended."""
         return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
 
-    def _cut_turn(self, why: str, why_rejected: str, finish: FinishReason) -> None:
+    def _cut_turn(self, reason: str, finish: FinishReason) -> None:
         """End what a turn leaves open: its calls, then its stream, begun anew after a call's."""
         cut = self.in_turn
-        self.reject_pending(why_rejected)
-        approvals.abandon(self.box, self.session, why)
+        self.reject_pending(reason)
+        approvals.abandon(self.box, self.session, reason)
         if cut:
             self.open_stream()
         self.close_stream(finish)
@@ -284,10 +284,10 @@ class SessionWriter:
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
         """Close all that is open: the agent is gone, for now or for good."""
-        self.session.reason = storable_reason(reason)
-        self._cut_turn(self.session.reason, why_rejected, finish)
+        self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
+        self.session.reason = storable_reason(reason)
 
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
@@ -300,7 +300,7 @@ class SessionWriter:
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
-        self._cut_turn("The session was ended.", "session_closed", "stop")
+        self._cut_turn("session_closed", "stop")
         self.session.owner, self.session.expired = None, expired
         observed_sessions.close(self.box, self.session, reason, row_id=row_id)
 

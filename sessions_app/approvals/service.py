@@ -258,8 +258,12 @@ def _report_not_run(box: Outbox, session: Session) -> None:
             box.append_to_all(encode(notifications.was_not_run(session, record)))
 
 
-def abandon(box: Outbox, session: Session, why: str) -> None:
-    """End every open call with a ``tool_result`` without success: the agent is gone (D35)."""
+def abandon(box: Outbox, session: Session, reason: str) -> None:
+    """End every open call with a ``tool_result`` without success: the agent is gone (D35).
+
+    ``reason``: as ``reject_pending`` has it.
+    """
+    why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
     for record in open_calls(session):
         _append_result(box, session, record.tool_call_id, record.tool, outcome)
