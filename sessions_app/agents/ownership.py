@@ -20,7 +20,7 @@ from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox
 from sessions_app.agents.sanitize import storable_reason
-from sessions_app.agents.transcript import OwnershipLost, writing
+from sessions_app.agents.session_writer import OwnershipLost, writing
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Feed, LogRow, Process, Session
 from sessions_app.observed import sessions as observed_sessions

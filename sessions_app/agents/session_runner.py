@@ -23,7 +23,8 @@ from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
-from sessions_app.agents.transcript import OwnershipLost, Transcript
+from sessions_app.agents.session_writer import OwnershipLost
+from sessions_app.agents.transcript import Transcript
 
 log = structlog.get_logger("bridge.agent")
 P = ParamSpec("P")

@@ -27,7 +27,7 @@ from sessions_app.agents.driver import (
     with_last_words,
 )
 from sessions_app.agents.session_runner import close, stored
-from sessions_app.agents.transcript import OwnershipLost
+from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")

@@ -24,8 +24,8 @@ from sessions_app.agents import breaker, ownership, registry, starting
 from sessions_app.agents.driver import Driver
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner, stored
+from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.agents.starting import STOPPED
-from sessions_app.agents.transcript import OwnershipLost
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")

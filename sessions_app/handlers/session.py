@@ -19,7 +19,7 @@ from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, working_directory
-from sessions_app.agents import ownership, starting, transcript
+from sessions_app.agents import ownership, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log import reader, replay
 from sessions_app.log.tail import tail
@@ -179,7 +179,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
 def _end(
     session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str | None = None
 ) -> None:
-    with transcript.writing(session_pk, owner=None) as writer:
+    with session_writer.writing(session_pk, owner=None) as writer:
         session_id = writer.session.session_id
         starting_again = session_view.is_starting(writer.session)
         if writer.session.status == Session.Status.CLOSED and not starting_again:

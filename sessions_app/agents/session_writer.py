@@ -1,0 +1,252 @@
+"""Write one session in one transaction: rows, approvals, states (D35, D37, D40)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from bridge_project.http.error_body import error_payload
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol import server_messages as s
+from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.resources import ToolOutcome
+from bridge_project.protocol.types import FinishReason, SessionEndReason
+from sessions_app import notifications
+from sessions_app.agents import events, inbox
+from sessions_app.agents.sanitize import plain, storable_call, storable_reason, truncate, valid
+from sessions_app.approvals import service as approvals
+from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.log.outbox import Outbox, outbox
+from sessions_app.log.reader import Row
+from sessions_app.models import Session, ToolCall
+from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import presence
+
+_STATE = ("status", "reason", "owner", "closed_at", "expired", "asks")
+_TURN = ("turn", "doing", "pending_approvals")
+_SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
+
+
+class OwnershipLost(Exception):
+    """Report that the session has ended, or that another process runs it."""
+
+
+class SessionWriter:
+    """Write one session in one transaction; ``save`` comes last.
+
+    Raises OwnershipLost when the session is not ``owner``'s; None: whoever owns it.
+    """
+
+    def __init__(
+        self,
+        box: Outbox,
+        session_pk: int,
+        owner: uuid.UUID | None,
+        ids: dict[str, str] | None = None,
+    ) -> None:
+        session = Session.objects.select_related("feed").filter(pk=session_pk).first()
+        if session is None or (owner is not None and session.owner != owner):
+            raise OwnershipLost(session_pk)
+        self.box = box
+        self.session = session
+        self.ids = {} if ids is None else ids
+
+    def save(self) -> None:
+        self.session.last_activity_at = self.box.now
+        self.session.save(update_fields=_SAVED)
+
+    def write(self, event: events.Event) -> None:
+        """Write one event."""
+        match event:
+            case events.Chunk():
+                self._write_chunk(event)
+            case events.ToolStarted(call):
+                self.close_stream("tool_call")
+                self._remember(call, approvals.report(self.box, self.session, storable_call(call)))
+            case events.ApprovalAsked(call):
+                self.close_stream("tool_call")
+                ours = storable_call(call)
+                record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
+                self._remember(call, record.tool_call_id)
+            case events.ApprovalWithdrawn(call_id):
+                ours_id = self.ids.get(call_id, call_id)
+                approvals.withdraw(self.box, self.session, ours_id, reason="interrupted")
+            case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
+                self._conclude(event)
+            case events.AnswerEnded():
+                self.close_stream("tool_call")
+            case events.TurnEnded():
+                self._end_turn(event)
+            case events.ModelRetried() | events.TurnSilent() | events.StoppedAsking():
+                self._tell(event)
+            case events.SessionIdentified(resume_id):
+                self.session.resume_id = valid(resume_id).replace("\x00", "")
+            case events.AgentDied(reason):
+                self.stop(Session.Status.ERROR, reason, "agent_died")
+                self.report_failure(reason)
+
+    # -- the stream --------------------------------------------------------------------------------
+
+    def open_stream(self) -> None:
+        """Begin the answer, unless it has begun."""
+        if not self.session.open_message:
+            self.session.open_message = str(uuid.uuid4())
+            self._append(s.StreamStart(**self._stream_ids()))
+
+    def close_stream(self, reason: FinishReason, usage: Mapping[str, Any] | None = None) -> None:
+        """End the answer, if it has begun."""
+        if self.session.open_message:
+            usage = plain(dict(usage or {})) or None
+            self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, usage=usage))
+            self.session.open_message = ""
+
+    def _stream_ids(self) -> dict[str, Any]:
+        return {"session_id": self.session.session_id, "message_id": self.session.open_message}
+
+    def _append(self, payload: Any) -> Row:
+        return self.box.append(self.session.feed, encode(payload))
+
+    def _write_chunk(self, chunk: events.Chunk) -> None:
+        self.open_stream()
+        size, ids = limits.STREAM_CHUNK_CHARS, self._stream_ids()
+        for start in range(0, len(chunk.content), size):
+            piece = valid(chunk.content[start : start + size])
+            self._append(s.StreamChunk(**ids, content=piece, is_tool_use=chunk.is_tool_use))
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def _remember(self, call: Call, tool_call_id: str) -> None:
+        if call.id is not None:
+            self.ids[call.id] = tool_call_id
+
+    def _conclude(
+        self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
+    ) -> None:
+        """Write how a call ended: ``tool_result``, and ``tool_error`` where the tool failed."""
+        call = event.call
+        known = self.ids.pop(call.id, None) if call.id is not None else None
+        tool_call_id, error = known or usable_id(call.id) or str(uuid.uuid4()), None
+        if isinstance(event, events.ToolSucceeded):
+            outcome = ToolOutcome(
+                success=True,
+                content=truncate(event.content),
+                diff=plain(event.diff),
+                metadata=plain(event.metadata),
+                duration_ms=event.duration_ms,
+            )
+        elif isinstance(event, events.ToolStopped):
+            why, took = truncate(event.reason), event.duration_ms
+            outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
+        else:
+            error = self._tool_error(event, tool_call_id)
+            exact = error.details.execution_time_ms
+            outcome = ToolOutcome(
+                success=False,
+                content=error.details.stderr or error.details.stdout or error.message,
+                error=error.message,
+                duration_ms=None if exact is None else round(exact),
+            )
+        ours = storable_call(call)
+        approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, error)
+
+    def _tool_error(self, event: events.ToolFailed, tool_call_id: str) -> s.ToolError:
+        out, err = event.details.stdout, event.details.stderr
+        texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
+        return s.ToolError(
+            session_id=self.session.session_id,
+            tool_call_id=tool_call_id,
+            tool=valid(event.call.tool),
+            code=event.code,
+            message=truncate(event.message),
+            details=event.details.model_copy(update=texts),
+            retryable=event.retries > 0,
+            max_retries=event.retries,
+        )
+
+    # -- the turn and the session ------------------------------------------------------------------
+
+    def _end_turn(self, event: events.TurnEnded) -> None:
+        self.reject_pending("turn_ended")
+        self.open_stream()
+        self.close_stream(event.finish_reason, event.usage)
+        self.session.set_turn(Session.Turn.IDLE)
+        if event.error:
+            self.report_failure(event.error)
+        elif not presence.followed([self.session.pk]):
+            self.notify(notifications.done(self.session))
+
+    def reject_pending(self, reason: str) -> None:
+        """Reject what waits for a decision."""
+        by = ToolCall.DecidedBy.BRIDGE
+        approvals.reject_pending(self.box, self.session, by=by, reason=reason)
+
+    def report_failure(self, why: str) -> None:
+        """Report the agent's failure, in the session and to every device (D51)."""
+        why = storable_reason(why)
+        row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
+        self.notify(notifications.agent_failed(self.session, why, row.id))
+
+    def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
+        """Notify every device of what no message of the session says."""
+        match event:
+            case events.StoppedAsking(reason):
+                self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
+            case events.ModelRetried(why) if self.in_turn:
+                self.notify(notifications.model_retried(self.session, why))
+            case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
+                self.notify(notifications.silent(self.session))
+
+    def notify(self, notification: s.Notification) -> None:
+        """Notify every device."""
+        self.box.append_to_all(encode(notification))
+
+    @property
+    def in_turn(self) -> bool:
+        """Tell whether a turn has begun and not ended."""
+        return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
+
+    def _cut_turn(self, reason: str, finish: FinishReason) -> None:
+        """End what a turn leaves open: its calls, then its stream, begun anew after a call's."""
+        cut = self.in_turn
+        self.reject_pending(reason)
+        approvals.abandon(self.box, self.session, reason)
+        if cut:
+            self.open_stream()
+        self.close_stream(finish)
+        self.session.set_turn(Session.Turn.IDLE)
+
+    def stop(
+        self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
+    ) -> None:
+        """Close all that is open: the agent is gone, for now or for good."""
+        self._cut_turn(why_rejected, finish)
+        inbox.forget(self.session, prompts=False)
+        self.session.status, self.session.owner = status, None
+        self.session.reason = storable_reason(reason)
+
+    def end(
+        self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
+    ) -> None:
+        """Close the session, whatever its state and whoever runs its agent.
+
+        That process ends the agent when it finds that the session has no owner: this process at
+        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer, so
+        it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
+        """
+        inbox.forget(self.session, prompts=not expired)
+        inbox.wake(self.session)
+        self._cut_turn("session_closed", "stop")
+        self.session.owner, self.session.expired = None, expired
+        observed_sessions.close(self.box, self.session, reason, row_id=row_id)
+
+
+@contextmanager
+def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]:
+    """Open a transaction that writes a session, and save it at the end."""
+    with outbox() as box:
+        writer = SessionWriter(box, session_pk, owner)
+        yield writer
+        writer.save()
