@@ -6,7 +6,8 @@ Standard library only: the forwarder of another machine carries this module in i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 RiskLevel = Literal["low", "medium", "high", "critical"]
@@ -31,8 +32,45 @@ CRITICAL_COMMAND = re.compile(
     |\bgit\s+(?:reset\s+(?:\S+\s+){0,5}?--hard|clean\s+(?:\S+\s+){0,5}?-[a-zA-Z]*f)
     |\bdd\b[^;|\n]{0,200}\bof=/dev/|>\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)
     |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
-    |:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
+    |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|checkout\s+--\s|restore\s+(?!--staged))
+    |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
     re.VERBOSE | re.IGNORECASE,
+)
+# One simple command, its words parted by one space, spaces inside a word replaced.
+READING_COMMAND = re.compile(
+    r"""(?:ls|cat|head|tail|wc|[ef]?grep|stat|du|df|which|type|whereis|basename|dirname|realpath|readlink
+      |cut|tr|nl|diff|cmp|comm|jq|whoami|id|uname|column|md5sum|sha256sum|tac|rev|pwd|ps)(?:\ |$)
+    |xargs\ (?:-[0r]\ )*(?:[ef]?grep|wc|ls|cat|head|tail)(?:\ |$)
+    # what these are given by a variable or a pattern could be an option that writes
+    |find\ (?![*?\[])(?!.*\ (?:-(?:exec|ok|fprint|fls)|\$))|rg\ (?!.*(?:--pre|--host|\ \$))
+    |(?:sort|tree|file)(?!.*\ (?:-\w*[oC]|--|[$*?\[]))(?:\ |$)
+    |sed\ -n\ [\d,$;p]+(?:\ [^-$*?\[]\S*)*$|date(?:\ \+\S*)?$|uniq(?:\ -[cdu]+)?$
+    |git\ (?:--no-pager\ |-C\ \S+\ )*(?!.*\ (?:-O|--open|--out|--ext|--textc|\$))
+      (?:(?:status|log|diff|show|blame|rev-parse|ls-files|ls-tree|describe|shortlog|grep|cat-file)(?:\ |$)
+      |branch(?:\ (?:-[avr]+|--all|--list|--show-current))*$|tag(?:\ (?:-l|--list)(?:\ [^-]\S*)*)?$
+      |remote(?:\ -v)?$|stash\ (?:list|show)(?:\ |$))
+    |(?:npm\ (?:ls|view|outdated)|pip\ (?:list|show|freeze)|docker\ (?:ps|images|logs|inspect)
+      |kubectl\ (?:get|describe|logs)|cargo\ (?:tree|metadata)|go\ (?:version|doc))(?:\ |$)
+    |[\w.+-]+\ (?:--version|--help)$""",
+    re.VERBOSE,
+)
+BUILDING_COMMAND = re.compile(
+    r"""(?!.*\ (?:--(?:fix|write|in-place)\b
+      |(?:un)?install|(?:un)?deploy|publish|release|upload|push|(?:dist|very)?clean|migrate|reset|destroy))
+    (?:(?:npx|uv\ run|poetry\ run|bundle\ exec|python[\d.]*\ -m)\ )?
+    (?:(?:make|cmake|ninja|ctest|pytest|unittest|tox|nox|mypy|ruff\ check|flake8|pylint|pyright|eslint|tsc
+      |jest|vitest|mocha|gradle|mvn|\./gradlew|\./mvnw|rspec|phpunit|(?:black|prettier|ruff\ format)\ --check)(?:\ |$)
+    |cargo\ (?:build|check|test|clippy|bench|doc|nextest)|(?:go|bazel)\ (?:build|test|vet)|mix\ (?:compile|test)
+    |(?:dotnet|swift)\ (?:build|test)|deno\ (?:test|check|lint)
+    |(?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$))""",
+    re.VERBOSE,
+)
+# These say nothing of what a command is for: between others they do not count.
+SILENT_COMMAND = re.compile(
+    r"(?:cd|echo|printf|true|false|:|test|\[|sleep|for|read|done|fi)(?: |$)"
+)
+SECRET_PATH = re.compile(
+    r"/\.(?:ssh|gnupg|aws|kube|netrc)|(?:^|/)\.env(?:\.|$)|/etc/g?shadow|/proc/|\bid_(?:rsa|ed25519)|credentials"
 )
 COMMAND_READABLE_CHARS = 100_000  # a longer one has been read by nobody
 SENSITIVE_PATH = re.compile(
@@ -43,14 +81,80 @@ SENSITIVE_PATH = re.compile(
 def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
     """Rate a tool call.
 
-    ``low``: only reads; ``medium``: writes, asks the network, or is unknown; ``high``: a shell, or
-    a sensitive path; ``critical``: a CRITICAL_COMMAND.
+    ``low``: only reads; ``medium``: builds or tests, writes a file, asks the network, or is
+    unknown; ``high``: a command that changes something or is not understood, or a sensitive path;
+    ``critical``: a CRITICAL_COMMAND.
     """
     risk: RiskLevel = RISK_OF_TOOL.get(tool, "medium")
     if risk == "high":
-        command = str(params.get("command", ""))
+        command = params.get("command", "")
+        if isinstance(command, list):  # as some agents give it, a word each
+            command = shlex.join(map(str, command))
+        command = str(command)
         unread = len(command) > COMMAND_READABLE_CHARS
-        return "critical" if unread or CRITICAL_COMMAND.search(command) else "high"
+        if unread or CRITICAL_COMMAND.search(command):
+            return "critical"
+        return _risk_of_command(command) if tool == "Bash" else "high"
     path = params.get("file_path") or params.get("notebook_path") or ""
     sensitive = isinstance(path, str) and SENSITIVE_PATH.search(path)
     return "high" if risk == "medium" and sensitive else risk
+
+
+# -- what a shell command does ---------------------------------------------------------------------
+
+# Words of plain meaning: no substitution, braces, here-document, subshell or job in the background, no
+# redirection but to /dev/null, from a file, or of one output to another.
+_VARIABLE = r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[?#0-9@*](?!\w)|(?=[\s\"]|$))"
+_TOKEN = re.compile(
+    rf"""(?P<space>[ \t]+|(?<=[ \t])\\\n|\#[^\n]*)
+    |(?P<end>\|\||&&|\|&?|;(?!;)|\n)
+    |(?P<redirection>(?:[012]|&)?>>?[ \t]*/dev/null(?![^\s;|&])|[012]?>&[012](?![^\s;|&])|<(?![<(&>]))
+    |(?P<word>(?:'[^']*'|"(?:[^"\\$`]|\\.|{_VARIABLE})*"|\\[^\n]|{_VARIABLE}|[^\s'"\\$`;&|<>(){{}}])+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
+_KEYWORD = re.compile(
+    r"(?:(?:if|then|else|elif|while|until|do|!|time|timeout \d+s?) )+|/(?:usr/)?bin/"
+)
+_SET_FOR_IT = re.compile(r"(?:(?:CI|LANG|LC_ALL|TZ|NODE_ENV|NO_COLOR|FORCE_COLOR)=\S* )+")
+_SHELL = re.compile(r"(?:/bin/)?(?:ba|z)?sh$")
+_COMMAND_PLAIN_CHARS = 10_000
+
+
+def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
+    """Rate a shell command by the gravest of its parts; what is not understood is ``high``."""
+    parts = list(_parts(command)) if len(command) <= _COMMAND_PLAIN_CHARS else [None]
+    rated: set[RiskLevel] = set()
+    for words in parts:
+        if words is None or any(SECRET_PATH.search(word) for word in words):
+            return "high"
+        if len(words) == 3 and _SHELL.match(words[0]) and words[1] in ("-c", "-lc") and not depth:
+            rated.add(_risk_of_command(words[2], depth + 1))
+            continue
+        simple = " ".join(re.sub(r"\s", "\x1f", word) for word in words)
+        simple = _SET_FOR_IT.sub("", _KEYWORD.sub("", simple, count=1), count=1)
+        if READING_COMMAND.match(simple):
+            rated.add("low")
+        elif BUILDING_COMMAND.match(simple):
+            rated.add("medium")
+        elif not SILENT_COMMAND.match(simple):
+            return "high"
+    return next((level for level in ("high", "medium", "low") if level in rated), "high")
+
+
+def _parts(command: str) -> Iterator[list[str] | None]:
+    """Yield the words of each simple command; None for what is not understood."""
+    at, words = 0, []
+    while at < len(command):
+        token = _TOKEN.match(command, at)
+        if token is None:
+            yield None
+            return
+        at = token.end()
+        if token.lastgroup == "word":
+            words.append(_QUOTED.sub(lambda m: m[1] or m[2] or m[3] or "", token[0]))
+        elif token.lastgroup == "end" and words:
+            yield words
+            words = []
+    if words:
+        yield words

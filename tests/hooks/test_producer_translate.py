@@ -61,28 +61,93 @@ CRITICAL = [
     "chmod -R 777 .",
     ":(){ :|:& };:",
     "psql -c 'DROP TABLE users'",
+    "find . -name '*.pyc' -delete",
+    "git branch -D topic",
+    "git checkout -- .",
+    "git stash drop",
+]
+LOW = [
+    "ls",
+    "cat form -rf",
+    "cat a.py | grep -n 'def ' | head -20",
+    "git status --short && git diff --stat",
+    "cd src && git --no-pager log --oneline -5; echo done",
+    "sed -n '1,200p' a.py",
+    "find . -name '*.py' 2>/dev/null | wc -l",
+    'for f in *.py; do echo "== $f"; head -5 "$f"; done',
+    "# what is there?\nls -la",
+    "ls \\\n  -la",
+    "node --version",
+    "/bin/bash -lc 'ls -la'",
+    ["bash", "-lc", "git status"],
+]
+MEDIUM = [
+    "make",
+    "npm test",
+    "npm run build 2>&1 | tail -20",
+    "cd build && cmake .. && make -j4",
+    "CI=1 python3 -m pytest -q tests/unit",
+    "timeout 60 cargo test && cat report",
+    "./gradlew check",
 ]
 HIGH = [
-    "ls",
     "git push",
     "git push origin main",
     "rm file.txt",
     "curl https://x.example -o y",
     "echo sudoku",
     "git pushy --force",
-    "cat form -rf",
     "npm run build | tee sh.log",
+    "npm install",
+    "make install",
+    "npm run deploy:staging",
+    "eslint --fix .",
+    "git commit -m 'make'",
+    "git branch new",
+    "echo x > file",
+    "cat > file <<'EOF'\nls\nEOF",
+    "python3 - <<EOF\nEOF",
+    # what looks like reading, and is not
+    "ls $(touch made)",
+    "ls `touch made`",
+    "ls <(touch made)",
+    "ls & touch made",
+    'ls "\n# "; touch made; echo "\n"',
+    "ls a#b; touch made",
+    "# don't\ntouch made\n# it's",
+    "sed -n '1p; w made' a",
+    "sort a -omade",
+    "sort a -\\\nomade",
+    "sort {-o,made} a",
+    "for x in -omade; do sort $x a; done",
+    "find . -exec touch {} +",
+    "git log --outp=made",
+    "git -c core.pager=touch log",
+    "GIT_PAGER=touch git log",
+    "LD_PRELOAD=./a.so ls",
+    "bash -c 'bash -c ls'",
+    "cat ~/.ssh/id_ed25519",
+    "head .env",
+    "ls " + "a" * 10_000,
 ]
 
 
-@pytest.mark.parametrize("command", CRITICAL)
-def test_critical_commands(command: str) -> None:
-    assert risk_of("Bash", {"command": command}) == "critical"
-
-
-@pytest.mark.parametrize("command", HIGH)
-def test_other_commands_are_high(command: str) -> None:
-    assert risk_of("Bash", {"command": command}) == "high"
+@pytest.mark.parametrize(
+    ("command", "risk"),
+    [
+        (command, risk)
+        for risk, commands in (
+            ("low", LOW),
+            ("medium", MEDIUM),
+            ("high", HIGH),
+            ("critical", CRITICAL),
+        )
+        for command in commands
+    ],
+)
+def test_what_a_command_does(command: str | list[str], risk: str) -> None:
+    """Reads; builds or tests; changes something, or is not understood; destroys."""
+    assert risk_of("Bash", {"command": command}) == risk
 
 
 @pytest.mark.parametrize(
@@ -105,11 +170,16 @@ def test_risk_of_tools(tool: str, params: dict[str, Any], risk: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["curl ", "git ", "rm -a ", "git push ", "dd ", "chmod -v ", "eval ", "curl x | "]
+    "piece",
+    [
+        *("curl ", "git ", "rm -a ", "git push ", "dd ", "chmod -v ", "eval ", "curl x | "),
+        *("ls;", "find ", "git log -C ", "'", '"$a', "sort -", "if ", "npm run "),
+    ],
 )
 def test_a_hostile_command_costs_little(piece: str) -> None:
     began = time.thread_time()
-    risk_of("Bash", {"command": piece * (100_000 // len(piece))})
+    for size in (9_990, 100_000):
+        risk_of("Bash", {"command": piece * (size // len(piece))})
     assert time.thread_time() - began < 3
 
 
