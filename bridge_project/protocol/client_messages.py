@@ -8,7 +8,14 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.base import ClientPayload, Phase
-from bridge_project.protocol.types import Decision, Platform, SessionEndReason, SessionId, Timestamp
+from bridge_project.protocol.types import (
+    Decision,
+    Platform,
+    Prompt,
+    SessionEndReason,
+    SessionId,
+    Timestamp,
+)
 
 _WIRE_INT_MAX = 2**53 - 1  # the spec sends larger integers as strings
 
@@ -100,7 +107,7 @@ class Message(ClientPayload):
     idempotent = True
     reply = ("stream_start", "stream_chunk", "stream_end")
     session_id: SessionId
-    content: str
+    content: Prompt
     role: Literal["user"]
 
 

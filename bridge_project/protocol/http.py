@@ -19,6 +19,7 @@ from bridge_project.protocol.types import (
     HealthWord,
     HookEventName,
     Number,
+    Prompt,
     SessionId,
     SessionStatus,
     Timestamp,
@@ -56,7 +57,7 @@ class UserEvent(Received):
     """The body of POST /sessions/:id/events."""
 
     type: str
-    content: str
+    content: Prompt
     metadata: dict[str, Any] | None = None
 
 

@@ -131,6 +131,12 @@ def _checked_session_id(text: str) -> str:
     return text
 
 
+def _checked_prompt(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must be non-empty")
+    return text
+
+
 Timestamp = Annotated[
     str,
     AfterValidator(_checked_timestamp),
@@ -150,6 +156,13 @@ _SESSION_ID_SCHEMA: Final = {
 }
 
 SessionId = Annotated[str, AfterValidator(_checked_session_id), WithJsonSchema(_SESSION_ID_SCHEMA)]
+
+Prompt = Annotated[
+    str,
+    AfterValidator(_checked_prompt),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": r"[^\s\u001c-\u001f\u0085]"}),
+]
+"""What a person says to an agent: never white space alone."""
 
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -74,6 +74,8 @@ def test_messages_without_sense(bridge: Bridge, phone: Phone) -> None:
         {"content": "hi", "role": "assistant"},
         {"role": "user"},
         {"content": None, "role": None},
+        {"content": "", "role": "user"},
+        {"content": " \n", "role": "user"},
     ):
         error = assert_refused(
             phone.request("message", {"session_id": sid} | fields), "PROTO_INVALID_MESSAGE", True

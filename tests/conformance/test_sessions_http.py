@@ -267,6 +267,8 @@ def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
         {"type": 5, "content": "x"},
         {"type": "user_message"},
         {"type": "user_message", "content": 5},
+        {"type": "user_message", "content": ""},
+        {"type": "user_message", "content": " \t"},
         {"content": "x"},
         {"type": "user_message", "content": "x", "metadata": "m"},
     ],
