@@ -55,6 +55,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("app/<path:path>", web_client.screen),
     path("pair", devices.pair),
     path("ca.crt", devices.ca_certificate),
+    path("ca.mobileconfig", devices.ca_profile),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/login/", devices.admin_log_in),  # instead of the one in the next line
     path("admin/", admin.site.urls),

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import structlog
+from cryptography import x509
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -20,7 +21,12 @@ from bridge_project.http.request import client_address
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import chores
 from bridge_project.network import certificates
+from bridge_project.network.authority import apple_profile
+from bridge_project.network.own_names import local_name
+
+LOCAL_NAME_SECONDS = 2.0  # for the first request of a process
 
 log = structlog.get_logger("bridge.http")
 
@@ -45,18 +51,31 @@ def pair(request: HttpRequest) -> HttpResponse:
 @require_safe
 def ca_certificate(request: HttpRequest) -> HttpResponse:
     """Serve the bridge's own authority as PEM; 404 if the certificate is given (D19)."""
+    return _download(_authority(), "application/x-x509-ca-cert", "bridge-ca.crt")
+
+
+@csrf_exempt
+@require_safe
+def ca_profile(request: HttpRequest) -> HttpResponse:
+    """Serve it as a profile for Apple's devices (D55)."""
+    profile = apple_profile(x509.load_pem_x509_certificate(_authority()))
+    return _download(profile, "application/x-apple-aspen-config", "bridge.mobileconfig")
+
+
+def _authority() -> bytes:
     path = _ca_path()
     if path is None:
-        raise BridgeError(
-            "NOT_FOUND",
-            (
-                "The bridge uses a certificate that was given to it, so it has no authority of"
-                " its own."
-            ),
+        text = (
+            "The bridge uses a certificate that was given to it, so it has no authority of its own."
         )
-    headers = {"Content-Disposition": 'attachment; filename="bridge-ca.crt"'}
-    headers |= {"Content-Type": "application/x-x509-ca-cert", "Cache-Control": "no-cache"}
-    return HttpResponse(path.read_bytes(), headers=headers)
+        raise BridgeError("NOT_FOUND", text)
+    return path.read_bytes()
+
+
+def _download(content: bytes, kind: str, name: str) -> HttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    headers |= {"Content-Type": kind, "Cache-Control": "no-cache"}
+    return HttpResponse(content, headers=headers)
 
 
 def admin_log_in(request: HttpRequest) -> HttpResponse:
@@ -95,7 +114,12 @@ def _pair_page() -> tuple[str, str]:
         "base-uri": "'none'",
         "frame-ancestors": "'none'",
     }
-    page = render_to_string("devices_app/pair.html", {"script": script, "style": style})
+    try:
+        name = chores.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
+    except TimeoutError:
+        name = ""
+    context = {"script": script, "style": style, "local_name": name}
+    page = render_to_string("devices_app/pair.html", context)
     return page, "; ".join(f"{directive} {source}" for directive, source in policy.items())
 
 

@@ -22,7 +22,8 @@ class Certificates:
 
     ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
     certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
-    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
+    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf; ``left_out``: what
+    the bridge is called and its authority is not good for (D55).
     """
 
     chain: Path
@@ -33,6 +34,7 @@ class Certificates:
     fingerprint: str
     not_before: datetime
     not_after: datetime
+    left_out: tuple[str, ...] = ()
 
     @property
     def own(self) -> bool:
@@ -85,7 +87,14 @@ def pin_of(certificate: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()
 
 
-def describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None) -> Certificates:
+def describe(
+    leaf: x509.Certificate,
+    *,
+    chain: Path,
+    key: Path,
+    ca: Path | None,
+    left_out: tuple[str, ...] = (),
+) -> Certificates:
     return Certificates(
         chain=chain,
         key=key,
@@ -95,6 +104,7 @@ def describe(leaf: x509.Certificate, *, chain: Path, key: Path, ca: Path | None)
         fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
         not_before=leaf.not_valid_before_utc,
         not_after=leaf.not_valid_after_utc,
+        left_out=left_out,
     )
 
 

@@ -9,7 +9,9 @@ import fcntl
 import logging
 import os
 import socket
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,12 +19,20 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from bridge_project.network import interfaces
+from bridge_project.network.authority import (
+    RENEW_BEFORE,
+    begin_certificate,
+    common_name,
+    load_or_renew_authority,
+    pem,
+    permits,
+)
 from bridge_project.network.certificate_files import (
     Certificates,
     describe,
@@ -37,9 +47,6 @@ log = logging.getLogger("bridge.tls")
 
 # a clock that is set back a little, here or at a client, finds the certificate valid
 BACKDATED = timedelta(days=1)
-# the authority must outlast worse clocks: it cannot be made anew without being installed anew
-CA_BACKDATED = timedelta(days=365)
-RENEW_BEFORE = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS)
 
 
 def load_or_renew(conf: Conf) -> Certificates:
@@ -50,12 +57,24 @@ def load_or_renew(conf: Conf) -> Certificates:
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
         return read_given(conf.bridge_tls_cert, conf.bridge_tls_key)
+    return _with_lock(conf, _renew_own)
+
+
+def replace_authority(conf: Conf) -> Certificates:
+    """Make a new authority; the leaf keeps its key, so that pins hold (D55).
+
+    A running bridge serves the new leaf within a minute. Raises ConfError.
+    """
+    return _with_lock(conf, _replace)
+
+
+def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # one process at a time
-            return _renew_own(directory, wanted_names(conf))
+            return call(directory, wanted_names(conf))
     except OSError as error:
         raise ConfError(
             f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"
@@ -84,13 +103,34 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
     """Make what is missing, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))
     ca_key = _load_or_make_key(directory / "ca.key", ca_path, "trusts the authority")
-    ca = _load_or_renew_authority(ca_path, ca_key)
+    ca = load_or_renew_authority(ca_path, ca_key, names)
+    left_out = tuple(name for name in names if not permits(ca, name))
+    names = tuple(name for name in names if name not in left_out)
     key = _load_or_make_key(key_path, chain, "knows the bridge by its key")
     leaf = _load_leaf(chain, key, ca, names)
     if leaf is None:
         leaf = _make_leaf(key, ca_key, ca, names)
-        write_private_file(chain, _pem(leaf) + _pem(ca))
-    return describe(leaf, chain=chain, key=key_path, ca=ca_path)
+        write_private_file(chain, pem(leaf) + pem(ca))
+    _tell(left_out)
+    return describe(leaf, chain=chain, key=key_path, ca=ca_path, left_out=left_out)
+
+
+def _replace(directory: Path, names: tuple[str, ...]) -> Certificates:
+    # In this order: whatever an end in between leaves is renewed to an authority and its leaf.
+    (directory / "ca.crt").unlink(missing_ok=True)
+    (directory / "ca.key").unlink(missing_ok=True)
+    return _renew_own(directory, names)
+
+
+@cache
+def _tell(left_out: tuple[str, ...]) -> None:
+    """Log once what the authority is not good for."""
+    if left_out:
+        log.warning(
+            "The certificate authority is not for %s, so the certificate is not either;"
+            " `manage.py new_ca` makes one that is.",
+            ", ".join(left_out),
+        )
 
 
 def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCurvePrivateKey:
@@ -117,53 +157,6 @@ def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCur
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfError(f"BRIDGE_DATA_DIR: {path} is damaged; {advice}")
     return key
-
-
-def _load_or_renew_authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    """Return the authority's certificate, renewed near its end.
-
-    It keeps its name and key, so that what it signed stays good.
-    """
-    again = "phones must then install /ca.crt again"
-    if not path.exists():
-        return _make_authority(
-            path, key, f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}"
-        )
-    try:
-        ca = x509.load_pem_x509_certificate(path.read_bytes())
-    except ValueError:
-        raise ConfError(
-            f"BRIDGE_DATA_DIR: {path} is damaged; restore it, or delete it: {again}"
-        ) from None
-    if ca.public_key() != key.public_key():
-        raise ConfError(
-            f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair,"
-            f" or delete both: {again}"
-        )
-    if ca.not_valid_after_utc - now() >= RENEW_BEFORE:
-        return ca
-    log.warning(
-        (
-            "The certificate authority ends on %s and was renewed with the same key; phones"
-            " that trust it must install /ca.crt again."
-        ),
-        ca.not_valid_after_utc.date(),
-    )
-    name = ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-    return _make_authority(path, key, str(name))
-
-
-def _make_authority(
-    path: Path, key: ec.EllipticCurvePrivateKey, common_name: str
-) -> x509.Certificate:
-    name, today = _name(common_name), now()
-    ca = (
-        _builder(name, name, key, ca=True, start=today - CA_BACKDATED)
-        .not_valid_after(today + timedelta(days=limits.CA_DAYS))
-        .sign(key, hashes.SHA256())
-    )
-    write_private_file(path, _pem(ca))
-    return ca
 
 
 def _load_leaf(
@@ -195,52 +188,10 @@ def _make_leaf(
     general = [name for name in map(general_name, names) if name is not None]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     return (
-        _builder(_name("Bridge"), ca.subject, key, ca=False, start=start)
+        begin_certificate(common_name("Bridge"), ca.subject, key, ca=False, start=start)
         .not_valid_after(min(start + timedelta(days=limits.LEAF_DAYS), ca.not_valid_after_utc))
         .add_extension(x509.SubjectAlternativeName(general), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(issuer, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    *,
-    ca: bool,
-    start: datetime,
-) -> x509.CertificateBuilder:
-    """Begin a certificate with what authority and leaf have in common."""
-    usage = x509.KeyUsage(
-        digital_signature=not ca,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=not ca,
-        key_cert_sign=ca,
-        crl_sign=ca,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    return (
-        x509.CertificateBuilder(
-            issuer_name=issuer,
-            subject_name=subject,
-            public_key=key.public_key(),
-            serial_number=x509.random_serial_number(),
-        )
-        .not_valid_before(start)
-        .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

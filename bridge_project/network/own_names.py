@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -40,6 +41,19 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
         _known = (time.monotonic() + NAMES_SECONDS, names)
     accepted_on = (scope.get("server") or ("",))[0]
     return names | {normalise(str(accepted_on or ""))}
+
+
+def local_name() -> str | None:
+    """Return this machine's ``.local`` name if it leads here; None if nothing announces it.
+
+    May take seconds where no name server answers.
+    """
+    name = next(name for name in certificates.wanted_names(conf) if name.endswith(".local"))
+    try:
+        found = {normalise(str(entry[4][0])) for entry in socket.getaddrinfo(name, None)}
+    except OSError:
+        return None
+    return name if found & set(interfaces.local_addresses()) else None
 
 
 def allowed_names(

@@ -58,6 +58,11 @@ _NETWORKS: Final[tuple[tuple[ConnectionMode, tuple[IPNetwork, ...]], ...]] = tup
         ),
     )
 )
+# what an authority of the bridge's own may be good for (D55)
+PRIVATE_NETWORKS: Final[tuple[IPNetwork, ...]] = (
+    *(network for _, networks in _NETWORKS for network in networks),
+    *map(ipaddress.ip_network, ("169.254.0.0/16", "fe80::/10")),
+)
 TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 
 # What only a proxy or a tunnel sends. From a peer that is no trusted proxy they prove that the

@@ -147,8 +147,8 @@ def finish(
 
     That it ran says who decided, if nobody had (D37).
     """
-    key, tool_call_id, decision = end_call(box, session, call) or (None, call.id, None)
-    tool_call_id = tool_call_id or str(uuid.uuid4())
+    ended = end_call(box, session, call)
+    tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
     error = None
     if failure is not None:
         # The agent tries again by itself or does not: the bridge did not run it.
@@ -163,8 +163,8 @@ def finish(
             max_retries=0,
         )
     _append_result(box, session, tool_call_id, call.tool, outcome, error)
-    if decision is not None:
-        _end(box, session, ToolCall.objects.get(pk=key), outcome, ran=True)
+    if ended and ended[2] is not None:  # somebody was asked
+        _end(box, session, ToolCall.objects.get(pk=ended[0]), outcome, ran=True)
     _go_on(session)
 
 

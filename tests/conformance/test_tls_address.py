@@ -4,13 +4,19 @@ D45).
 
 from __future__ import annotations
 
+import http.client
+import plistlib
+import shutil
 import socket
 import ssl
+import subprocess
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.https import LOOPBACK, Https, Response, assert_error, spki_pin
@@ -61,6 +67,41 @@ def test_the_certificate_verifies_with_its_authority(
         context.wrap_socket(raw, server_hostname=name) as connection,
     ):
         assert connection.version() in ("TLSv1.2", "TLSv1.3")
+
+
+def test_the_profile_for_apple_devices(shared: Bridge, tmp_path: Path) -> None:
+    """D55: it holds the authority that its certificate leads to."""
+    answer = shared.get("/ca.mobileconfig")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/x-apple-aspen-config"
+    profile, again = (plistlib.loads(shared.get("/ca.mobileconfig").body) for _ in range(2))
+    assert profile == again, "a second download replaces the first"
+    [root] = profile["PayloadContent"]
+    assert root["PayloadType"] == "com.apple.security.root"
+    ca = x509.load_der_x509_certificate(root["PayloadContent"])
+    path = tmp_path / "ca.pem"
+    path.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+    context = ssl.create_default_context(cafile=str(path))
+    connection = http.client.HTTPSConnection("127.0.0.1", shared.port, context=context)
+    connection.request("GET", "/")
+    assert connection.getresponse().status == 200
+    connection.close()
+    if curl := shutil.which("curl"):
+        url = f"https://127.0.0.1:{shared.port}/"
+        done = subprocess.run([curl, "-sS", "--cacert", str(path), "-o", "/dev/null", url])
+        assert done.returncode == 0
+
+
+def test_new_ca_asks(make_bridge: Callable[..., Bridge]) -> None:
+    """D55: it says what it costs, and keeps the pin."""
+    bridge = make_bridge("authority", quick=False)
+    before = bridge.get("/ca.crt").body
+    asked = bridge.manage("new_ca", check=False)
+    assert asked.returncode and "give --yes" in asked.stderr
+    assert bridge.get("/ca.crt").body == before
+    done = bridge.manage("new_ca", "--yes").stdout
+    assert "/ca.mobileconfig again" in done and "localhost" in done
+    assert bridge.get("/ca.crt").body != before
 
 
 @pytest.mark.spec("tls.certificate")

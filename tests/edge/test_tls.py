@@ -103,7 +103,10 @@ def test_new_names_renew_and_lost_names_do_not(
     assert "8.8.8.8" not in second.names, "nothing is let in there"
     monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", "::1"))
     assert certificates.load_or_renew(conf()) == second
-    assert "8.8.8.8" in certificates.load_or_renew(conf(bridge_host="8.8.8.8")).names
+    third = certificates.load_or_renew(conf(bridge_host="8.8.8.8"))
+    assert "8.8.8.8" not in third.names and third.left_out == ("8.8.8.8",), "the authority is not"
+    fourth = certificates.replace_authority(conf(bridge_host="8.8.8.8"))
+    assert "8.8.8.8" in fourth.names and not fourth.left_out and fourth.pin == first.pin
 
 
 @pytest.mark.parametrize("days", [-400, -3000, -2])

@@ -11,7 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from bridge_project.kernel import limits
 from bridge_project.network import server_address, transport
+from bridge_project.network.authority import permits
 from bridge_project.network.certificate_files import pin_of
+from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.operations.banner import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
@@ -82,7 +84,8 @@ def certificate(seen: Snapshot) -> Finding:
             "   # or restore both from a backup: with a new key every device must be paired again"
         )
     try:
-        leaf = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        chain = x509.load_pem_x509_certificates(path.read_bytes())
+        leaf = chain[0]
         key = load_pem_private_key(key_path.read_bytes(), None)
     except FileNotFoundError as error:
         if own and seen.recorded is None:
@@ -99,6 +102,7 @@ def certificate(seen: Snapshot) -> Finding:
     return (
         _dates(seen, leaf, own=own)
         or _pins(seen, leaf)
+        or (_left_out(seen, chain[-1]) if own else None)
         or ok(
             f"{kind}, until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
         )
@@ -133,6 +137,15 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
         text = "The one on disk is newer than the one served; the bridge takes it within a minute."
         return warning(text, "sleep 60")
     return None
+
+
+def _left_out(seen: Snapshot, ca: x509.Certificate) -> Finding | None:
+    """Name what the bridge is called and its authority is not good for (D55)."""
+    missing = [name for name in wanted_names(seen.conf) if not permits(ca, name)]
+    if not missing:
+        return None
+    text = f"It is not for {', '.join(missing)}: the bridge's authority is not."
+    return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
 
 
 # -- clock, address, proxy -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from bridge_project.kernel.config import Conf
-from bridge_project.operations.doctor import agents, bridge, machine, round_trip, storage
+from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip, storage
 from bridge_project.operations.doctor.findings import Finding, Level, broken
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 
@@ -26,6 +26,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("certificate", bridge.certificate),
     ("clock", bridge.clock),
     ("address", bridge.address),
+    ("browser", browser.address),
     ("proxy", bridge.proxy),
     ("database", storage.database),
     ("redis", storage.redis_server),

@@ -254,7 +254,7 @@ const REMEDIES = {
 
 function certificateSteps() {
   const authority = apple()
-    ? "Let this device trust the bridge's authority: download /ca.crt, install the profile in Settings, then switch it on under General, About, Certificate Trust Settings."
+    ? "Let this device trust the bridge's authority: open /ca.mobileconfig, install the profile in Settings, then switch it on under General, About, Certificate Trust Settings."
     : "Let this device trust the bridge's authority: download /ca.crt, then Settings, Security, Install a certificate, CA certificate.";
   return [
     "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose certificates every browser trusts.",

@@ -36,6 +36,11 @@
     byId("problem").hidden = !problem;
     byId("problem").textContent = problem;
     byId("said").textContent = "";
+    // The same link by the machine's name, where only its address was scanned.
+    const { name } = byId("named").dataset;
+    const offered = values && name && /^(\[|[0-9.]+$)/.test(location.hostname);
+    byId("named").hidden = !offered;
+    if (offered) byId("named").querySelector("a").href = link().replaceAll(location.hostname, name);
   };
 
   // Where the clipboard is refused, the text is selected, so that the system's own "copy" works.
