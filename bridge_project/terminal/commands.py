@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Lost, Refused
+from bridge_project.terminal.client import Lost, Message, Refused
 from bridge_project.terminal.console import Console, Wrong
 from bridge_project.terminal.render import clean, plain
+from sessions_app.approvals.tool_call import Question
+from sessions_app.notifications import NOTED
 
 Run = Callable[..., Awaitable[None]]
 
@@ -26,8 +28,6 @@ class Command:
     run: Run
     whole: bool
 
-
-NOTED: Final = "Noted. The agent still waits for an answer at the machine."
 
 COMMANDS: Final[dict[str, Command]] = {}
 
@@ -147,19 +147,23 @@ async def list_approvals(console: Console) -> None:
     for number, one in enumerate(console.pending.values(), 1):
         risk = clean(one.get("risk_level"))
         console.show(f"{number}  [{risk}] {plain(one.get('description'), 300)}")
-        console.show(f"   {plain(json.dumps(one.get('params')), 300)}")
+        if not render.questions(one):
+            console.show(f"   {plain(json.dumps(one.get('params')), 300)}")
     if not console.pending:
         console.show("Nothing waits for a decision.")
 
 
 @command("approve [N]", "approve the one that waits, or number N of `approvals`")
 async def approve(console: Console, number: str = "") -> None:
-    await _decide(console, number, "approved")
+    asked = console.waiting(number)
+    if render.questions(asked):
+        raise Wrong("It is a question: `answer` it, or `reject` it.")
+    await _decide(console, asked, "approved")
 
 
 @command("reject [N]", "reject it")
 async def reject(console: Console, number: str = "") -> None:
-    await _decide(console, number, "rejected")
+    await _decide(console, console.waiting(number), "rejected")
 
 
 @command("modify [N] {JSON}", "approve it with other parameters", whole=True)
@@ -171,18 +175,43 @@ async def modify(console: Console, typed: str) -> None:
         params = None
     if not isinstance(params, dict):
         raise Wrong('The new parameters are a JSON object: modify 1 {"command": "ls"}')
-    await _decide(console, typed.removesuffix(text), "modified", params)
+    await _decide(console, console.waiting(typed.removesuffix(text)), "modified", params)
 
 
-async def _decide(console: Console, number: str, decision: str, params: Any = None) -> None:
-    asked = console.waiting(number)
+@command("answer [#N] CHOICE", "answer a question: a number, 1,3, or your own words", whole=True)
+async def answer(console: Console, typed: str) -> None:
+    number, _, said = typed[1:].partition(" ") if typed.startswith("#") else ("", "", typed)
+    asked = console.waiting(number, question=True)
+    questions = render.questions(asked)
+    given = [said] if len(questions) == 1 else shlex.split(said)
+    if len(given) != len(questions) or not all(map(str.strip, given)):
+        raise Wrong(f"{len(questions)} to answer, in order; quote an answer that has a space.")
+    answers = {one.text: _chosen(one, words) for one, words in zip(questions, given, strict=True)}
+    await _decide(console, asked, "modified", asked["params"] | {"answers": answers})
+
+
+def _chosen(question: Question, typed: str) -> str:
+    """Return the labels of the typed numbers; anything else is an answer of one's own."""
+    labels, words = list(question.choices), typed.replace(",", " ").split()
+    if not all(word.isdecimal() for word in words):
+        return typed.strip()
+    if not all(1 <= int(word) <= len(labels) for word in words):
+        raise Wrong(f"{plain(question.text)} has the choices 1 to {len(labels)}.")
+    if len(words) > 1 and not question.several:
+        raise Wrong(f"{plain(question.text)} takes one choice.")
+    return ", ".join(labels[int(word) - 1] for word in words)
+
+
+async def _decide(console: Console, asked: Message, decision: str, params: Any = None) -> None:
     ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
+    console.decided.add((ids["session_id"], ids["tool_call_id"]))
     recorded = await console.ask(
         "approval_response", **ids, decision=decision, modifications=params
     )
     nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
     taken = "" if recorded["forwarded"] else f". {nobody}"
-    console.show(f"-- {clean(asked['tool'])}: {recorded['decision']}{taken}")
+    what = ", ".join(map(clean, params["answers"].values())) if "answers" in (params or {}) else ""
+    console.show(f"-- {clean(asked['tool'])}: {what or recorded['decision']}{taken}")
 
 
 @command("status", "the state of the repository")

@@ -29,6 +29,8 @@ class Console:
         self.current: str | None = None
         # (session, call) → the approval_required that waits
         self.pending: dict[tuple[str, str], Message] = {}
+        # those about which this terminal has decided
+        self.decided: set[tuple[str, str]] = set()
         # message_id → what the agent has said of it so far
         self._answers: dict[str, str] = {}
 
@@ -85,6 +87,9 @@ class Console:
                 return None
             message = {**message, "type": "answer", "payload": {**payload, "content": said}}
         session_id = str(payload.get("session_id") or "")
+        of_call = session_id, str((payload.get("data") or {}).get("tool_call_id"))
+        if payload.get("notification_type") == "approval_decided" and of_call in self.decided:
+            return None
         return render.line(message, self.titles.get(session_id, session_id[:8]), **how)
 
     async def ask(self, type_: str, **payload: Any) -> Message:
@@ -124,10 +129,12 @@ class Console:
         return self.current
 
     def called(self, session_id: str) -> str:
-        """Return a session's id and title, and what its agent does."""
+        """Return a session's id and title, what its agent does, or that it is paused."""
         one = self.sessions.get(session_id, {})
         turn, doing = one.get("turn", "idle"), one.get("doing") or {}
         does = f"({turn}) {plain(doing.get('summary', ''), 80)}" if turn != "idle" else ""
+        if (status := one.get("session_status")) in ("paused", "error"):
+            does = f"({status}: `resume` has it go on)"
         title = plain(self.titles.get(session_id, ""), 80)
         return "  ".join(filter(None, [clean(session_id), title, does])).rstrip()
 
@@ -136,12 +143,18 @@ class Console:
         number = int(word) if word.isdecimal() else 0
         return list(self.sessions)[number - 1] if 1 <= number <= len(self.sessions) else word
 
-    def waiting(self, number: str) -> Message:
-        """Return the approval of that number, or the only one. Raises Wrong."""
+    def waiting(self, number: str, *, question: bool = False) -> Message:
+        """Return the approval of that number, or the only one, or the only question.
+
+        Raises Wrong.
+        """
         asked = list(self.pending.values())
-        if not asked:
-            raise Wrong("Nothing waits for a decision.")
-        chosen = 1 if not number and len(asked) == 1 else int(number) if number.isdecimal() else 0
+        fitting = [one for one in asked if not question or render.questions(one)]
+        if not fitting:
+            raise Wrong("No question waits." if question else "Nothing waits for a decision.")
+        if not number and len(fitting) == 1:
+            return fitting[0]
+        chosen = int(number) if number.isdecimal() else 0
         if not 1 <= chosen <= len(asked):
-            raise Wrong(f"{len(asked)} wait: `approvals` lists them; say which number.")
+            raise Wrong(f"{len(fitting)} wait: `approvals` lists them; say which number.")
         return asked[chosen - 1]

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from bridge_project.kernel.text import terminal_safe
 from bridge_project.protocol.types import parse_timestamp
-from sessions_app.approvals.tool_call import TELLING_PARAMETERS
+from sessions_app.approvals.tool_call import TELLING_PARAMETERS, Question, questions_of
 
 Message = dict[str, Any]
 Writer = Callable[[Message], str]
 
-DIM, BOLD, RED, GREEN, YELLOW, BLUE, CYAN = 2, 1, 31, 32, 33, 34, 36
+DIM, BOLD, RED, GREEN, YELLOW, CYAN = 2, 1, 31, 32, 33, 36
 
 
 def clean(text: object, most: int = 1000) -> str:
@@ -44,16 +44,18 @@ def line(
     name, body, writers = str(message.get("type")), payload, _MESSAGES
     if name == "agent_event":
         name, body, writers = str(body.get("event")), _object(body.get("payload")), _EVENTS
-    if name in _SILENT or body.get("notification_type") == "approval_required":
+        if _object(body.get("context")).get("synthetic") is True:
+            name, body = "SubagentStop", {"result": body.get("prompt")}
+    if name not in writers or _is_told_already(body):
         return None
-    style, write = writers.get(name, (DIM, _anything))
+    kind, style, write = writers[name]
     try:
         moment = parse_timestamp(str(payload.get("timestamp") or message.get("timestamp")))
         clock = f"{moment.astimezone(zone):%H:%M:%S}"
     except ValueError:
         clock = "--:--:--"
-    kind, text = plain(name, 18).ljust(18), "\n".join(map(clean, write(body).splitlines()))
-    columns = ((clock, DIM), (plain(title, 24).ljust(24), CYAN), (kind, style))
+    text = "\n".join(map(clean, write(body).splitlines()))
+    columns = ((clock, DIM), (plain(title, 24).ljust(24), CYAN), (kind.ljust(7), style))
     shown = [paint(column, style if colour else 0) for column, style in columns]
     return "  ".join([*shown, text.replace("\n", "\n" + " " * 10)]).rstrip()
 
@@ -62,13 +64,27 @@ def _object(value: object) -> Message:
     return value if isinstance(value, dict) else {}
 
 
+def _is_told_already(body: Message) -> bool:
+    """Tell whether a notification is about what its session has shown: a question, or a Stop."""
+    of_stop = "reason" in _object(body.get("data"))
+    return body.get("notification_type") == "approval_required" or (
+        body.get("notification_type") in ("task_complete", "error") and of_stop
+    )
+
+
+def questions(body: Message) -> list[Question]:
+    """Return the questions that a call asks a person."""
+    return questions_of(str(body.get("tool")), _object(body.get("params")))
+
+
 def _call(body: Message) -> str:
     """Describe a tool call: name, main parameter, and the agent's own words."""
     params = _object(body.get("params"))
     telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
-    shown = params[telling] if telling else json.dumps(params, ensure_ascii=False)
-    short = plain(shown, 120) if params else ""
     words = plain(body.get("description") or params.get("description") or "")
+    if telling is None and words:
+        return words
+    short = plain(params[telling] if telling else json.dumps(params), 120) if params else ""
     tool = plain(body.get("tool"))
     more = "" if words in ("", short, tool, f"{tool}: {short}") else f"({words})"
     return " ".join(part for part in (tool, short, more) if part)
@@ -76,80 +92,66 @@ def _call(body: Message) -> str:
 
 def _asks(body: Message) -> str:
     """What a person is asked, or was, and where."""
-    where = ", asks at the machine" if body.get("source") == "hooks" else ""
-    decided = f", {body['decision']} already" if body.get("decision") else ""
-    return f"{_call(body)} [{body.get('risk_level')}{decided or where}]"
+    asked = bool(questions(body))
+    where = "asks at the machine" if body.get("source") == "hooks" else "answer N" * asked
+    notes = [f"{body['decision']} already" if body.get("decision") else where]
+    if asked:
+        return f"{body.get('description')}\n[{notes[0]}]"
+    notes.insert(0, str(body.get("risk_level")))
+    return f"{_call(body)} [{', '.join(filter(None, notes))}]"
 
 
 def _prompt(body: Message) -> str:
     return plain(body.get("prompt") or "") + (" (queued)" if body.get("queued") is True else "")
 
 
-def _pre_tool(body: Message) -> str:
-    waits = ", waits for approval" if body.get("requires_approval") is True else ""
-    return f"{_call(body)} [{body.get('risk_level', 'risk unknown')}{waits}]"
-
-
-def _post_tool(body: Message) -> str:
-    if not body.get("success"):
-        error = _object(body.get("result")).get("error")
-        return f"{_call(body)}: FAILED" + (f": {plain(error)}" if error else "")
-    took = body.get("execution_time_ms")
-    return f"{_call(body)}: done" + (f" in {took:.0f} ms" if isinstance(took, (int, float)) else "")
-
-
 def _result(body: Message) -> str:
     outcome = _object(body.get("result"))
-    said = plain(outcome.get("content") or outcome.get("error") or "")
-    return f"{plain(body.get('tool'))}: {'ok' if outcome.get('success') else 'FAILED'} {said}"
+    ok, said, why = (outcome.get(name) for name in ("success", "content", "error"))
+    return f"{plain(body.get('tool'))}: " + (
+        f"ok {plain(said or '')}" if ok else f"FAILED {plain(why or said or '')}"
+    )
 
 
 def _answer(body: Message) -> str:
     """Return the agent's text since the last tool call, and why it ended."""
-    said, reason = str(body.get("content") or "").strip(), str(body.get("finish_reason"))
-    ended = "" if reason == "tool_call" or (said and reason == "stop") else f"({reason})"
-    return f"{said}\n{ended}".strip()
+    said = str(body.get("content") or body.get("message") or "").strip()
+    reason = str(body.get("finish_reason") or body.get("reason"))
+    usual = reason == "tool_call" or (said and reason in ("stop", "task_completed"))
+    return f"{said}\n{'' if usual else f'({reason})'}".strip()
 
 
-def _fields(*names: str, between: str = ": ") -> Writer:
-    return lambda body: plain(
-        between.join(str(body[name]) for name in names if body.get(name) not in (None, ""))
-    )
+def _started(body: Message) -> str:
+    one = _object(body.get("session"))
+    return plain(f"{one.get('agent', '')} in {one.get('working_directory') or 'no directory'}")
 
 
-def _anything(body: Message) -> str:
-    known = {name: value for name, value in body.items() if name != "session_id"}
-    return plain(json.dumps(known, ensure_ascii=False)) if known else ""
+def _error(body: Message) -> str:
+    message = str(body.get("message"))
+    here = message.replace("session_start with its id and resume true", "`resume`")
+    return plain(f"{body.get('code')}: {here}")
 
 
-_SILENT: Final = {
-    "connection_ack",
-    "health_status",
-    "session_ready",
-    "session_update",
-    "stream_start",
-    "stream_chunk",
+def _fields(*names: str) -> Writer:
+    return lambda body: plain(": ".join(str(body[name]) for name in names if body.get(name)))
+
+
+# What is not here is silent: a tool's call and result come as messages of their own, and what is
+# notified of an event says it for a person.
+_EVENTS: Final[Mapping[str, tuple[str, int, Writer]]] = {
+    "UserPromptSubmit": ("prompt", BOLD, _prompt),
+    "Stop": ("answer", 0, _answer),
+    "SubagentStop": ("report", DIM, _fields("result")),
 }
-_EVENTS: Final[Mapping[str, tuple[int, Writer]]] = {
-    "SessionStart": (GREEN, _fields("working_directory", "initial_prompt")),
-    "SessionEnd": (GREEN, _fields("exit_reason", "summary")),
-    "UserPromptSubmit": (BOLD, _prompt),
-    "PreToolUse": (BLUE, _pre_tool),
-    "PostToolUse": (BLUE, _post_tool),
-    "Stop": (GREEN, _fields("reason", "message")),
-    "SubagentStop": (DIM, _fields("result", "context", between=" ")),
-    "Notification": (YELLOW, _fields("level", "message")),
-}
-_MESSAGES: Final[Mapping[str, tuple[int, Writer]]] = {
-    "session_started": (GREEN, _fields()),
-    "session_end": (GREEN, _fields("reason")),
-    "answer": (0, _answer),
-    "tool_call": (DIM, _call),
-    "approval_required": (YELLOW, _asks),
-    "tool_result": (DIM, _result),
-    "tool_error": (RED, _fields("tool", "code", "message")),
-    "notification": (YELLOW, _fields("title", "body")),
-    "error": (RED, _fields("code", "message")),
+_MESSAGES: Final[Mapping[str, tuple[str, int, Writer]]] = {
+    "session_started": ("started", GREEN, _started),
+    "session_end": ("ended", GREEN, _fields("reason")),
+    "answer": ("answer", 0, _answer),
+    "tool_call": ("calls", DIM, _call),
+    "approval_required": ("asks", YELLOW, _asks),
+    "tool_result": ("result", DIM, _result),
+    "notification": ("notice", YELLOW, _fields("title", "body")),
+    "error": ("error", RED, _error),
 }
 
 

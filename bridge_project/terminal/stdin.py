@@ -36,7 +36,7 @@ async def prompt(watcher: Watcher) -> None:
         current = console.current
         name = console.titles.get(current, current) if current else "no session"
         waiting = len(console.pending)
-        decide = f"{waiting} to decide: approve, reject" if waiting else "nothing to decide"
+        decide = f"{waiting} to decide: approve, reject, answer" if waiting else "nothing to decide"
         return f" {name[:60]} · {decide} · help"
 
     words = WordCompleter([*COMMANDS, "quit"], sentence=True)

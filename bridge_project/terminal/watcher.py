@@ -110,10 +110,9 @@ class Watcher:
         listed = list(self.console.sessions)
         many = f"{len(listed)} session{'s' * (len(listed) != 1)}" if listed else "no sessions yet"
         self._say(f"connected to {target.url}; {many}", render.GREEN)
+        self._name_chosen()
         for session_id in listed:  # the newest first, which is chosen
             await self._join(client, session_id)
-        if self.console.current is not None:
-            self._say(f"chosen: {self.console.called(self.console.current)}")
 
     async def _accept(self, client: Client, code: str, details: Any) -> None:
         text = details.get("message", "") if isinstance(details, dict) else str(details or "")
@@ -130,7 +129,14 @@ class Watcher:
     async def _join(self, client: Client, session_id: str) -> None:
         if session_id not in self._joined:
             self._joined.add(session_id)
+            chosen = self.console.current
             self._take(await client.join(session_id, known=True))
+            if chosen is None:
+                self._name_chosen()
+
+    def _name_chosen(self) -> None:
+        if self.console.current is not None:
+            self._say(f"chosen: {self.console.called(self.console.current)}")
 
     async def _consume(self, client: Client) -> None:
         """Show what arrives and acknowledge what was shown.

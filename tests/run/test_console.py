@@ -140,6 +140,60 @@ async def test_nothing_to_talk_to() -> None:
         assert words in line
 
 
+COLOURS = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+SIZES = {"question": "Sizes?", "options": [{"label": "S"}, {"label": "M"}], "multiSelect": True}
+
+
+def question(number: int, *questions: Message) -> Message:
+    return asked(number, tool="AskUserQuestion", params={"questions": list(questions)})
+
+
+@pytest.mark.parametrize(
+    ("questions", "line", "answers"),
+    [
+        ([COLOURS], "answer 2", {"Which?": "Blue"}),
+        ([COLOURS], "answer #2 1", {"Which?": "Red"}),
+        ([COLOURS], "answer none of these", {"Which?": "none of these"}),
+        ([SIZES], "answer 1, 2", {"Sizes?": "S, M"}),
+        ([COLOURS, SIZES], 'answer "my own" 2,1', {"Which?": "my own", "Sizes?": "M, S"}),
+    ],
+)
+async def test_a_question_is_answered(
+    questions: list[Message], line: str, answers: dict[str, str]
+) -> None:
+    """By a modification that carries the answers; an approval that waits beside it stays."""
+    scripted = Scripted(approval_response={"decision": "modified", "forwarded": True})
+    lines: list[str] = []
+    one = console(lines, scripted)
+    one.learn(asked(1))
+    one.learn(question(2, *questions))
+    await carry_out(one, line)
+    [(type_, payload)] = scripted.sent
+    modifications = {"questions": questions, "answers": answers}
+    assert (type_, payload["tool_call_id"]) == ("approval_response", "c2")
+    assert (payload["decision"], payload["modifications"]) == ("modified", modifications)
+    assert lines == [f"-- AskUserQuestion: {', '.join(answers.values())}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("answer 3", "the choices 1 to 2"),
+        ("answer 1 2", "takes one choice"),
+        ("answer #1 2", "0 to answer"),
+        ("answer #7 2", "say which number"),
+        ("approve 2", "It is a question"),
+    ],
+)
+async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
+    scripted, lines = Scripted(), list[str]()
+    one = console(lines, scripted)
+    one.learn(asked(1))
+    one.learn(question(2, COLOURS))
+    await carry_out(one, line)
+    assert scripted.sent == [] and words in lines[0]
+
+
 class Mute:
     """A connection that takes everything and says nothing."""
 

@@ -40,45 +40,52 @@ BASH = {"tool": "Bash", "params": {"command": "ls"}}
 @pytest.mark.parametrize(
     ("name", "payload", "words"),
     [
+        ("UserPromptSubmit", {"prompt": "Fix\n  it"}, "prompt   Fix it"),
+        ("UserPromptSubmit", {"prompt": "And", "queued": True}, "prompt   And (queued)"),
         (
-            "PreToolUse",
-            BASH | {"risk_level": "high", "requires_approval": True},
-            "Bash ls [high, waits for approval]",
+            "UserPromptSubmit",
+            {"prompt": "The job is over", "context": {"synthetic": True}},
+            "report   The job is over",
         ),
-        (
-            "PreToolUse",
-            {"tool": "Bash", "params": {"command": "ls", "description": "List"}},
-            "Bash ls (List) [risk unknown]",
-        ),
-        (
-            "PreToolUse",
-            {"tool": "Odd", "params": {"n": 1}, "risk_level": "low"},
-            'Odd {"n": 1} [low]',
-        ),
-        (
-            "PostToolUse",
-            BASH | {"success": True, "execution_time_ms": 12.4},
-            "Bash ls: done in 12 ms",
-        ),
-        (
-            "PostToolUse",
-            BASH | {"success": False, "result": {"error": "no"}},
-            "Bash ls: FAILED: no",
-        ),
-        ("UserPromptSubmit", {"prompt": "Fix\n  it"}, "Fix it"),
-        ("UserPromptSubmit", {"prompt": "Then that", "queued": True}, "Then that (queued)"),
-        ("Stop", {"reason": "task_completed", "message": "Done."}, "task_completed: Done."),
-        ("Stop", {"reason": "error"}, "error"),
-        ("SessionStart", {"working_directory": "/home/a", "initial_prompt": "Go"}, "/home/a: Go"),
-        ("Notification", {"level": "info", "message": "hello"}, "info: hello"),
-        ("PreCompact", {"trigger": "auto"}, '{"trigger": "auto"}'),
+        ("Stop", {"reason": "task_completed", "message": "Done."}, "answer   Done."),
+        ("Stop", {"reason": "error"}, "answer   (error)"),
+        ("SubagentStop", {"result": "42", "context": {"a": 1}}, "report   42"),
     ],
 )
 def test_a_hook_event_is_told_in_a_line(name: str, payload: dict[str, Any], words: str) -> None:
     told = line(event(name, payload))
     assert told.startswith("12:00:00  ")
-    assert f"  {name}" in told
     assert told.endswith(words)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "PreCompact", "Notification"],
+)
+def test_what_comes_as_a_message_of_its_own_is_not_told_twice(name: str) -> None:
+    assert line(event(name, BASH | {"message": "x"})) == ""
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload", "words"),
+    [
+        ("tool_call", BASH | {"description": "Bash: ls"}, "calls    Bash ls"),
+        ("tool_call", BASH | {"description": "Lists"}, "calls    Bash ls (Lists)"),
+        ("tool_call", {"tool": "Odd", "params": {"n": 1}}, 'calls    Odd {"n": 1}'),
+        (
+            "tool_result",
+            {"tool": "Bash", "result": {"success": True, "content": "a\nb"}},
+            "result   Bash: ok a b",
+        ),
+        (
+            "tool_result",
+            {"tool": "Bash", "result": {"success": False, "error": "Exit code 3"}},
+            "result   Bash: FAILED Exit code 3",
+        ),
+    ],
+)
+def test_a_call_is_told_in_a_line(type_: str, payload: dict[str, Any], words: str) -> None:
+    assert line({"type": type_, "timestamp": AT, "payload": payload}).endswith(words)
 
 
 @pytest.mark.parametrize("message", asyncapi.messages(), ids=lambda message: message.name)
@@ -98,7 +105,7 @@ def test_an_answer_is_one_message_without_the_input_of_tools() -> None:
     assert stream("stream_chunk", content='{"command": ', is_tool_use=True) is None
     assert stream("stream_chunk", content="o\x1b[31m", is_tool_use=False) is None
     said = stream("stream_end", finish_reason="stop") or ""
-    assert said.splitlines()[0].endswith("answer              One")
+    assert said.splitlines()[0].endswith("answer   One")
     assert said.splitlines()[1].strip() == "two\N{REPLACEMENT CHARACTER}[31m"
     assert stream("stream_end", finish_reason="tool_call") is None, "there is nothing to show"
     assert (stream("stream_end", finish_reason="error") or "").endswith("(error)")
@@ -114,6 +121,9 @@ def test_a_session_is_called_and_does_what_the_bridge_says() -> None:
     assert shown(console, {"type": "session_update", "payload": {"session": later}}) is None
     assert console.called("s-1") == "s-1  Fix it  (waiting) Bash: rm\N{REPLACEMENT CHARACTER} x"
     assert "  Fix it " in (shown(console, event("UserPromptSubmit", {"prompt": "x"})) or "")
+    paused = one | {"session_status": "paused"}
+    console.learn({"type": "session_update", "payload": {"session": paused}})
+    assert console.called("s-1") == "s-1  project  (paused: `resume` has it go on)"
     over = later | {"session_status": "closed"}
     console.learn({"type": "session_update", "payload": {"session": over}})
     assert console.sessions == {}
@@ -130,6 +140,14 @@ def test_a_session_is_called_and_does_what_the_bridge_says() -> None:
 def test_a_question_says_where_it_is_asked(more: dict[str, str], words: str) -> None:
     payload = BASH | {"session_id": "s-1", "tool_call_id": "c", "risk_level": "high"} | more
     assert line({"type": "approval_required", "timestamp": AT, "payload": payload}).endswith(words)
+
+
+def test_a_question_is_shown_with_its_choices() -> None:
+    params = {"questions": [{"question": "Which?", "options": [{"label": "Red"}]}]}
+    asked = {"tool": "AskUserQuestion", "params": params, "description": "Which?\n1. Red"}
+    told = line({"type": "approval_required", "timestamp": AT, "payload": asked}).splitlines()
+    assert told[0].endswith("asks     Which?")
+    assert [part.strip() for part in told[1:]] == ["1. Red", "[answer N]"]
 
 
 HARMFUL = ("\033[31mred", "\x9b31m", "a\rb", "\a", "\x7f", "\u202etxt", "\u2028x", "\ud800")

@@ -238,7 +238,7 @@ async def test_what_arrives_is_shown_and_acknowledged(bridge: Bridge) -> None:
     bridge.script.live = {"one": [event("one", "now", "id-2")]}
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
         "missed",
         "now",
     ]
@@ -291,7 +291,7 @@ async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
     bridge.script.live = {"one": [message("replay_buffer", replay)]}
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: len(set(bridge.script.acknowledged())) == 3)
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
         "first",
         "second",
     ]
@@ -305,7 +305,7 @@ async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
         await bridge.script.connections[0].close(1001)
         bridge.script.backlog.append(event("one", "later", "id-2"))
         await bridge.script.hears(lambda _: "id-2" in bridge.script.acknowledged())
-    assert [line.rpartition("  ")[2] for line in screen.lines if "UserPromptSubmit" in line] == [
+    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
         "missed",
         "later",
     ]

@@ -4,6 +4,7 @@ interrupt, a bridge that is killed (D10, D35, D38, D40).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,8 @@ from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 TAKEN_NOWHERE = "No agent took it"
+CHOICES = [{"label": "Red"}, {"label": "Blue", "description": "cold"}]
+QUESTION = json.dumps({"questions": [{"question": "Which colour?", "options": CHOICES}]})
 
 
 @pytest.fixture(scope="module")
@@ -53,27 +56,32 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
     shown = piped.ask("say marmalade", "answer", "marmalade", "\n")
     assert shown.count("answer") == 1, "a line for a message, and not for each of its pieces"
 
-    piped.ask('say /tool Bash {"command": "make one"}', "approval_required", "make one", "[high]")
-    piped.ask("approve", "-- Bash: approved", "tool_result", "make one", "answer")
-    piped.ask('say /tool Bash {"command": "make two"}', "approval_required", "make two")
+    piped.ask('say /tool Bash {"command": "make one"}', "asks", "make one", "[high]")
+    piped.ask("approve", "-- Bash: approved", "result", "make one", "answer")
+    piped.ask('say /tool Bash {"command": "make two"}', "asks", "make two")
     piped.ask(
         'modify {"command": "make three"}',
         "-- Bash: modified",
-        "tool_result",
+        "result",
         "make three",
         "answer",
     )
-    piped.ask('say /tool Bash {"command": "make four"}', "approval_required", "make four")
+    piped.ask('say /tool Bash {"command": "make four"}', "asks", "make four")
     piped.ask(
         "reject",
         "-- Bash: rejected",
-        "tool_result",
+        "result",
         "Bash was rejected",
         "answer",
     )
+    piped.ask(
+        f"say /tool AskUserQuestion {QUESTION}", "asks     Which colour?", "2. Blue", "[answer"
+    )
+    piped.ask("approve", "-- It is a question")
+    piped.ask("answer 2", "-- AskUserQuestion: Blue", "ok Which colour? Blue", "answer")
     assert TAKEN_NOWHERE not in piped.shown
 
-    piped.ask("say /fail on purpose", "UserPromptSubmit", "on purpose", "AGENT_ERROR: on purpose")
+    piped.ask("say /fail on purpose", "prompt", "on purpose", "AGENT_ERROR: on purpose")
 
     piped.say("say /sleep 100")
     works(piped)
@@ -81,7 +89,7 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
     piped.ask("interrupt", "answer")
     piped.until("answer", "jam")
     assert piped.shown.count("on purpose") == 2, "the prompt, and one line for the failure"
-    piped.ask("end", "session_end", "user_request")
+    piped.ask("end", "ended", "user_request")
     piped.ask("sessions", "No session is open.")
     assert bridge.session(session_id)["status"] == "closed"
     piped.ask(f"resume {session_id}", "-- SESS_CLOSED: ")
@@ -104,6 +112,6 @@ def test_a_session_that_was_paused_is_resumed(bridge: Bridge, piped: Program) ->
     assert bridge.session(session_id)["status"] == "active"
     piped.ask("say marmalade", "marmalade", "answer")
     assert "Who is there?" not in piped.shown, "what was refused is not said later"
-    piped.ask("end", "session_end", "user_request")
+    piped.ask("end", "ended", "user_request")
     piped.end_of_input()
     assert piped.ended() == 0, piped.shown

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +16,17 @@ from pathlib import Path
 import pytest
 
 from bridge_project.terminal.commands import COMMANDS
+from hooks_app.producer.translate import translate
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import QuickBridge, nursery
+from tests.hooks.scripted import fixture
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(120)
+KINDS = {"prompt", "calls", "asks", "result", "notice", "report", "answer", "error", "ended"}
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +190,8 @@ def other(bridge: Bridge, piped: Program) -> Iterator[str]:
     """
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
-    piped.until(f"SessionStart        {bridge.root}\n", what="the other session has been joined")
+    piped.until(f"started  primary-agent in {bridge.root}\n")
+    piped.ask("sessions", session_id)  # which is carried out when it has been joined
     yield session_id
     bridge.accept(hook("SessionEnd", session_id, {}))
 
@@ -210,6 +215,51 @@ def test_sessions(bridge: Bridge, sid: str, other: str, piped: Program) -> None:
     assert bridge.session(sid)["status"] == "active", "it is only left"
     piped.ask(f"use {sid}", f"-- {sid}: ")
     piped.ask("status", "kept.txt")
+
+
+# what claude-code was seen to send, and the lines that it becomes
+CAPTURED = {
+    "UserPromptSubmit": ["prompt   SCN:bash go"],
+    "PreToolUse-Bash": ["calls    Bash echo hi"],
+    "PostToolUse-Bash": ["result   Bash: ok hi"],
+    "PreToolUse-Edit": ["calls    Edit /home/dev/project/hello.txt"],
+    "PermissionRequest-Edit": [
+        "asks     Edit /home/dev/project/hello.txt [medium, asks at the machine]"
+    ],
+    "Notification-permission_prompt": [],
+    "PostToolUse-Edit": [
+        "result   Edit: ok Edited /home/dev/project/hello.txt",
+        "notice   Edit: approved: Edit was approved at the machine.",
+    ],
+    "PreToolUse-AskUserQuestion": ["calls    Which colour? 1. Red: r 2. Blue: b"],
+    "PermissionRequest-AskUserQuestion": ["asks     Which colour?"],
+    "PostToolUse-AskUserQuestion": [
+        "result   AskUserQuestion: ok Which colour? Blue",
+        "notice   The question: answered: The question was answered at the machine.",
+    ],
+    "PostToolUseFailure-Bash": ["result   Bash: FAILED Exit code 3 oops"],
+    "PreCompact": [],
+    "SessionStart-compact-with-model": ["notice   The agent says: The conversation was compacted."],
+    "SubagentStop-in-subagent": ["report   sub agent: result 42."],
+    "Stop": ["answer   Done: the command printed hi."],
+    "Notification-idle_prompt": [
+        "notice   The agent waits for you: Claude is waiting for your input"
+    ],
+}
+
+
+def test_a_session_at_the_machine(bridge: Bridge, sid: str, piped: Program) -> None:
+    """A line for a message, none twice, no JSON."""
+    for name in CAPTURED:
+        raw = fixture(name) | {"session_id": sid}
+        event = translate(raw, now=time.time(), mtime=time.time(), event_id=new_id())
+        assert event is not None
+        bridge.accept(event)
+    piped.until("Claude is waiting for your input")
+    told = [line.partition("  ")[2][24:].strip() for line in piped.shown.splitlines()]
+    wanted = [line for lines in CAPTURED.values() for line in lines]
+    lines = [line for line in told if line.split("  ")[0] in KINDS]
+    assert lines[lines.index(wanted[0]) :] == wanted
 
 
 @pytest.mark.parametrize("line", ["say Hello?", "interrupt"])
