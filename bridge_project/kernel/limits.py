@@ -153,6 +153,9 @@ AGENT_CHARS_WAITING: Final = 4 * MB  # of text in them; one message more may com
 # of one session: what a client may have queued while it was away
 AGENT_PROMPTS_WAITING: Final = 1000
 AGENT_PROMPTS_CHARS: Final = 64 * MB  # all of them together, unless one alone is longer
+# of its own transcript of a session, which is read whole; most have under 10 MB
+AGENT_HISTORY_FILE_BYTES: Final = 64 * MB
+AGENT_HISTORY_CHARS: Final = 200_000  # kept of what an agent tells when it loads a session
 AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
 AGENT_VERSIONS_SECONDS: Final = 60.0  # between two looks at which versions the agents are
 TURN_SILENCE_SECONDS: Final = 60.0  # without a sign of a turn: then every device is told, low

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
@@ -69,10 +69,17 @@ def encode_raw(
 
 
 def encode_replay(
-    session_id: str, frames: Iterable[str], *, complete: bool, id: str | None = None
+    session_id: str,
+    frames: Iterable[str],
+    *,
+    complete: bool,
+    source: Literal["agent"] | None = None,
+    id: str | None = None,
 ) -> Encoded:
     """Encode a ``replay_buffer`` of encoded messages; ``id``: the request's, if any."""
-    payload = server_messages.ReplayBuffer(session_id=session_id, messages=[], complete=complete)
+    payload = server_messages.ReplayBuffer(
+        session_id=session_id, messages=[], complete=complete, source=source
+    )
     empty = encode(payload, id=id)
     before, mark, after = empty.text.rpartition('"messages":[]')
     return Encoded(empty.id, empty.type, f"{before}{mark[:-1]}{','.join(frames)}]{after}")

@@ -164,7 +164,9 @@ class StreamEnd(ServerPayload):
 
 class ReplayBuffer(ServerPayload):
     """``messages`` are whole envelopes; ``complete`` false says that older ones have already been
-    discarded (D29).
+    discarded (D29). ``source`` (added) ``agent``: what the agent itself tells of what was said
+    before the log begins, without tool calls, as prompts and streams; no rows, so nothing of it
+    needs acknowledging, and ids stay the same each time (D60). Absent: rows of the log.
     """
 
     type = "replay_buffer"
@@ -172,6 +174,7 @@ class ReplayBuffer(ServerPayload):
     session_id: str
     messages: list[dict[str, Any]]
     complete: bool
+    source: Literal["agent"] | None = None
 
 
 class ToolCall(ServerPayload):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,14 @@ REJECTED = "The call was rejected."
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Hold what somebody said in a session, as the agent tells it afterwards."""
+
+    text: str
+    by_agent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AgentKind:
     """Describe one kind of agent, as ``registry.py`` lists it.
 
@@ -29,7 +37,8 @@ class AgentKind:
     here now, None when one can; it is asked for each connection and names no path of this machine.
     ``version`` may take seconds, and is empty when unknown. ``mend`` is the shell command that
     removes what ``why_not`` names, if there is one. ``asks`` is what is known before a session
-    starts (D59). A kind that is not ``real`` is scripted: never preferred, without a breaker.
+    starts (D59). ``history`` tells what was said in a session, by the agent's id of it, whether or
+    not it runs; None: only its driver can, if at all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
     """
 
     name: str
@@ -40,6 +49,7 @@ class AgentKind:
     mend: Callable[[], str] = str
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
+    history: Callable[[str], Sequence[Said]] | None = None
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -118,12 +128,14 @@ class Driver(ABC):
     ``can_modify``: the agent runs a ``modified`` call with the given parameters. A driver that
     cannot do this has the call refused and the agent told to ask anew with them. ``can_resume``: a
     session can be continued by the id of SessionIdentified. ``asks``, once started: whether the
-    agent asks before it changes or runs something; None when nobody knows (D59).
+    agent asks before it changes or runs something; None when nobody knows (D59). ``history``: what
+    it told of the session when it was resumed.
     """
 
     can_modify: ClassVar[bool] = True
     can_resume: ClassVar[bool] = True
     asks: bool | None = True
+    history: Sequence[Said] = ()
 
     def __init__(self) -> None:
         self.events = EventQueue()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.server_messages import AgentEvent
 from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit
@@ -57,30 +57,31 @@ def send_prompt(
         session.save(update_fields=["title", "titled", "last_activity_at"])
         box.append(
             session.feed,
-            _prompt_event(
-                session,
-                prompt=content,
-                source=source,
-                device=device.name if device else None,
-                message_id=message_id,
-                queued=count > 0 or session.turn != Session.Turn.IDLE,
+            encode(
+                prompt_event(
+                    session.session_id,
+                    prompt=content,
+                    source=source,
+                    device=device.name if device else None,
+                    message_id=message_id,
+                    queued=count > 0 or session.turn != Session.Turn.IDLE,
+                )
             ),
         )
         inbox.add(session, inbox.Kind.PROMPT, content=content)
         _record("message", session, device, characters=len(content))
 
 
-def _prompt_event(session: Session, **payload: Any) -> Encoded:
+def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
+    """Describe a prompt as the hook event that an observed session has for it (D52)."""
     event: HookEventName = "UserPromptSubmit"
-    return encode(
-        AgentEvent(
-            event=event,
-            event_type=event,
-            event_id=str(uuid.uuid4()),
-            session_id=session.session_id,
-            timestamp=now_text(),
-            payload=payload,
-        )
+    return AgentEvent(
+        event=event,
+        event_type=event,
+        event_id=str(uuid.uuid4()),
+        session_id=session_id,
+        timestamp=now_text(),
+        payload=payload,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError
 from bridge_project.kernel import limits
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
-from sessions_app.agents.driver import Driver, Verdict
+from sessions_app.agents.driver import Driver, Said, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
 from sessions_app.agents.inbox import Kind, Taken
 from sessions_app.agents.sanitize import coalesce
@@ -98,6 +98,11 @@ class SessionRunner:
     def busy(self) -> bool:
         """Tell whether a turn runs."""
         return not self._idle.is_set()
+
+    @property
+    def history(self) -> Sequence[Said]:
+        """Return what the agent told of the session when it was resumed."""
+        return self._driver.history
 
     def start(self) -> None:
         """Begin to write events and to take commands."""

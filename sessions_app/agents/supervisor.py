@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
@@ -21,7 +21,7 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import Driver
+from sessions_app.agents.driver import Driver, Said
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner, stored
 from sessions_app.agents.session_writer import OwnershipLost
@@ -123,6 +123,11 @@ class Supervisor:
                 return await starting.settled(session)
             await self._launch(session, driver, session.resume_id or None, attempted)
         return await readers.run(ownership.found, session.pk)
+
+    def history(self, session_pk: int) -> Sequence[Said]:
+        """Return what an agent of this process told of its session; may be called in any thread."""
+        runner = self._running.get(session_pk)
+        return runner.history if runner is not None else ()
 
     @contextmanager
     def _reserving(self) -> Iterator[None]:

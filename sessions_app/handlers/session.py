@@ -108,19 +108,25 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     """
     payload: c.SessionStart = message.payload
     assert connection.device is not None and payload.session_id is not None
-    session = await readers.run(observed_sessions.find, payload.session_id)
+    session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
     if session is None:
         session = await supervisor.create(
             payload.session_id, payload.agent, payload.working_directory, connection.device
         )
     elif session.status == Session.Status.CREATED:
         session = await starting.settled(session)
-    elif _must_wait(session, resume=payload.resume):
+    elif resumed := _must_wait(session, resume=payload.resume):
         session = await supervisor.resume(session, connection.device)
-    await _join(connection, message, session)
+    await _join(connection, message, session, resumed=resumed)
 
 
-async def _join(connection: ClientConnection, message: ClientMessage, session: Session) -> None:
+async def _join(
+    connection: ClientConnection,
+    message: ClientMessage,
+    session: Session,
+    *,
+    resumed: bool = False,
+) -> None:
     """``session_ready``, then what the log holds of it for this device (D28)."""
     assert connection.delivery is not None
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
@@ -135,7 +141,7 @@ async def _join(connection: ClientConnection, message: ClientMessage, session: S
         await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     )
     await connection.reply(message, await _ready(session))
-    connection.delivery.join(session.feed_id, buffer_upto=buffer_upto)
+    connection.delivery.join(session.feed_id, buffer_upto=buffer_upto, resumed=resumed)
 
 
 async def _ready(session: Session) -> s.SessionReady:

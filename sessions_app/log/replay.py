@@ -23,19 +23,22 @@ class Replay:
     """Hold the newest rows that fit, oldest first.
 
     ``cut`` is the newest row before them that the device has not got and will not (0: none);
-    ``through`` the newest of all.
+    ``through`` the newest of all. ``lost``: the log has lost the beginning of what was asked for.
     """
 
     rows: Sequence[Row]
     cut: int
     through: int
+    lost: bool
 
 
-def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
+def missed(
+    device_id: int, feed_id: int, sent: int | None, upto: int, *, whole: bool = False
+) -> Replay:
     """Return the rows of a bridge-run session that a device lacks, up to ``upto``.
 
     Past ``sent`` on this connection, else past its cursor; a device new to it gets all there is, as
-    far as the replay buffer reaches.
+    far as the replay buffer reaches. ``whole``: it is told too when what it has got is lost.
     """
     position = sent
     if position is None:
@@ -59,7 +62,8 @@ def missed(device_id: int, feed_id: int, sent: int | None, upto: int) -> Replay:
     dropped = _dropped(feed_id)
     if position < dropped <= upto:
         cut = max(cut, dropped)
-    return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0))
+    lost = dropped > (0 if whole else position)
+    return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0), lost)
 
 
 def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:

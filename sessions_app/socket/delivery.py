@@ -16,6 +16,7 @@ from bridge_project.kernel.threads import readers
 from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
 from devices_app.models import Device
 from sessions_app import notifications
+from sessions_app.agents import history
 from sessions_app.approvals import decisions
 from sessions_app.log import cursors, reader, replay
 from sessions_app.log.reader import Gap, Page, Row
@@ -61,8 +62,9 @@ class Delivery:
         self._tail = tail
         self._wake = asyncio.Event()
         self._idle = False
-        # feed id → last row to include in the replay_buffer, or None to send rows one by one
-        self._joins: dict[int, int | None] = {}
+        # feed id → last row to include in the replay_buffer, or None to send rows one by one; and
+        # whether this client has just resumed the session
+        self._joins: dict[int, tuple[int | None, bool]] = {}
         # message ids of the approvals that this connection was sent, by greeting or as rows
         self._asked: set[str] = set()
         # row's message id → the answer, to a request of this client, that it is sent as
@@ -76,13 +78,14 @@ class Delivery:
         if not (self._idle and self._send_from_memory()):
             self._wake.set()
 
-    def join(self, feed_id: int, *, buffer_upto: int | None = None) -> None:
+    def join(self, feed_id: int, *, buffer_upto: int | None = None, resumed: bool = False) -> None:
         """Send the feed's backlog, then its live rows.
 
         ``buffer_upto``: what was missed up to that row comes as one ``replay_buffer``. It is the
-        head of the log before the client was told that it has joined.
+        head of the log before the client was told that it has joined. ``resumed``: the client has
+        just resumed the session, and is told what the log has lost, also if it had got it (D60).
         """
-        self._joins.setdefault(feed_id, buffer_upto)
+        self._joins.setdefault(feed_id, (buffer_upto, resumed))
         self.wake()
 
     def leave(self, feed_id: int) -> None:
@@ -115,7 +118,8 @@ class Delivery:
         while True:
             self._wake.clear()
             if self._joins:
-                await self._join(*next(iter(self._joins.items())))
+                feed_id, (buffer_upto, resumed) = next(iter(self._joins.items()))
+                await self._join(feed_id, buffer_upto, resumed)
             elif self._send_from_memory():
                 self._idle = True
                 try:
@@ -172,34 +176,38 @@ class Delivery:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
 
-    async def _join(self, feed_id: int, buffer_upto: int | None) -> None:
+    async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
         """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
-        if feed_id not in self.feeds:
+        if feed_id not in self.feeds or resumed:
             if buffer_upto is not None:
-                await self._send_buffer(feed_id, buffer_upto)
+                await self._send_buffer(feed_id, buffer_upto, resumed)
             if buffer_upto is None or buffer_upto < self.live:
                 await self._send_backlog(await readers.run(self._positions, feed_id), self.live)
         if feed_id in self._joins:  # it has not been left meanwhile
             del self._joins[feed_id]
             self.feeds.add(feed_id)
 
-    async def _send_buffer(self, feed_id: int, upto: int) -> None:
-        """Send what the device missed of a session in one message, if it missed anything (D28)."""
+    async def _send_buffer(self, feed_id: int, upto: int, resumed: bool) -> None:
+        """Send what the device missed of a session in one message, if it missed anything (D28).
+
+        Before it comes what the agent tells of what the log has lost (D60).
+        """
+        sent = self.sent.get(feed_id)
         missed = await readers.run(
-            replay.missed, self._device.pk, feed_id, self.sent.get(feed_id), upto
+            replay.missed, self._device.pk, feed_id, sent, upto, whole=resumed
         )
         rows = [row for row in missed.rows if row.id not in self._asked]
-        if rows:
-            session_id = await readers.run(notifications.session_of, feed_id)
-            message = encode_replay(
-                session_id or "", [row.frame for row in rows], complete=not missed.cut
-            )
+        session_id = await readers.run(notifications.session_of, feed_id) or ""
+        if missed.lost and (told := await readers.run(history.frames_of, feed_id, missed.rows)):
+            message = encode_replay(session_id, told, complete=False, source="agent")
+            await self._outlet.send_in_turn(message.text)
+        if rows or missed.cut or missed.lost:
+            complete = not (missed.cut or missed.lost)
+            message = encode_replay(session_id, [row.frame for row in rows], complete=complete)
             self._acknowledgements.sent_summary(message.id, feed_id, missed.through, missed.cut)
             await self._outlet.send_in_turn(message.text)
             for row in rows:
                 self._has_sent(row)
-        elif missed.cut:
-            await self._announce_gaps([Gap(feed_id, missed.cut)])
         if missed.through:
             self.sent[feed_id] = missed.through
 

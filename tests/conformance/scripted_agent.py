@@ -127,6 +127,12 @@ class Scripted:
         journal("load", session=params["sessionId"])
         if MODE == "stuck":
             time.sleep(1000)
+        self.session = params["sessionId"]
+        for text in self.told() if MODE == "tells" else ():
+            self.update(sessionUpdate="user_message_chunk", content={"type": "text", "text": text})
+            self.say("about ")
+            self.update(sessionUpdate="tool_call", toolCallId="c", title="Looking", kind="search")
+            self.say(text)
         if MODE == "forgets":
             return {
                 "error": {
@@ -137,12 +143,20 @@ class Scripted:
             }
         return {}
 
+    def told(self) -> list[str]:
+        """What it was told in its session, in order."""
+        with open(JOURNAL) as file:
+            lines = [json.loads(line) for line in file]
+        return [
+            line["text"] for line in lines if line.get("session") == self.session and "text" in line
+        ]
+
     # what it does with a prompt
 
     def prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         text = "".join(block.get("text", "") for block in params["prompt"])
-        journal("prompt", text=text[:200])
         self.session = params["sessionId"]
+        journal("prompt", text=text[:200], session=self.session)
         word, _, rest = text.partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,

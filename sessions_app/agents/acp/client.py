@@ -20,7 +20,7 @@ from acp import RequestError, schema
 
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents.acp import errors, files
-from sessions_app.agents.acp.content import text_of
+from sessions_app.agents.acp.content import Telling, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
 from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
@@ -53,6 +53,7 @@ class AcpClient:
         self._calls = ToolCalls(directory, self.terminals.text)
         self.permissions = Permissions(approvals, self._calls, events)
         self.in_turn = False
+        self.telling: Telling | None = None  # while it loads a session
         self.cost: dict[str, Any] | None = None
         self.heard = asyncio.Event()
 
@@ -75,7 +76,8 @@ class AcpClient:
             case schema.UsageUpdate(cost=cost) if cost is not None:
                 self.cost = {"amount": cost.amount, "currency": cost.currency}
             case _ if not self.in_turn:
-                return
+                if self.telling is not None:
+                    self.telling.take(update)
             case schema.AgentMessageChunk():
                 if text := clean(text_of(update.content)):
                     self._events.put(Chunk(text))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from acp import schema
 
+from bridge_project.kernel import limits
 from bridge_project.protocol.resources import ToolErrorDetails
+from sessions_app.agents.driver import Said
 from sessions_app.agents.process import shell
+from sessions_app.agents.sanitize import clean
 
 NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
@@ -30,6 +34,37 @@ def text_of(block: Any) -> str:
     if isinstance(block, schema.EmbeddedResourceContentBlock):
         return getattr(block.resource, "text", "") or f"[{block.resource.uri}]"
     return f"[{getattr(block, 'type', 'content')}]"
+
+
+class Telling:
+    """Collect what an agent tells of a session that it loads: the last of it, without calls."""
+
+    def __init__(self) -> None:
+        self._said: deque[tuple[bool, list[str]]] = deque()
+        self._chars = 0
+        self._whole = True  # the next piece begins a new one
+
+    def take(self, update: Any) -> None:
+        """Take an update, in the order in which they come."""
+        by_agent = isinstance(update, schema.AgentMessageChunk)
+        if not by_agent and not isinstance(update, schema.UserMessageChunk):
+            self._whole = True  # a call in between, or a thought
+            return
+        text = clean(text_of(update.content))
+        if self._whole or self._said[-1][0] != by_agent:
+            self._said.append((by_agent, []))
+        self._whole = False
+        self._said[-1][1].append(text)
+        self._chars += len(text)
+        while self._chars > limits.AGENT_HISTORY_CHARS and len(self._said) > 1:
+            self._chars -= sum(map(len, self._said.popleft()[1]))
+        if self._chars > limits.AGENT_HISTORY_CHARS:  # one that tells on and on
+            self._chars -= len(self._said[-1][1].pop())
+
+    def said(self) -> list[Said]:
+        """Return what was said so far."""
+        texts = ((by_agent, "".join(pieces).strip()) for by_agent, pieces in self._said)
+        return [Said(text, by_agent) for by_agent, text in texts if text]
 
 
 def name_of(meta: Mapping[str, Any] | None) -> str:

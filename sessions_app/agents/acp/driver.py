@@ -17,7 +17,7 @@ from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.acp.content import added, usage_of
+from sessions_app.agents.acp.content import Telling, added, usage_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
@@ -157,9 +157,10 @@ class AcpDriver(Driver):
     async def _load(
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
     ) -> Any:
-        """Load a session. The history that the agent tells, until it is quiet, is not reported."""
+        """Load a session; what the agent tells of it, until it is quiet, is its history."""
         if not _can_load(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
+        self._client.telling = Telling()
         try:
             answer = await conn.load_session(
                 cwd=str(start.directory), session_id=start.resume_id or "", mcp_servers=[], **meta
@@ -174,6 +175,7 @@ class AcpDriver(Driver):
                 while True:
                     self._client.heard.clear()
                     await asyncio.wait_for(self._client.heard.wait(), limits.ACP_QUIET_SECONDS)
+        self.history, self._client.telling = self._client.telling.said(), None
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from bridge_project.kernel import child_environment
-from sessions_app.agents.driver import AgentKind, Driver
+from sessions_app.agents.driver import AgentKind, Driver, Said
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
@@ -67,7 +68,16 @@ def make() -> Driver:
     return ClaudeDriver()
 
 
-KIND = AgentKind(NAME, make, why_not, version, mend=mend)
+def history(resume_id: str) -> Sequence[Said]:
+    """Return what its transcript says; nothing where the SDK is not there any more."""
+    if _package() is None:
+        return ()
+    from sessions_app.agents.claude.history import told
+
+    return told(resume_id)
+
+
+KIND = AgentKind(NAME, make, why_not, version, mend=mend, history=history)
 
 
 def _package() -> Path | None:

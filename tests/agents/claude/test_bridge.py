@@ -164,3 +164,52 @@ def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: Q
     assert "Hello from the scripted model." in str(model.requests[-1].body["messages"])
     agents.end(phone, session_id)
     phone.close()
+
+
+def test_a_conversation_of_which_the_log_has_nothing(
+    model: Model, bridge: QuickBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D60: a phone that is new to it sees the last of it from the agent's transcript, while it is
+    paused and when it is resumed; text only, and not what the program itself has said.
+    """
+    file = bridge.root / "history.txt"
+    prompt = model.play(
+        "remember",
+        [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})],
+        [Text("Written.")],
+    )
+    with bridge.phones() as [phone]:
+        session_id = agents.begin(bridge, phone, agent=agent.NAME)
+        agents.say(phone, session_id, prompt)
+        asked = phone.expect("approval_required", session_id=session_id)["payload"]
+        decide(phone, session_id, asked["tool_call_id"], **APPROVED)
+        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+        agents.ask(phone, session_id, "play:hello")
+    bridge.stop()
+    bridge.start()
+    with bridge.phones() as [late], monkeypatch.context() as short:
+        late.join(session_id)
+        short.setitem(bridge.settings, "BRIDGE_QUEUE_TTL_SECONDS", "1")
+
+        def forgotten() -> bool:
+            bridge.manage("prune")
+            return not agents.log_of(late, session_id)
+
+        assert eventually(forgotten)
+        nursery.forget(bridge.environment)
+    with bridge.phones() as [late]:
+        late.join(session_id)
+        paused = late.expect("replay_buffer", session_id=session_id)["payload"]
+        rest = late.expect("replay_buffer", session_id=session_id)["payload"]
+        ready = agents.start(late, bridge.root, session_id, resume=True, agent=agent.NAME)
+        assert ready["type"] == "session_ready", ready
+        resumed = late.expect("replay_buffer", session_id=session_id)["payload"]
+        agents.end(late, session_id)
+    assert (paused["source"], paused["complete"], rest["messages"]) == ("agent", False, [])
+    assert resumed == paused
+    assert [
+        message["payload"]["payload"]["prompt"]
+        for message in paused["messages"]
+        if message["type"] == "agent_event"
+    ] == [prompt, "play:hello"]
+    assert agents.words(paused["messages"]) == "I write.Written.Hello from the scripted model."

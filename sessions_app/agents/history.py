@@ -1,0 +1,105 @@
+"""Show what an agent itself tells of a session whose beginning the log has lost (D29, D60)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from bridge_project.kernel import limits
+from bridge_project.protocol import server_messages as s
+from bridge_project.protocol.base import ServerPayload
+from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.types import now_text
+from sessions_app.agents import registry
+from sessions_app.agents.driver import Said
+from sessions_app.agents.messages import prompt_event
+from sessions_app.agents.sanitize import clean
+from sessions_app.agents.supervisor import supervisor
+from sessions_app.log.reader import Row, size_of
+from sessions_app.models import Session
+
+_IDS = uuid.UUID("0d6c1d0e-8a53-4f0b-9a35-6a1f3c1d7b52")  # the namespace of the messages' ids
+
+
+def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
+    """Return the last of it as messages, up to where ``rows`` begin.
+
+    The same words have the same ids each time. Empty: the agent tells nothing.
+    """
+    session = Session.objects.filter(feed_id=feed_id).first()
+    if session is None:
+        return []
+    frames: list[str] = []
+    left = limits.REPLAY_BUFFER_BYTES
+    for message in reversed(_messages(session, _before(_told(session), rows))):
+        left -= sum(map(size_of, message))
+        if left < 0:
+            break
+        frames = [*message, *frames]
+    return frames
+
+
+def _told(session: Session) -> Sequence[Said]:
+    kind = registry.KINDS.get(session.agent_type)
+    if kind is not None and kind.history is not None and session.resume_id:
+        return kind.history(session.resume_id)
+    return supervisor.history(session.pk)
+
+
+def _before(said: Sequence[Said], rows: Sequence[Row]) -> Sequence[Said]:
+    """Return what was said before the first prompt that is among the rows."""
+    prompts = [text for row in rows if (text := _prompt_in(row)) is not None]
+    if not prompts:
+        return said
+    places = [
+        place for place, one in enumerate(said) if not one.by_agent and one.text == prompts[0]
+    ]
+    known = prompts.count(prompts[0])  # the same words may have been said before
+    return said[: places[-known]] if len(places) >= known else said
+
+
+def _prompt_in(row: Row) -> str | None:
+    if row.type != "agent_event":
+        return None
+    payload = json.loads(row.frame)["payload"]
+    if payload["event"] != "UserPromptSubmit":
+        return None
+    return clean(str(payload["payload"].get("prompt", ""))).strip()
+
+
+def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
+    """Return each as the messages that the session had for such a thing when it was said."""
+    found, seen = [], Counter[Said]()
+    # older than all that the log has; when exactly, agents do not tell
+    began = now_text(session.created_at)
+    for one in said:
+        seen[one] += 1
+        key = f"{session.session_id}\n{one.by_agent}\n{seen[one]}\n{one.text}"
+        payloads = _payloads(session.session_id, one, str(uuid.uuid5(_IDS, key)), began)
+        found.append(
+            [
+                encode(payload, id=str(uuid.uuid5(_IDS, f"{key}\n{number}")), timestamp=began).text
+                for number, payload in enumerate(payloads)
+            ]
+        )
+    return found
+
+
+def _payloads(session_id: str, said: Said, own_id: str, began: str) -> list[ServerPayload]:
+    text = said.text
+    if len(text) > limits.STREAM_CHUNK_CHARS:
+        text = f"{text[: limits.STREAM_CHUNK_CHARS]}\n[cut: {len(text)} characters in all]"
+    if not said.by_agent:
+        prompt = prompt_event(
+            session_id, prompt=text, source="agent", device=None, message_id=own_id, queued=False
+        )
+        return [prompt.model_copy(update={"event_id": own_id, "timestamp": began})]
+    ids: dict[str, Any] = {"session_id": session_id, "message_id": own_id}
+    return [
+        s.StreamStart(**ids),
+        s.StreamChunk(**ids, content=text, is_tool_use=False),
+        s.StreamEnd(**ids, finish_reason="stop"),
+    ]
