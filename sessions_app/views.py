@@ -71,8 +71,8 @@ class SessionView(BridgeAPIView):
 
 
 class SessionListView(BridgeAPIView):
-    """All sessions that the bridge remembers, the most recently active first; closed ones for a
-    week.
+    """All sessions that the bridge remembers, the most recently active first; those that ended for
+    a week, what is `resumable` for 30 days.
     """
 
     rate_group = "sessions"

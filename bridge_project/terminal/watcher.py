@@ -160,7 +160,10 @@ class Watcher:
     def _take(self, message: Message) -> list[str]:
         """Show a message unless it was shown before; return the ids to acknowledge."""
         if message["type"] == "replay_buffer":
-            return [id_ for one in message["payload"]["messages"] for id_ in self._replayed(one)]
+            replayed = message["payload"]["messages"]
+            if message["payload"].get("source") == "agent" and any(map(self._is_news, replayed)):
+                self._say("from the agent's own history:")
+            return [id_ for one in replayed for id_ in self._replayed(one)]
         self.console.learn(message)
         if not is_row(message):
             self._print(message)
@@ -178,8 +181,13 @@ class Watcher:
 
     def _replayed(self, message: Message) -> list[str]:
         """Take a message of a replay_buffer; only acknowledge what predates the device."""
-        old = message["timestamp"] < self.device.known.get("paired_at", "")
-        return [message["id"]] if old else self._take(message)
+        return [message["id"]] if self._is_old(message) else self._take(message)
+
+    def _is_old(self, message: Message) -> bool:
+        return bool(message["timestamp"] < self.device.known.get("paired_at", ""))
+
+    def _is_news(self, message: Message) -> bool:
+        return message["id"] not in self._shown and not self._is_old(message)
 
     def _print(self, message: Message) -> None:
         how = {"colour": self.colour, "zone": self.zone}

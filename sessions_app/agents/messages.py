@@ -90,7 +90,7 @@ def interrupt(session_pk: int, *, device: Device | None) -> None:
 
     Raises SESS_CLOSED, SESS_NOT_ACTIVE.
     """
-    if ownership.cancel_start(session_pk):
+    if ownership.cancel_start(session_pk, device):
         return
     with outbox():
         session = _active(session_pk)

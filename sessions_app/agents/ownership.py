@@ -174,7 +174,7 @@ def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
 
 
-def cancel_start(session_pk: int) -> bool:
+def cancel_start(session_pk: int, device: Device | None) -> bool:
     """Give up starting a session's agent, whose process ends it; False when none is starting.
 
     A session that was resumed is again what it was, a new one is paused.
@@ -186,6 +186,7 @@ def cancel_start(session_pk: int) -> bool:
         if session.status == Session.Status.CREATED:
             writer.stop(Session.Status.PAUSED, CANCELLED, "session_paused")
         session.owner, session.reason = None, CANCELLED
+        audit.record("interrupt", device=device, session_id=session.session_id, start=True)
         return True
 
 

@@ -297,6 +297,18 @@ async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
     ]
 
 
+async def test_what_an_agent_tells_of_the_past_is_marked(bridge: Bridge) -> None:
+    """D60: a replay_buffer whose source is the agent."""
+    bridge.script.sessions = ["one"]
+    told = {"session_id": "one", "messages": [event("one", "long ago", "id-1")], "complete": False}
+    buffer = message("replay_buffer", told | {"source": "agent"})
+    bridge.script.live = {"one": [buffer, buffer]}
+    async with watching(bridge) as screen:
+        await bridge.script.hears(lambda _: len(bridge.script.acknowledged()) == 2)
+    assert screen.notes.count("-- from the agent's own history:") == 1
+    assert len([line for line in screen.lines if "long ago" in line]) == 1
+
+
 async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
     bridge.script.sessions = ["one"]
     bridge.script.backlog = [event("one", "missed", "id-1")]

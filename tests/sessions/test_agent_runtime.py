@@ -491,6 +491,33 @@ async def test_the_grace_timer(agency: Agency, monkeypatch: pytest.MonkeyPatch) 
     await has_state(watched, "closed")
 
 
+async def test_a_prompt_that_comes_while_the_timer_closes(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D60: it was accepted, so it waits for the resume, as in a session that is paused."""
+    closes, go = asyncio.Event(), asyncio.Event()
+    session, driver = await agency.session()
+    await driver.say(SessionIdentified("own"))
+    real = driver.close
+
+    async def close() -> None:
+        closes.set()
+        await go.wait()
+        await real()
+
+    monkeypatch.setattr(driver, "close", close)
+    set_conf(monkeypatch, "bridge_session_grace_seconds", 0.1)  # type: ignore[arg-type]
+    await asyncio.wait_for(closes.wait(), 10)
+    await say(session, "just in time")
+    go.set()
+    closed = await has_state(session, "closed")
+    set_conf(monkeypatch, "bridge_session_grace_seconds", 300)
+    await agency.supervisor.resume(closed, agency.device)
+    again = agency.made[-1]
+    await until(lambda: again.prompts == ["just in time"], "it is said to the agent that resumes")
+    assert again.told[0].resume_id == "own" and driver.prompts == []
+
+
 async def test_a_join_of_a_dead_process_watches_nothing(
     agency: Agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:

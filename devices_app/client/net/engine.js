@@ -17,6 +17,7 @@ import { ask, originAnswers } from "./http.js";
 import { Socket } from "./socket.js";
 
 const ANSWER_MS = 20_000;
+const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
 const ACKS_AT_ONCE = 500;
 const PROBLEMS_KEPT = 50;
 const LIST_EVERY_MS = 60_000;
@@ -173,6 +174,8 @@ export class Engine {
       const asked = this.pending.has(message.id);
       if (asked && message.type === "error") message.answers = true;
       if (message.type === "replay_buffer") {
+        // What the agent tells of the past is for who has kept nothing of the session.
+        if (message.payload.source === "agent" && (await this.hasSaid(message))) continue;
         const rows = message.payload.messages.filter(isRow);
         rows.forEach((row) => this.notice(row, !asked));
         group(rows, message.payload.session_id, asked);
@@ -196,6 +199,11 @@ export class Engine {
         make("notification_ack", { notification_ids: acks.slice(at, at + ACKS_AT_ONCE) }),
       );
     }
+  }
+
+  async hasSaid({ payload }) {
+    const kept = await this.db.rowsBefore(payload.session_id, Infinity, LOOKED_AT);
+    return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
   async store(groups) {

@@ -169,7 +169,9 @@ const UPDATES = {
 function updatePrompt(node, item) {
   const from = item.device
     ? `from ${oneLine(item.device)}`
-    : item.source === "http"
+    : item.source === "agent"
+      ? "from the agent's history"
+      : item.source === "http"
       ? "over HTTP"
       : "at the machine";
   node.replaceChildren(
