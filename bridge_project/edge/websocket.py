@@ -10,24 +10,23 @@ from typing import Any
 
 from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.handshake import Handshake
+from bridge_project.edge.message_limit import TOO_BIG, MessageLimit
 from bridge_project.edge.socket import Inbox, Socket, accept_compression
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
-POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
+POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
 
 
-class Protocol(Handshake):
+class Protocol(MessageLimit):
     """Run one WebSocket; let the application refuse an upgrade with a response.
 
     ``scope["extensions"]["websocket.http.response"]`` says so.
     """
 
     socket: Socket
-    authenticated = False
     paused = False  # nothing is read: the application does not keep up, or frames came too fast
     _inbox_full = False
     _resting: asyncio.TimerHandle | None = None  # set while frames that came too fast wait

@@ -207,6 +207,7 @@ DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it 
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 UNAUTHENTICATED_PER_ADDRESS: Final = 128
 UNAUTHENTICATED: Final = 512
+MESSAGE_BEGINNING_BYTES: Final = 4096  # of a message over the limit, in which its id is looked for
 # of one socket before `auth` has succeeded; an auth message has under 2 KB
 EARLY_BYTES: Final = 128 * 1024
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from bridge_project.protocol.constraints import describe, faults, received, secr
 from bridge_project.protocol.types import is_uuid4, parse_timestamp
 
 _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
+
+# the id of a message, behind members that are neither objects nor arrays
+_ID_FIRST: Final = re.compile(
+    r"""\s*\{\s*(?:"(?!id")[^"\\]*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,\s*)*"""
+    rf"""\"id"\s*:\s*"([^"\\]{{1,{limits.CLIENT_MESSAGE_ID_MAX_CHARS}}})\""""
+)
 
 # the message, and a violation {field, constraint, received}
 Fault = tuple[str, dict[str, str]]
@@ -87,6 +94,12 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
         id=own if _is_usable(own) else None,
         type=kind[:_TYPE_SHOWN_CHARS] if isinstance(kind, str) else None,
     )
+
+
+def id_at_beginning(text: str) -> str | None:
+    """Return the id of a message of which only the beginning has been read, if it is in that."""
+    found = _ID_FIRST.match(text)
+    return found[1] if found is not None else None
 
 
 def _envelope(text: str | bytes) -> dict[str, Any]:

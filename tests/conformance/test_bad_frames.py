@@ -192,6 +192,31 @@ def test_nine_megabytes_in_a_frame(phone: Phone) -> None:
     phone.ping()
 
 
+@pytest.mark.parametrize("framing", ["one frame", "fragments"])
+def test_which_message_was_too_large_is_said(shared: Bridge, framing: str) -> None:
+    """D9: an `error` with its id, then the close 1009; nothing of it is acted on."""
+    raw = RawSocket(shared.port).ready(shared.device_token())
+    head = b'{"type": "message", "id": "the-large-one", "payload": {"id": "inner", "content": "'
+    try:
+        if framing == "one frame":
+            raw.frame(head + b"x" * (11 * MIB) + b'"}}', TEXT)
+        else:
+            raw.frame(head, TEXT, final=False)
+            for _ in range(44):
+                raw.frame(b"x" * (256 * 1024), 0, final=False)
+    except (ConnectionError, ssl.SSLError):
+        pass  # it is closed while it still sends
+    messages, code = raw.until_closed()
+    raw.close()
+    [error] = [message for message in messages if message["type"] == "error"]
+    assert (error["id"], error["payload"]["code"], error["payload"]["recoverable"]) == (
+        "the-large-one",
+        "PAYLOAD_TOO_LARGE",
+        False,
+    )
+    assert messages[-1] == error and code == 1009
+
+
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_eleven_megabytes_in_a_frame(phone: Phone) -> None:
     """D9: a frame over the limit: close 1009, or whatever close the server stack can give."""
