@@ -276,6 +276,8 @@ def test_without_a_terminal_it_does_nothing_unless_told(
         assert "This adds one command to 12 events of" in program.shown
         assert ("run this again with --yes" in program.shown) is not written
         assert (file.read_text() != "{}") is written
+        assert (tmp_path / "spool").exists() is written
+        assert program.shown.lstrip().startswith("This adds one command")
 
 
 def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:

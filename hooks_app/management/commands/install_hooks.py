@@ -65,7 +65,7 @@ class Command(BaseCommand):
             if removing:
                 after, new = _without(before, backup, str(place)), False
             else:
-                _make_spool(place)
+                _check_name(place)
                 after = install("{}\n" if before is None else before, str(place))
                 new = before is not None and not installed(before, str(place))
         except SettingsError as error:
@@ -76,10 +76,14 @@ class Command(BaseCommand):
             state = (
                 "no hooks of this bridge are in it" if removing else "the hooks are in it already"
             )
+            if not removing:
+                _make_spool(place)
             self.stdout.write(f"{shown}: {state}. Nothing to do.")
         elif not self._agreed(before, after, shown, options):
             self.stdout.write("Nothing was changed.")
         else:
+            if not removing:
+                _make_spool(place)
             self._write(before, after, file, shown, backup if new else None)
             self._report(removing, after, shown, backup)
 
@@ -97,7 +101,8 @@ class Command(BaseCommand):
         if options["yes"]:
             return True
         if not sys.stdin.isatty():
-            self.stdout.write("\nThere is no terminal to ask at: run this again with --yes.")
+            again = "run this again with --yes (make hooks ARGS=--yes)"
+            self.stdout.write(f"\nThere is no terminal to ask at: {again}.")
             return False
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
@@ -151,15 +156,19 @@ def _without(before: str | None, backup: Path, spool: str) -> str | None:
     return None if original is None and empty else without
 
 
-def _make_spool(place: Path) -> None:
+def _check_name(place: Path) -> None:
     try:
         str(place).encode()
-        ours = place.parent == conf.bridge_data_dir
-        make_private_dir(place.parent, place.name) if ours else make_private_dir(place)
-        write_hook_script(place)
     except UnicodeEncodeError:
         why = "is not UTF-8, so JSON cannot name it. Choose another directory."
         raise CommandError(f"{os.fsencode(place)!r} {why}") from None
+
+
+def _make_spool(place: Path) -> None:
+    try:
+        ours = place.parent == conf.bridge_data_dir
+        make_private_dir(place.parent, place.name) if ours else make_private_dir(place)
+        write_hook_script(place)
     except OSError as error:
         raise CommandError(f"{place} cannot be made: {error.strerror}.") from None
 
