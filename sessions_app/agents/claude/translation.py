@@ -51,6 +51,8 @@ REJECTED = "The user rejected this call."
 CLEARED = "The conversation was cleared: the agent knows nothing of what was said before."
 _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
+_NO_LOG_IN = "authentication_failed"
+_LOG_IN = "Run `claude /login` in a terminal on the bridge's machine, as the user who runs the bridge, or give the bridge ANTHROPIC_API_KEY."
 _WHY = {
     "error_max_turns": "The agent reached its limit of turns.",
     "error_max_budget_usd": "The agent reached its limit of cost.",
@@ -248,7 +250,9 @@ class Translation:
             return TurnEnded("length", usage)
         if failed:
             why = message.result or "; ".join(message.errors or ()) or _WHY.get(message.subtype)
-            return TurnEnded("error", usage, clean(why or f"The agent failed: {message.subtype}."))
+            why = clean(why or f"The agent failed: {message.subtype}.")
+            log_in = f". {_LOG_IN}" if self._error == _NO_LOG_IN else ""  # no phone can do `/login`
+            return TurnEnded("error", usage, why + log_in)
         if message.stop_reason in _STOPPED:
             return TurnEnded("stop", usage)
         return TurnEnded("error", usage, f"The model stopped: {message.stop_reason}.")

@@ -30,7 +30,7 @@ from sessions_app.agents.events import (
     ToolSucceeded,
     TurnEnded,
 )
-from tests.agents.claude_model import Model, Text, Tool
+from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import Open, claude_driver
 from tests.agents.drive import (
     APPROVED,
@@ -129,6 +129,14 @@ async def test_reading_outside_the_directory_asks(
     said = await session.turn(model.play("outside", [outside], [Text("No.")]), REJECTED)
     assert only(ToolStarted, said).call.id == only(ApprovalAsked, said).call.id
     assert len(session.of(ToolStopped)) == 1 and "private" not in str(said)
+
+
+async def test_without_a_log_in_it_says_where_to_log_in(model: Model, session: Drive) -> None:
+    """The agent's own words, "Please run /login", cannot be followed on a phone."""
+    refused = Refused(401, "invalid x-api-key", "authentication_error")
+    ended = only(TurnEnded, await session.turn(model.play("stranger", refused)))
+    assert ended.finish_reason == "error"
+    assert "`claude /login` in a terminal on the bridge's machine" in ended.error, ended
 
 
 async def test_a_failing_command(model: Model, session: Drive) -> None:
