@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import time
@@ -359,9 +360,11 @@ def test_it_prints_hooks_for_another_machine(tmp_path: Path) -> None:
 
     hooks = run("--print-hooks")["hooks"]
     assert set(hooks) == set(HOOK_EVENTS)
-    subprocess.run(
-        ["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]],
-        input=(FIXTURES / "Stop.json").read_bytes(),
-        check=True,
-    )
+    for more in ({}, {"AGENT_BRIDGE_SESSION": "1"}):  # the second is reported by its bridge
+        subprocess.run(
+            ["/bin/sh", "-c", hooks["Stop"][0]["hooks"][0]["command"]],
+            input=(FIXTURES / "Stop.json").read_bytes(),
+            env=os.environ | more,
+            check=True,
+        )
     assert run("--status")["waiting"] == 1
