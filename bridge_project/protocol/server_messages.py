@@ -42,6 +42,11 @@ class ConnectionAck(ServerPayload):
     bridge_url: str
     requires_health_verification: bool = True
     active_sessions: list[SessionInfo]
+    device_name: str | None = Field(
+        None,
+        description="The name under which this device was paired; notifications name it when it"
+        " decides.",
+    )
     device_token: str | None = Field(
         None,
         description="Takes the place of the pairing code's token: store it, then use it. From its"

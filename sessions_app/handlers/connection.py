@@ -68,7 +68,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     # In a thread: with thousands of sessions the event loop would stand still.
     connection.shown_at = timezone.now()
     ack, connection.shown = await readers.run(
-        _connection_ack, connection.transport, message.id, fresh
+        _connection_ack, connection.transport, message.id, device.name, fresh
     )
     await connection.send_frame(ack)
     if not connection.is_direct_public:
@@ -113,7 +113,7 @@ async def _failed(connection: ClientConnection, error: BridgeError) -> Refused:
 
 
 def _connection_ack(
-    transport: Transport, id: str | None, fresh: str | None
+    transport: Transport, id: str | None, device_name: str, fresh: str | None
 ) -> tuple[Encoded, dict[int, int]]:
     """Return the message, and session → hash of what it shows of it."""
     open_ones = Session.objects.exclude(status=Session.Status.CLOSED)
@@ -125,6 +125,7 @@ def _connection_ack(
         connection_mode_description=connection_mode_description(transport.mode),
         bridge_url=websocket_url(transport.base_url),
         active_sessions=list(map(session_view.info_of, sessions)),
+        device_name=device_name,
         device_token=fresh,
     )
     return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
