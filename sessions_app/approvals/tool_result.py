@@ -62,6 +62,8 @@ def readable(result: Any, text: str = "") -> str:
         for name in _TEXTS:
             if isinstance(said := result.get(name), str) and said:
                 return for_person(said)
+        if not any(isinstance(value, (Mapping, list)) for value in result.values()):
+            return "\n".join(f"{name}: {value}" for name, value in result.items())
     if isinstance(result, list) and result and all(isinstance(one, Mapping) for one in result):
         return blocks_text(result)
     return "" if result is None else jsontext.dumps_unicode(result)
@@ -83,12 +85,12 @@ def blocks_text(blocks: Sequence[Any]) -> str:
 def _structured(result: Mapping[str, Any]) -> str | None:
     """Return a result of one of claude-code's own tools as text; None for any other."""
     match result:
+        case {"isAsync": True} | {"backgroundTaskId": str()}:
+            return IN_BACKGROUND
         case {"stdout": str(out)}:
             err = result.get("stderr")
             printed = (out, err if isinstance(err, str) else "")
             return "\n".join(part.strip("\n") for part in printed if part.strip("\n"))
-        case {"isAsync": True}:
-            return IN_BACKGROUND
         case {"agentId": str(), "content": list(blocks)}:
             texts = (block.get("text") for block in blocks if isinstance(block, dict))
             said = [text for text in texts if isinstance(text, str)]
@@ -97,6 +99,8 @@ def _structured(result: Mapping[str, Any]) -> str | None:
             return _answers(answers) or "Nobody answered."
         case {"newTodos": list(todos)}:
             return "\n".join(_todo(todo) for todo in todos if isinstance(todo, dict))
+        case {"commandName": str(skill), "success": True}:
+            return f"Uses the skill {skill}."
         case {"plan": _, "isAgent": _}:
             return "The plan was approved."
         case {"message": str(said)} if said.startswith("Entered plan mode."):
