@@ -28,21 +28,24 @@ _ROWS = f'SELECT {",".join(COLUMNS)} FROM "{_ROW}" WHERE seq >= %s AND seq <= %s
 
 @dataclass(slots=True)
 class Row:
-    """Hold a row as sockets send it.
-
-    ``frame`` is the envelope, ``wire`` its WebSocket frame: each made once for all sockets.
-    """
+    """Hold a row as sockets send it; ``frame`` is the envelope, serialised once for all."""
 
     seq: int
     feed_id: int
     type: str
     id: str
     frame: str
-    wire: bytes = field(init=False)
     size: int = field(init=False)
+    _wire: bytes = field(init=False, default=b"")
 
     def __post_init__(self) -> None:
-        self.wire, self.size = text_frame(self.frame), size_of(self.frame)
+        self.size = size_of(self.frame)
+
+    @property
+    def wire(self) -> bytes:
+        """Return the WebSocket frame, made with the first socket that takes it."""
+        self._wire = self._wire or text_frame(self.frame)
+        return self._wire
 
 
 @dataclass(frozen=True, slots=True)
