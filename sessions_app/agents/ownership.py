@@ -179,9 +179,11 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
 
     A session that was resumed is again what it was, a new one is paused.
     """
+    if not session_view.is_starting(found(session_pk)):
+        return False
     with writing(session_pk, owner=None) as writer:
         session = writer.session
-        if not session_view.is_starting(session):
+        if not session_view.is_starting(session):  # it has begun just now
             return False
         if session.status == Session.Status.CREATED:
             writer.stop(Session.Status.PAUSED, CANCELLED, "session_paused")
