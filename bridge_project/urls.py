@@ -52,6 +52,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("app", RedirectView.as_view(url="/app/")),
     re_path(r"^app/(?P<version>[0-9a-f]{16})/(?P<name>.+)$", web_client.file),
     path("app/", web_client.screen),
+    path("app/sw.js", web_client.worker),
     path("app/<path:path>", web_client.screen),
     path("pair", devices.pair),
     path("ca.crt", devices.ca_certificate),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import mimetypes
 import posixpath
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.http import http_date
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
@@ -26,6 +28,7 @@ from bridge_project.kernel.errors import BridgeError
 DIRECTORY: Final = Path(__file__).parent / "client"
 START: Final = "app.js"
 PAGE: Final = "index.html"
+WORKER: Final = "sw.js"
 TYPES: Final = {".js": "text/javascript", ".webmanifest": "application/manifest+json"}
 FOR_GOOD: Final = "public, max-age=31536000, immutable"
 
@@ -46,6 +49,7 @@ class WebClient:
     version: str
     files: Mapping[str, File]
     page: File
+    worker: File
 
 
 @csrf_exempt
@@ -68,12 +72,24 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
         "form-action": "'none'",
         "frame-ancestors": "'none'",
         "require-trusted-types-for": "'script'",
-        "trusted-types": "'none'",
+        "trusted-types": "worker",  # the one address that net/served.js registers
     }
     response["Content-Security-Policy"] = "; ".join(f"{k} {v}" for k, v in policy.items())
     response["Permissions-Policy"] = "camera=(self), microphone=(), geolocation=()"
     response["Cache-Control"] = "no-cache"
+    # By these two the client knows that it is old, and that the phone's clock is off.
     response["ETag"] = f'"{client.version}"'
+    response["Date"] = http_date()
+    return response
+
+
+@csrf_exempt
+@require_safe
+def worker(request: HttpRequest) -> HttpResponse:
+    """Serve the service worker, whose bytes change with any byte of the client."""
+    response = _answer(request, load().worker)
+    response["Content-Security-Policy"] = "default-src 'none'; connect-src 'self'"
+    response["Cache-Control"] = "no-cache"
     return response
 
 
@@ -120,10 +136,13 @@ def load() -> WebClient:
         f'<link rel="modulepreload" href="{base}{name}">' for name in _imports(found, START)
     )
     page = found.pop(PAGE).decode().replace("{base}", base).replace("{preloads}", preloads)
+    code = found.pop(WORKER).decode()
+    about = json.dumps({"version": version, "files": list(found)})
     return WebClient(
         version=version,
         files={name: _file(name, content) for name, content in found.items()},
         page=_file(PAGE, page.encode()),
+        worker=_file(WORKER, f"self.CLIENT = {about};\n{code}".encode()),
     )
 
 

@@ -18,6 +18,7 @@ const root = document.getElementById("app");
 let shell = null;
 let shown = { view: null, path: "" };
 let sheet = null;
+let server = null; // net/served.js, loaded after the first screen
 
 // -- addresses --------------------------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ const go = {
   },
 };
 
-const app = { model, go };
+const app = { model, go, offer: null };
 
 function route(path) {
   const parts = path.slice(BASE.length).split("/");
@@ -86,7 +87,7 @@ const VIEWS = { home: homeView, approvals: approvalsView };
 const LOADERS = {
   new: async () => (await import("./views/new_session.js")).newSessionView,
   settings: async () => (await import("./views/settings.js")).settingsView,
-  wrong: async () => (await import("./views/settings.js")).wrongView,
+  wrong: async () => (await import("./views/wrong.js")).wrongView,
   session: async () => (await import("./views/session.js")).sessionView,
 };
 
@@ -126,8 +127,19 @@ function makeShell() {
     link("approvals", "Approvals", "approvals"),
     link("settings", "Settings", "settings"),
   );
-  fill(root, left, main, nav);
-  return { left, main, nav, list: null };
+  const later = () => {
+    newer.dataset.later = "";
+    newer.hidden = true;
+  };
+  const newer = h(
+    "div.newer-version",
+    { role: "status", hidden: true },
+    h("p", {}, "The bridge has a newer version of this page."),
+    h("button.quiet", { type: "button", on: { click: () => server.useNewer() } }, "Use it now"),
+    h("button.quiet", { type: "button", on: { click: () => later() } }, "Later"),
+  );
+  fill(root, newer, left, main, nav);
+  return { newer, left, main, nav, list: null };
 }
 
 async function show() {
@@ -183,7 +195,8 @@ function paint(news) {
     const current =
       (shown.path === BASE && link.dataset.tab === "home") ||
       (shown.path.startsWith(link.getAttribute("href")) && link.dataset.tab !== "home") ||
-      shown.path === link.dataset.tab;
+      shown.path === link.dataset.tab ||
+      (shown.path === go.to("wrong") && link.dataset.tab === "settings");
     if (current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
     if (link.dataset.tab !== "approvals") continue;
@@ -191,6 +204,7 @@ function paint(news) {
     badge.hidden = count === 0;
     setText(badge, String(count));
   }
+  shell.newer.hidden = !server?.served.newer || "later" in shell.newer.dataset;
   document.title = count ? `(${count}) Bridge` : "Bridge";
   shell.list?.paint(news);
   shown.view?.paint(news);
@@ -226,6 +240,23 @@ function showWarning() {
 
 // -- start ------------------------------------------------------------------------------------------
 
+// Not with the first screen, but before the bridge may be gone.
+async function loadServer() {
+  server = await import("./net/served.js").catch(() => null);
+  server?.begin(() => paint());
+}
+
+function loadLater() {
+  Object.keys(LOADERS).forEach(loadView);
+  server?.keepClient();
+}
+
+// Chrome offers once to install the client; Settings holds the offer.
+function keepOffer(event) {
+  event.preventDefault();
+  app.offer = event;
+}
+
 function begin() {
   shell = makeShell();
   let asked = 0;
@@ -233,6 +264,7 @@ function begin() {
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
     if (news.news === "trouble") toast(news.text, "warn");
+    if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
     waiting.push(news);
     asked ||= requestAnimationFrame(() => {
       asked = 0;
@@ -241,13 +273,15 @@ function begin() {
     return null;
   });
   addEventListener("popstate", show);
+  addEventListener("beforeinstallprompt", keepOffer);
+  addEventListener("appinstalled", () => (app.offer = null));
   WIDE.addEventListener("change", () => {
     shown.path = "";
     show();
   });
   setInterval(() => document.visibilityState === "visible" && paint(), TICK_MS);
-  setTimeout(() => Object.keys(LOADERS).forEach(loadView), LATER_MS);
-  show();
+  setTimeout(loadLater, LATER_MS);
+  show().then(loadServer);
 }
 
 function welcome(problem) {

@@ -55,6 +55,8 @@ const PATHS = {
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
   wrap: "M4 6h16M4 12h13a3 3 0 010 6h-4m2-2l-2 2 2 2M4 18h5",
   more: "M6 9l6 6 6-6",
+  check: "M5 12.5l4.5 4.5L19 7",
+  attention: "M12 4l9 16H3zM12 10v4M12 17v.01",
 };
 
 /** Draw one of the client's icons; it is decoration, the text beside it has the name. */

@@ -56,6 +56,15 @@ export const duration = (ms) =>
         ? `${(ms / 1000).toFixed(1)} s`
         : `${Math.round(ms / 60_000)} min`;
 
+/** How far two clocks are apart, in words. */
+export const showMinutes = (ms) => {
+  const minutes = Math.round(Math.abs(ms) / 60_000);
+  if (minutes < 120) return minutes === 1 ? "a minute" : `${minutes} minutes`;
+  return minutes < 2880
+    ? `${Math.round(minutes / 60)} hours`
+    : `${Math.round(minutes / 1440)} days`;
+};
+
 export const clock = (at) =>
   new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 

@@ -1,6 +1,7 @@
-// Settings of this device, and the page that says what is wrong.
+// Settings of this device.
 
-import { fill, h, icon, toast } from "../parts/dom.js";
+import { dropClient } from "../net/served.js";
+import { fill, h, setText } from "../parts/dom.js";
 import { bytes } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
@@ -12,8 +13,11 @@ const MODES = {
   misconfigured: "Not set up safely",
 };
 
+const BRIDGES = "bridges"; // origins of other bridges, as kept
+
 /** The settings screen. */
-export function settingsView({ model, go }) {
+export function settingsView(app) {
+  const { model, go } = app;
   const facts = h("dl.facts");
   const storage = h("dd", {}, "…");
   const forget = h(
@@ -21,6 +25,18 @@ export function settingsView({ model, go }) {
     { type: "button", on: { click: () => ask() } },
     "Forget this bridge",
   );
+  const installing = h("li.row", {});
+  const bridges = h("ul.rows");
+  const said = h("p.status", { role: "alert" });
+  const address = h("input", {
+    id: "address",
+    type: "text",
+    inputmode: "url",
+    autocomplete: "off",
+    autocapitalize: "off",
+    spellcheck: "false",
+    placeholder: "machine.local:8443",
+  });
   const node = h(
     "section.screen",
     { "aria-labelledby": "screen-title" },
@@ -32,48 +48,32 @@ export function settingsView({ model, go }) {
       h(
         "ul.rows",
         {},
-        h(
-          "li.row",
-          {},
-          h(
-            "a.row-link",
-            { href: go.to("wrong"), on: { click: go.follow } },
-            h(
-              "span.row-main",
-              {},
-              h("span.title", {}, "What is wrong?"),
-              h("span.meta", {}, "Connection, certificate, storage, in words"),
-            ),
-          ),
+        row(
+          { href: go.to("wrong"), on: { click: go.follow } },
+          "What is wrong?",
+          "Connection, certificate, clock, storage, in words",
         ),
-        h(
-          "li.row",
-          {},
-          h(
-            "a.row-link",
-            { href: "/ca.crt" },
-            h(
-              "span.row-main",
-              {},
-              h("span.title", {}, "Certificate authority"),
-              h("span.meta", {}, "Let this phone trust the bridge for good"),
-            ),
-          ),
+        installing,
+        row(
+          { href: isApple ? "/ca.mobileconfig" : "/ca.crt" },
+          "Certificate authority",
+          "Let this phone trust the bridge for good",
         ),
-        h(
-          "li.row",
-          {},
-          h(
-            "a.row-link",
-            { href: "/admin/" },
-            h(
-              "span.row-main",
-              {},
-              h("span.title", {}, "Admin site"),
-              h("span.meta", {}, "Devices, approvals and the audit trail, with a password"),
-            ),
-          ),
+        row(
+          { href: "/admin/" },
+          "Admin site",
+          "Devices, approvals and the audit trail, with a password",
         ),
+      ),
+      h("h2.section", {}, "Other bridges"),
+      h("p.meta", {}, "Each bridge has an installation of its own, paired on its own page."),
+      bridges,
+      h(
+        "form.form",
+        { on: { submit: (event) => add(event) } },
+        h("label", { for: "address" }, "Address of another bridge"),
+        h("div.beside", {}, address, h("button", { type: "submit" }, "Add")),
+        said,
       ),
       h("h2.section", {}, "This device"),
       h(
@@ -85,6 +85,53 @@ export function settingsView({ model, go }) {
     ),
   );
 
+  const showBridges = (list) =>
+    fill(
+      bridges,
+      list.map((origin) =>
+        h(
+          "li.row.pair",
+          {},
+          h(
+            "a.row-link",
+            { href: `${origin}/app/`, rel: "noopener" },
+            h("span.row-main", {}, h("span.title", {}, new URL(origin).host)),
+          ),
+          h(
+            "button.quiet",
+            {
+              type: "button",
+              "aria-label": `Remove ${new URL(origin).host}`,
+              on: { click: () => keepBridges(list.filter((other) => other !== origin)) },
+            },
+            "Remove",
+          ),
+        ),
+      ),
+    );
+
+  const keepBridges = async (list) => {
+    await model.db.set(BRIDGES, list);
+    showBridges(list);
+  };
+
+  const add = async (event) => {
+    event.preventDefault();
+    const origin = originOf(address.value);
+    const list = (await model.db.get(BRIDGES)) ?? [];
+    const problem = !origin
+      ? "This is no address of a bridge. It looks like machine.local:8443."
+      : origin === location.origin
+        ? "This is the bridge that you are using."
+        : list.includes(origin)
+          ? "This bridge is in the list."
+          : "";
+    setText(said, problem);
+    if (problem) return;
+    await keepBridges([...list, origin].sort());
+    address.value = "";
+  };
+
   const ask = () => {
     fill(forget, "Yes, forget everything here");
     forget.addEventListener(
@@ -92,6 +139,7 @@ export function settingsView({ model, go }) {
       async (event) => {
         event.stopImmediatePropagation();
         await model.forget();
+        await dropClient();
         location.assign("/app/");
       },
       { capture: true, once: true },
@@ -116,7 +164,10 @@ export function settingsView({ model, go }) {
       h("dt", {}, "Kept on this device"),
       storage,
     );
+    fill(installing, installRow(app.offer));
+    installing.hidden = !installing.childElementCount;
   };
+  model.db.get(BRIDGES).then((list) => showBridges(list ?? []));
   measure(model).then((text) => (storage.textContent = text));
   paint();
   return { node, paint };
@@ -128,137 +179,32 @@ async function measure(model) {
   return bytes(usage);
 }
 
-/** The page that says in words what is wrong, and what to do. */
-export function wrongView({ model, go }) {
-  const list = h("ol.findings");
-  const notes = h("ol.findings");
-  const notesTitle = h("h2.section", {}, "What was noted");
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "screen-title" },
-    h(
-      "header.bar",
-      {},
-      h(
-        "a.button.round.quiet.back",
-        { href: go.to("settings"), "aria-label": "Back to the settings", on: { click: go.follow } },
-        icon("back"),
-      ),
-      h("h1", { id: "screen-title", tabindex: "-1" }, "What is wrong?"),
-    ),
-    h(
-      "div.scroller.prose",
-      {},
-      list,
-      h(
-        "button",
-        {
-          type: "button",
-          on: { click: () => model.call("connect").catch((error) => toast(error.message, "warn")) },
-        },
-        "Connect now",
-      ),
-      notesTitle,
-      notes,
-    ),
+function row(attributes, title, meta) {
+  const inside = h("span.row-main", {}, h("span.title", {}, title), h("span.meta", {}, meta));
+  return h("li.row", {}, h("a.row-link", attributes, inside));
+}
+
+const isApple = /iPhone|iPad|Macintosh/.test(navigator.userAgent);
+
+// Chrome offers to install; Safari has it in its own menu. Nothing where it is installed.
+function installRow(offer) {
+  if (matchMedia("(display-mode: standalone)").matches) return null;
+  const about = h("span.row-main", {}, h("span.title", {}, "Install as an app"));
+  if (offer) {
+    about.append(h("span.meta", {}, "An icon of its own, and a start without a network"));
+    return h("button.row-link", { type: "button", on: { click: () => offer.prompt() } }, about);
+  }
+  if (!/iPhone|iPad/.test(navigator.userAgent)) return null;
+  about.append(
+    h("span.meta", {}, "Share, Add to Home Screen. Pair the app with a code of its own."),
   );
-  const paint = () => {
-    fill(
-      list,
-      findings(model).map(({ tone, text, steps }) =>
-        h(
-          `li.finding.${tone}`,
-          {},
-          h("p", {}, text),
-          steps &&
-            h(
-              "ol",
-              {},
-              steps.map((step) => h("li", {}, step)),
-            ),
-        ),
-      ),
-    );
-    fill(
-      notes,
-      model.problems.map(({ at, what, detail }) =>
-        h(
-          "li",
-          {},
-          h("p", {}, `${new Date(at).toLocaleTimeString()}: ${what}.`),
-          h("p.meta", {}, detail),
-        ),
-      ),
-    );
-    notesTitle.hidden = model.problems.length === 0;
-  };
-  paint();
-  return { node, paint };
+  return h("div.row-link", {}, about);
 }
 
-const apple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
-
-function findings(model) {
-  const { phase, fault, neverOpened, reached, health } = model.connection;
-  const found = [];
-  const add = (tone, text, steps) => found.push({ tone, text, steps });
-  if (phase === "ready") add("good", "The connection is good.");
-  else if (phase === "stopped")
-    add("bad", fault.message, [
-      fault.remediation ?? REMEDIES[fault.code] ?? "Pair this device again.",
-    ]);
-  else if (neverOpened >= 2 && reached)
-    add(
-      "bad",
-      "The page loads, but the browser refuses the live connection. This is what browsers do with a certificate that they do not trust.",
-      certificateSteps(),
-    );
-  else if (neverOpened >= 2 && reached === false)
-    add("bad", "The bridge cannot be reached from here.", [
-      "Is the machine on, and “make run” running?",
-      "Is this phone in the same network, or connected by its VPN?",
-    ]);
-  else
-    add(
-      "warn",
-      `Connecting to ${location.host}…${fault ? ` The last answer was: ${fault.message}` : ""}`,
-    );
-  for (const code of health?.warnings ?? [])
-    add(
-      "warn",
-      health.warning_details?.[code]?.message ?? code,
-      [health.warning_details?.[code]?.remediation].filter(Boolean),
-    );
-  if (!model.db.lasting)
-    add(
-      "warn",
-      `This browser keeps nothing: ${model.db.trouble}. What you see is gone when the page is closed.`,
-      ["Leave private browsing, or free some storage."],
-    );
-  if (!("serviceWorker" in navigator) || !isSecureContext)
-    add(
-      "warn",
-      "This browser does not treat the page as secure, so it cannot be installed.",
-      certificateSteps(),
-    );
-  return found;
-}
-
-const REMEDIES = {
-  CONN_REPLACED:
-    "This device is connected in another browser window. Close that one, then connect here.",
-  AUTH_FAILED:
-    "This device was revoked, or its code ran out. Pair it again: Settings, Forget this bridge, then scan a new code.",
-  VERSION_INCOMPATIBLE: "Reload this page: the bridge has another version of it.",
-};
-
-function certificateSteps() {
-  const authority = apple()
-    ? "Let this device trust the bridge's authority: open /ca.mobileconfig, install the profile in Settings, then switch it on under General, About, Certificate Trust Settings."
-    : "Let this device trust the bridge's authority: download /ca.crt, then Settings, Security, Install a certificate, CA certificate.";
-  return [
-    "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose certificates every browser trusts.",
-    authority,
-    "Or put a tunnel with a certificate of its own before the bridge.",
-  ].concat(apple() ? [] : ["Only to try it: open this page again and accept the warning."]);
+// The origin of an address or of a pairing link, whose token is not for here; "" when it is neither.
+function originOf(text) {
+  const whole = /^https?:/i.test(text.trim()) ? text.trim() : `https://${text.trim()}`;
+  const url = URL.canParse(whole) ? new URL(whole) : null;
+  const good = url?.protocol === "https:" && /^([a-z0-9.-]+|\[[0-9a-f:]+\])$/.test(url.hostname);
+  return good ? url.origin : "";
 }

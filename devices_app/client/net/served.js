@@ -1,0 +1,114 @@
+// What the bridge serves: whether it is this version of the client, and the service worker that
+// keeps it on this device, where the browser trusts the origin. The client is whole without it.
+
+const WORKER = "/app/sw.js";
+const VERSION = new URL(import.meta.url).pathname.split("/")[2];
+const ANSWER_MS = 5000;
+
+/**
+ * What is known by now.
+ *
+ * @property {"unknown" | "kept" | "refused" | "absent"} worker whether the client is kept here
+ * @property {string} trouble why it is not
+ * @property {boolean} newer the bridge serves another version than this one
+ * @property {boolean | null} reached the page's own origin answered; null before it was asked
+ * @property {number | null} skew milliseconds that this device's clock is ahead of the bridge's
+ */
+export const served = { worker: "unknown", trouble: "", newer: false, reached: null, skew: null };
+
+let registration = null;
+let changed = () => {};
+let takenOver = false;
+
+function learn(news) {
+  Object.assign(served, news);
+  changed();
+}
+
+/** Look at the server; from now on `tell` is called whenever `served` is another. */
+export function begin(tell) {
+  changed = tell;
+  lookAtServer();
+}
+
+/** Keep the client on this device, where the browser allows it. */
+export async function keepClient() {
+  const container = navigator.serviceWorker;
+  if (!container)
+    return learn({ worker: "absent", trouble: "This browser offers no service worker here." });
+  container.addEventListener("controllerchange", () => {
+    takenOver = true;
+    learn({ newer: true });
+  });
+  try {
+    registration = await container.register(address(), { scope: "/app/", updateViaCache: "none" });
+  } catch (error) {
+    return learn({ worker: "refused", trouble: error.message });
+  }
+  registration.addEventListener("updatefound", () => watch(registration.installing));
+  watch(registration.installing);
+  const newer = served.newer || Boolean(registration.waiting && container.controller);
+  return learn({ worker: "kept", newer });
+}
+
+function watch(worker) {
+  worker?.addEventListener("statechange", () => {
+    if (worker.state === "installed" && navigator.serviceWorker.controller) learn({ newer: true });
+  });
+}
+
+// The policy of the page lets nothing but this address become a worker.
+function address() {
+  const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("worker", {
+    createScriptURL: () => WORKER,
+  });
+  return policy?.createScriptURL("") ?? WORKER;
+}
+
+// None where the browser refuses one, or does not have them at all.
+const ownRegistration = async () =>
+  (await navigator.serviceWorker?.getRegistration("/app/").catch(() => null)) ?? null;
+
+/** Ask the bridge which version it serves and what time it has; null when it does not answer. */
+export async function lookAtServer() {
+  const asked = Date.now();
+  let response;
+  try {
+    response = await fetch("/app/", {
+      method: "HEAD",
+      cache: "no-store",
+      credentials: "omit",
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+  } catch {
+    return learn({ reached: false });
+  }
+  const now = (asked + Date.now()) / 2;
+  const date = Date.parse(response.headers.get("Date") ?? "");
+  const version = response.headers.get("ETag") ?? "";
+  learn({ reached: true, skew: Number.isNaN(date) ? null : now - date });
+  if (!version || version.includes(VERSION)) return null;
+  registration ??= await ownRegistration();
+  if (!registration) return learn({ newer: true });
+  // The worker fetches the new version first; the banner comes when it is here.
+  return registration.update().catch(() => learn({ newer: true }));
+}
+
+/** Start the newer version; only ever called by a person. */
+export async function useNewer() {
+  const waiting = registration?.waiting;
+  if (waiting && !takenOver) {
+    navigator.serviceWorker.addEventListener("controllerchange", () => location.reload());
+    waiting.postMessage("take over");
+    return;
+  }
+  // A worker that could not fetch the new version would serve the old one again.
+  if (!takenOver) await registration?.unregister();
+  location.reload();
+}
+
+/** Remove the worker and what it keeps. */
+export async function dropClient() {
+  await (await ownRegistration())?.unregister();
+  for (const name of (await globalThis.caches?.keys()) ?? []) await caches.delete(name);
+}

@@ -1,0 +1,45 @@
+// The service worker: keeps this version of the client, so that it starts at once and without a
+// network. The server writes `self.CLIENT`, the version and its files, before these lines.
+// It answers for the page and the files only; what the bridge says is never kept here.
+
+const worker = /** @type {any} */ (self);
+const { version, files } = worker.CLIENT;
+const CACHE = `bridge-${version}`;
+const PAGE = "/app/";
+const BASE = `/app/${version}/`;
+
+async function keep() {
+  const page = await fetch(PAGE, { cache: "no-cache", credentials: "omit" });
+  // Between the two requests the bridge may have become another version.
+  if (!page.ok || !page.headers.get("ETag")?.includes(version))
+    throw new Error("The page is of another version.");
+  const cache = await caches.open(CACHE);
+  await cache.addAll(files.map((name) => BASE + name));
+  await cache.put(PAGE, page);
+}
+
+async function dropOthers() {
+  const names = await caches.keys();
+  await Promise.all(
+    names
+      .filter((name) => name.startsWith("bridge-") && name !== CACHE)
+      .map((name) => caches.delete(name)),
+  );
+}
+
+async function answer(path, request) {
+  const cache = await caches.open(CACHE);
+  return (await cache.match(path)) ?? fetch(request);
+}
+
+worker.addEventListener("install", (event) => event.waitUntil(keep()));
+worker.addEventListener("activate", (event) => event.waitUntil(dropOthers()));
+// Only a person decides when the next version takes over: see net/served.js.
+worker.addEventListener("message", ({ data }) => data === "take over" && worker.skipWaiting());
+worker.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const { origin, pathname } = new URL(request.url);
+  if (request.method !== "GET" || origin !== worker.location.origin) return;
+  if (request.mode === "navigate") event.respondWith(answer(PAGE, request));
+  else if (pathname.startsWith(BASE)) event.respondWith(answer(pathname, request));
+});

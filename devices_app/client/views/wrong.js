@@ -1,0 +1,223 @@
+// The page that says in words what is wrong, and what to do: what `doctor` says at the machine.
+
+import { lookAtServer, served, useNewer } from "../net/served.js";
+import { fill, h, icon, toast } from "../parts/dom.js";
+import { showMinutes } from "../parts/text.js";
+
+const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
+
+/** The screen "What is wrong?". */
+export function wrongView({ model, go }) {
+  const list = h("ul.findings", { role: "list" });
+  const notes = h("ol.findings");
+  const notesTitle = h("h2.section", {}, "What was noted");
+  const connect = () => {
+    lookAtServer().then(() => paint());
+    model.call("connect").catch((error) => toast(error.message, "warn"));
+  };
+  const node = h(
+    "section.screen",
+    { "aria-labelledby": "screen-title" },
+    h(
+      "header.bar",
+      {},
+      h(
+        "a.button.round.quiet.back",
+        { href: go.to("settings"), "aria-label": "Back to the settings", on: { click: go.follow } },
+        icon("back"),
+      ),
+      h("h1", { id: "screen-title", tabindex: "-1" }, "What is wrong?"),
+    ),
+    h(
+      "div.scroller.prose",
+      {},
+      list,
+      h("button", { type: "button", on: { click: connect } }, "Look again"),
+      notesTitle,
+      notes,
+    ),
+  );
+  let painted = "";
+  const paint = () => {
+    const found = findings(model);
+    const now = JSON.stringify([found, model.problems]);
+    if (now === painted) return; // a selection in it survives
+    painted = now;
+    fill(list, found.map(finding));
+    fill(
+      notes,
+      model.problems.map(({ at, what, detail }) =>
+        h(
+          "li.finding",
+          {},
+          h("p", {}, `${new Date(at).toLocaleTimeString()}: ${what}.`),
+          h("p.meta", {}, detail),
+        ),
+      ),
+    );
+    notesTitle.hidden = model.problems.length === 0;
+  };
+  paint();
+  lookAtServer().then(() => paint());
+  return { node, paint };
+}
+
+function finding({ tone, text, detail = "", steps = [], newer = false }) {
+  return h(
+    `li.finding.${tone}`,
+    {},
+    icon(tone === "good" ? "check" : "attention"),
+    h(
+      "div",
+      {},
+      h("p", {}, tone !== "good" && h("span.unseen", {}, "Attention: "), text),
+      detail && h("p.meta", {}, detail),
+      steps.length === 1 && h("p.step", {}, steps[0]),
+      steps.length > 1 &&
+        h(
+          "ol",
+          {},
+          steps.map((step) => h("li", {}, step)),
+        ),
+      newer && h("button", { type: "button", on: { click: useNewer } }, "Use it now"),
+    ),
+  );
+}
+
+// What is wrong comes first.
+function findings(model) {
+  const all = [
+    connection(model.connection),
+    ...warnings(model.connection.health),
+    certificate(),
+    version(),
+    clock(),
+    storage(model.db),
+    aside(model.problems),
+  ].filter(Boolean);
+  const order = ["bad", "warn", "good"];
+  return all.sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone));
+}
+
+function connection({ phase, fault, neverOpened, reached }) {
+  if (phase === "ready") return { tone: "good", text: `Connected to ${location.host}.` };
+  if (!navigator.onLine)
+    return { tone: "bad", text: "This device has no network.", steps: ["Is it in flight mode?"] };
+  if (phase === "stopped")
+    return {
+      tone: "bad",
+      text: fault.message,
+      steps: [REMEDIES[fault.code] ?? fault.remediation ?? "Pair this device again."],
+    };
+  // What was asked last counts: here, or where the connection is held.
+  const answers = served.reached ?? reached;
+  if (neverOpened >= 2 && answers)
+    return {
+      tone: "bad",
+      text: "The page loads, but the browser refuses the live connection. This is what browsers do with a certificate that they do not trust.",
+      steps: certificateSteps(),
+    };
+  if (neverOpened >= 1 && answers === false)
+    return {
+      tone: "bad",
+      text: `The bridge at ${location.host} cannot be reached from here.`,
+      steps: [
+        "Is the machine on, and “make run” running?",
+        "Is this device in the same network, or connected by its VPN?",
+        "Did the machine's address change? Then scan a new code (“make qr”).",
+      ],
+    };
+  const last = fault ? ` The last answer was: ${fault.message}` : "";
+  return { tone: "warn", text: `Connecting to ${location.host}…${last}` };
+}
+
+const REMEDIES = {
+  CONN_REPLACED:
+    "This device is connected in another browser window. Close that one, then look again here.",
+  AUTH_FAILED:
+    "This device was revoked, or its code ran out. Pair it again: Settings, Forget this bridge, then scan a new code.",
+  VERSION_INCOMPATIBLE:
+    "Reload this page: it comes from the bridge, in its version. Where that does not help, update the bridge (“git pull”, then “make run”).",
+};
+
+const warnings = (health) =>
+  (health?.warnings ?? []).map((code) => {
+    const details = health.warning_details?.[code];
+    return {
+      tone: "warn",
+      text: details?.message ?? code,
+      steps: [details?.remediation].filter(Boolean),
+    };
+  });
+
+function certificate() {
+  if (served.worker === "kept")
+    return {
+      tone: "good",
+      text: "This browser trusts the certificate. The page is kept here and starts without a network.",
+    };
+  if (served.worker === "refused")
+    return {
+      tone: "warn",
+      text: "This browser does not trust the certificate, so the page is not kept here and cannot be installed.",
+      detail: served.trouble,
+      steps: certificateSteps(),
+    };
+  if (served.worker === "absent")
+    return {
+      tone: "warn",
+      text: "This browser keeps no page here, as in a private window. Everything else works.",
+    };
+  return null;
+}
+
+function version() {
+  if (served.newer)
+    return { tone: "warn", text: "The bridge has a newer version of this page.", newer: true };
+  return served.reached ? { tone: "good", text: "This page is of the bridge's version." } : null;
+}
+
+function clock() {
+  if (served.skew === null) return null;
+  if (Math.abs(served.skew) < SKEW_MS)
+    return { tone: "good", text: "The clocks of this device and of the bridge agree." };
+  const side = served.skew > 0 ? "ahead of" : "behind";
+  return {
+    tone: "warn",
+    text: `The clock of this device is ${showMinutes(served.skew)} ${side} the bridge's. Times are wrong here, and a certificate may seem to have run out.`,
+    steps: ["Let both take the time from the network (“timedatectl” at the machine)."],
+  };
+}
+
+function storage(db) {
+  if (db.lasting) return { tone: "good", text: "What is received is kept on this device." };
+  return {
+    tone: "warn",
+    text: `This browser keeps nothing: ${db.trouble}. What you see is gone when the page is closed.`,
+    steps: ["Leave private browsing, or free some storage."],
+  };
+}
+
+function aside(problems) {
+  const count = problems.filter(({ what }) => what.includes("could not be read")).length;
+  if (!count) return null;
+  return {
+    tone: "warn",
+    text: `${count === 1 ? "A message was" : `${count} messages were`} put aside: this page does not understand ${count === 1 ? "it" : "them"}. Below is what came.`,
+    steps: ["Reload this page; report it where that does not help."],
+  };
+}
+
+const isApple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
+
+function certificateSteps() {
+  const authority = isApple()
+    ? "Let this device trust the bridge's authority: open /ca.mobileconfig, install the profile in Settings, then switch it on under General, About, Certificate Trust Settings."
+    : "Let this device trust the bridge's authority: download /ca.crt, then Settings, Security, Install a certificate, CA certificate.";
+  return [
+    "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose certificates every browser trusts.",
+    authority,
+    "Or put a tunnel with a certificate of its own before the bridge.",
+    ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),
+  ];
+}

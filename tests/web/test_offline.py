@@ -1,0 +1,242 @@
+"""The client without a network, in a newer version, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.samples import hook, new_session, prompt
+from tests.servers import Running
+from tests.web.browser import NETWORK, Page
+from tests.web.conftest import MakeBridge, MakePage
+
+pytestmark = pytest.mark.web
+
+VERSION = "document.querySelector('script[type=module]').src"
+KEPT = "navigator.serviceWorker.getRegistration().then((found) => Boolean(found?.active))"
+
+
+def wait_kept(page: Page) -> None:
+    """Wait until the service worker has the client."""
+    page.wait(f"({KEPT})", what="the service worker is active")
+
+
+def shown(page: Page, *texts: str) -> None:
+    """Open "What is wrong?" and wait for what it says."""
+    page.open("wrong").wait_text(*texts)
+
+
+def accept_warning(page: Page) -> None:
+    """Click through the warning of a certificate, as a person does."""
+    page.open()
+    page.js("document.getElementById('details-button').click()")
+    page.js("document.getElementById('proceed-link').click()")
+    page.find("h1", "Pair this device")
+
+
+def test_what_was_kept_is_on_the_screen_without_a_network(page: Page, bridge: Bridge) -> None:
+    """The icon is tapped in a tunnel: the list is there, and the connection comes by itself."""
+    page.expected.append(NETWORK)
+    session_id = new_session()
+    bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
+    bridge.accept(prompt(session_id, "Fix the failing login test"))
+    page.tap(".row-link", "Fix the failing login test")
+    page.find(".bubble.mine", "Fix the failing login test")
+    wait_kept(page)
+    page.offline()
+    page.open().wait_text("Fix the failing login test", "Offline")
+    page.tap(".row-link", "Fix the failing login test")
+    page.find(".bubble.mine", "Fix the failing login test")
+    shown(page, "This device has no network")
+    page.offline(False)
+    page.tap("button", "Look again")
+    page.wait_text(f"Connected to 127.0.0.1:{bridge.port}")
+
+
+def test_the_worker_keeps_the_client_and_nothing_that_the_bridge_says(
+    page: Page, bridge: Bridge
+) -> None:
+    wait_kept(page)
+    page.open("settings").wait_text("Other bridges")
+    kept = page.js(
+        "caches.keys().then(async (names) => Promise.all(names.map(async (name) =>"
+        " (await (await caches.open(name)).keys()).map(({url}) => new URL(url).pathname))))"
+    )
+    (paths,) = kept
+    assert "/app/" in paths
+    assert all(path.startswith("/app/") for path in paths)
+    scripts = page.js(
+        "performance.getEntriesByType('resource').filter(({name}) => /\\.(js|css)$/.test(name))"
+        ".map(({transferSize}) => transferSize)"
+    )
+    assert len(scripts) > 10
+    assert set(scripts) == {0}, "a start that asks the network for nothing of the page"
+
+
+class BridgeOfItsOwn(Bridge):
+    """A bridge that runs from a copy of the program, so that it can become another version."""
+
+    @property
+    def tree(self) -> Path:
+        return self.directory / "program"
+
+    def copy(self) -> BridgeOfItsOwn:
+        self.tree.mkdir()
+        shutil.copy(REPOSITORY / "manage.py", self.tree)
+        for name in ("bridge_project", "devices_app", "sessions_app", "hooks_app", "files_app"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(REPOSITORY / name, self.tree / name, ignore=ignored)
+        return self
+
+    def upgrade(self) -> None:
+        self.stop()
+        with (self.tree / "devices_app/client/app.css").open("a") as stylesheet:
+            stylesheet.write("\n/* a newer version */\n")
+        self.start()
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.tree,
+            env=self.environment,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture
+def upgradable(tmp_path: Path) -> Iterator[BridgeOfItsOwn]:
+    bridge = BridgeOfItsOwn(tmp_path).copy()
+    bridge.start()
+    yield bridge
+    bridge.kill()
+
+
+@pytest.mark.parametrize("trusted", [True, False], ids=["with a worker", "without"])
+def test_a_newer_version_waits_for_a_tap(
+    trusted: bool, make_page: MakePage, upgradable: BridgeOfItsOwn
+) -> None:
+    page = make_page(upgradable, trusted=trusted)
+    page.expected.append(NETWORK)
+    if not trusted:
+        accept_warning(page)
+    page.pair()
+    if trusted:
+        wait_kept(page)
+        page.open().wait_ready()
+    before = page.js(VERSION)
+    page.js("window.untouched = true")
+    upgradable.upgrade()
+    page.wait_text("The bridge has a newer version of this page")
+    assert page.js("window.untouched") is True, "it does not reload by itself"
+    assert page.js(VERSION) == before
+    page.tap("button", "Use it now")
+    page.wait(
+        f"document.querySelector('script[type=module]') && {VERSION} !== arguments[0]", before
+    )
+    page.wait_ready()
+    page.wait_gone("newer version")
+
+
+def test_what_is_wrong_in_words(page: Page, bridge: Bridge) -> None:
+    page.wait("navigator.serviceWorker.controller || true")
+    shown(
+        page,
+        f"Connected to 127.0.0.1:{bridge.port}",
+        "This browser trusts the certificate",
+        "This page is of the bridge's version",
+        "The clocks of this device and of the bridge agree",
+        "What is received is kept on this device",
+    )
+    assert not page.js("document.body.innerText.includes('Attention')")
+
+
+def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bridge) -> None:
+    """The client is whole without the worker, and says what is not."""
+    page = make_page(bridge, trusted=False)
+    accept_warning(page)
+    page.pair()
+    shown(
+        page,
+        "This browser does not trust the certificate",
+        "cannot be installed",
+        "Tailscale",
+        "/ca.crt",
+        f"Connected to 127.0.0.1:{bridge.port}",
+    )
+    assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
+
+
+def test_a_clock_that_is_off(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    page.before_load("const now = Date.now; Date.now = () => now() + 3 * 3600 * 1000;")
+    page.pair()
+    shown(page, "The clock of this device is 3 hours ahead of the bridge's")
+
+
+def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    page.before_load(
+        "IDBFactory.prototype.open = () => { throw new DOMException('Storage is refused here.'); }"
+    )
+    page.pair()
+    page.tap("nav a", "Settings")
+    page.wait_text("only until this page is closed")
+    page.tap("a", "What is wrong?")
+    page.wait_text("This browser keeps nothing: Storage is refused here.", "private browsing")
+
+
+def test_a_bridge_that_is_away(make_page: MakePage, make_bridge: MakeBridge) -> None:
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    page.expected.append(NETWORK)
+    wait_kept(page)
+    bridge.stop()
+    page.wait_text("Offline")
+    shown(page, f"The bridge at 127.0.0.1:{bridge.port} cannot be reached from here", "make run")
+    bridge.start()
+    page.wait_text(f"Connected to 127.0.0.1:{bridge.port}")
+
+
+def test_other_bridges_are_links(page: Page, bridge: Bridge) -> None:
+    """A pairing link that is pasted here leaves its token out."""
+    pairing = bridge.pairing()
+    page.tap("nav a", "Settings")
+    for text, says in (
+        ("not an address", "no address of a bridge"),
+        ("http://machine.local:8443", "no address of a bridge"),
+        (page.base, "the bridge that you are using"),
+    ):
+        page.find("#address")
+        page.js("document.querySelector('#address').value = arguments[0]", text)
+        page.tap("button", "Add")
+        page.wait_text(says)
+    for text in ("desk.local:8443", f"https://lab.local:8443/pair#v=1&token={pairing.token}"):
+        page.js("document.querySelector('#address').value = arguments[0]", text)
+        page.tap("button", "Add")
+        page.wait("document.querySelector('#address').value === ''")
+    page.open("settings")
+    page.wait_text("desk.local:8443", "lab.local:8443")
+    links = "[...document.querySelectorAll('.pair a')].map(({href}) => href)"
+    assert page.js(links) == ["https://desk.local:8443/app/", "https://lab.local:8443/app/"]
+    page.tap(".pair button", "Remove")
+    page.wait_gone("desk.local")
+
+
+def test_forgetting_leaves_nothing(page: Page, bridge: Bridge) -> None:
+    wait_kept(page)
+    page.open("settings")
+    page.tap("button", "Forget this bridge")
+    page.wait_text("Yes, forget everything here")
+    page.tap("button", "Yes, forget everything here")
+    page.find("h1", "Pair this device")
+    assert page.js("caches.keys()") == []
+    assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
