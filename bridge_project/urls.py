@@ -53,7 +53,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^app/(?P<version>[0-9a-f]{16})/(?P<name>.+)$", web_client.file),
     path("app/", web_client.screen),
     path("app/sw.js", web_client.worker),
-    path("app/<path:path>", web_client.screen),
+    # The address of a file names it, and a name may have a line break.
+    re_path(r"^app/(?P<path>(?s:.+))$", web_client.screen),
     path("pair", devices.pair),
     path("ca.crt", devices.ca_certificate),
     path("ca.mobileconfig", devices.ca_profile),

@@ -485,7 +485,11 @@ export class Engine {
       this.put(make(item.message.type, item.message.payload));
     },
     discard: (id) => this.settle(id),
-    ask: async (type, payload, options) => (await this.request(type, payload, options)).payload,
+    ask: async (type, payload) => {
+      await this.join(payload.session_id);
+      const timeout = type === "git_commit" ? 60_000 : ANSWER_MS;
+      return (await this.request(type, payload, { timeout })).payload;
+    },
     send: (type, payload) => {
       if (!this.socket.ready) throw new Unanswered("There is no connection to the bridge.");
       this.socket.send(make(type, payload));

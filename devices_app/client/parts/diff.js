@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { visible } from "./text.js";
 
-const LINES_AT_ONCE = 400;
+const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
 
 const SIGNS = { added: "+", removed: "−", context: " " };
 const NAMES = { added: "added", removed: "removed", context: "" };
@@ -22,8 +22,9 @@ function line({ type, content }) {
 export function diffLines(lines) {
   const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
   const show = (from) => {
-    node.append(...lines.slice(from, from + LINES_AT_ONCE).map(line));
-    const left = lines.length - from - LINES_AT_ONCE;
+    const to = Math.max(from * 2, LINES_AT_ONCE);
+    node.append(...lines.slice(from, to).map(line));
+    const left = lines.length - to;
     if (left <= 0) return;
     const more = h(
       "button.quiet",
@@ -32,7 +33,7 @@ export function diffLines(lines) {
         on: {
           click: () => {
             more.remove();
-            show(from + LINES_AT_ONCE);
+            show(to);
           },
         },
       },

@@ -10,11 +10,16 @@ const ODD_ALL = new RegExp(ODD.source, "gu");
 const codePoint = (character) =>
   `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
+const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");
+
+/** Turn a file's name into such nodes; no name has a good reason for a line break. */
+export const visibleName = (name) => visible(name, IN_NAMES);
+
 /** Turn a text into nodes in which every character that cannot be seen is named. */
-export function visible(text) {
+export function visible(text, odd = ODD_ALL) {
   const nodes = [];
   let from = 0;
-  for (const found of text.matchAll(ODD_ALL)) {
+  for (const found of text.matchAll(odd)) {
     if (found.index > from) nodes.push(text.slice(from, found.index));
     nodes.push(h("span.odd", { title: "a character that cannot be seen" }, codePoint(found[0])));
     from = found.index + found[0].length;

@@ -1,57 +1,59 @@
 // Changes: what differs in the session's repository, and committing chosen files.
 
-import { fill, h, icon, toast } from "../parts/dom.js";
+import { fill, h, icon, keyed, setText } from "../parts/dom.js";
 import { diffLines } from "../parts/diff.js";
-import { oneLine, visible } from "../parts/text.js";
+import { oneLine, visibleName } from "../parts/text.js";
 
-const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "?", renamed: "R" };
+const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
+const NAMES = { untracked: "new" };
 
 /** The changes tab of a session. */
 export function changesView(id, { model }) {
   const head = h("div.branch", {});
-  const files = h("ul.rows.files");
+  const refresh = h("button.quiet", { type: "button", on: { click: () => load() } }, "Refresh");
+  const all = h("button.quiet", { type: "button", on: { click: () => chooseAll() } });
   const state = h("p.empty", { role: "status" }, "Reading the repository…");
+  const files = h("ul.rows.files");
+  const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
+  const outcome = h("div.outcome", { role: "status" });
   const message = h("textarea", {
     rows: "2",
     "aria-label": "Commit message",
     placeholder: "Commit message",
   });
   const commit = h("button.primary", { type: "submit", disabled: true }, "Commit");
-  const form = h(
-    "form.commit",
-    {
-      hidden: true,
-      on: {
-        submit: (event) => {
-          event.preventDefault();
-          send();
-        },
-        input: () => check(),
-      },
-    },
-    message,
-    commit,
-  );
-  const refresh = h("button.quiet", { type: "button", on: { click: () => load() } }, "Refresh");
-  const node = h(
-    "section.tab",
-    {},
-    h("div.scroller", {}, h("div.branch-bar", {}, head, refresh), state, files),
-    form,
-  );
+  const form = h("form.commit", { hidden: true }, message, commit);
+  form.addEventListener("input", () => check());
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send();
+  });
+  const bar = h("div.branch-bar", {}, head, all, refresh);
+  const node = h("section.tab", {}, h("div.scroller", {}, bar, outcome, state, files, cut), form);
   const chosen = new Set();
+  let changes = [];
+  let wanted = true; // it was not read yet, or the connection was lost meanwhile
+  let busy = false;
+  let turn = "";
+
+  const ask = (type, payload) => model.call("ask", type, { session_id: id, ...payload });
 
   const load = async () => {
-    refresh.disabled = true;
+    if (busy) return;
+    busy = refresh.disabled = true;
+    wanted = false;
     try {
-      show(await model.call("ask", "git_status_request", { session_id: id }));
+      show(await ask("git_status_request", {}));
     } catch (error) {
+      wanted = error.code === undefined; // no answer: it is asked again with the connection
+      if (changes.length && wanted) return;
+      changes = [];
       fill(files);
-      form.hidden = true;
+      form.hidden = all.hidden = true;
       state.hidden = false;
-      state.textContent = error.message;
+      setText(state, wanted ? "Waits for the connection." : error.message);
     } finally {
-      refresh.disabled = false;
+      busy = refresh.disabled = false;
     }
   };
 
@@ -59,21 +61,25 @@ export function changesView(id, { model }) {
     const apart = [
       status.ahead && `${status.ahead} ahead`,
       status.behind && `${status.behind} behind`,
-    ]
-      .filter(Boolean)
-      .join(", ");
-    fill(head, h("strong", {}, oneLine(status.branch)), apart && h("span.meta", {}, apart));
-    for (const path of chosen)
-      if (!status.changes.some((change) => change.path === path)) chosen.delete(path);
-    fill(files, status.changes.map(change));
-    state.hidden = !status.is_clean && status.changes.length > 0;
-    state.textContent = "Nothing has changed.";
-    if (status.truncated) files.append(h("li.note", {}, "There are more changes than are shown."));
-    form.hidden = status.changes.length === 0;
+    ].filter(Boolean);
+    changes = status.changes;
+    fill(
+      head,
+      h("strong", {}, oneLine(status.branch)),
+      apart.length > 0 && h("span.meta", {}, apart.join(", ")),
+    );
+    const paths = new Set(changes.map(({ path }) => path));
+    for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
+    // What is the same keeps its place and its open difference.
+    keyed(files, changes, { key: (one) => JSON.stringify(one), make: row });
+    state.hidden = changes.length > 0;
+    setText(state, "Nothing has changed.");
+    cut.hidden = !status.truncated;
+    all.hidden = changes.length === 0;
     check();
   };
 
-  const change = ({ path, status, additions, deletions }) => {
+  const row = ({ path, status, additions, deletions }) => {
     const box = h("input", { type: "checkbox", "aria-label": `Commit ${oneLine(path)}` });
     box.checked = chosen.has(path);
     box.addEventListener("change", () => {
@@ -88,8 +94,13 @@ export function changesView(id, { model }) {
       h(
         "summary",
         {},
-        h(`span.status.${status}`, { title: status }, STATUS[status] ?? "·"),
-        h("span.title", {}, visible(path)),
+        h(
+          `span.status.${status}`,
+          { title: NAMES[status] ?? status },
+          h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·"),
+          h("span.unseen", {}, `${NAMES[status] ?? status}: `),
+        ),
+        pathOf(path),
         h(
           "span.counts",
           {},
@@ -100,87 +111,148 @@ export function changesView(id, { model }) {
       ),
       place,
     );
-    details.addEventListener(
-      "toggle",
-      () => details.open && !place.childElementCount && diff(path, place),
-    );
+    details.addEventListener("toggle", () => {
+      if (details.open && !place.childElementCount) diff(path, place);
+    });
     return h("li.file", {}, h("label.pick", {}, box), details);
   };
 
+  // What is staged and what is not are two differences of one file.
   const diff = async (path, place) => {
     fill(place, h("p.meta", {}, "Reading…"));
     try {
-      const { files: found } = await model.call("ask", "git_diff", {
-        session_id: id,
-        files: [path],
-        cached: false,
-      });
-      const staged = found.length
-        ? found
-        : (await model.call("ask", "git_diff", { session_id: id, files: [path], cached: true }))
-            .files;
+      const loose = (await ask("git_diff", { files: [path], cached: false })).files;
+      const staged = (await ask("git_diff", { files: [path], cached: true })).files;
+      const both = loose.length > 0 && staged.length > 0;
+      const several = loose.length + staged.length > 1;
       fill(
         place,
-        staged.length
-          ? staged.map(oneFile)
-          : h("p.meta", {}, "Nothing to compare: the file is new or its content is the same."),
+        both && h("h3.part", {}, "Staged"),
+        staged.map((file) => oneFile(file, several && !both)),
+        both && h("h3.part", {}, "Not staged"),
+        loose.map((file) => oneFile(file, several && !both)),
+        !several && !loose.length && !staged.length && h("p.meta", {}, "There is no difference."),
       );
     } catch (error) {
-      fill(place, h("p.warn", {}, error.message));
+      const again = h(
+        "button",
+        { type: "button", on: { click: () => diff(path, place) } },
+        "Try again",
+      );
+      fill(place, h("p.warn", { role: "alert" }, error.message), again);
     }
-  };
-
-  const oneFile = (file) => {
-    if (file.binary) return h("p.meta", {}, "A binary file.");
-    if (file.truncated && !file.hunks.length) return h("p.meta", {}, "Too large to be shown here.");
-    const wrap = h(
-      "button.quiet",
-      { type: "button", "aria-pressed": "true" },
-      icon("wrap"),
-      "Wrap",
-    );
-    const hunks = h(
-      "div.hunks.wrap",
-      {},
-      file.hunks.map((hunk) => [h("p.hunk", {}, hunk.header), diffLines(hunk.lines)]),
-    );
-    wrap.addEventListener("click", () =>
-      wrap.setAttribute("aria-pressed", String(hunks.classList.toggle("wrap"))),
-    );
-    return [
-      wrap,
-      hunks,
-      file.truncated && h("p.meta", {}, "The rest is too large to be shown here."),
-    ];
-  };
-
-  const check = () => {
-    commit.disabled = chosen.size === 0 || !message.value.trim();
-    commit.textContent = chosen.size
-      ? `Commit ${chosen.size} ${chosen.size === 1 ? "file" : "files"}`
-      : "Choose files";
   };
 
   const send = async () => {
     commit.disabled = true;
+    setText(commit, "Committing…");
+    fill(outcome);
     try {
-      const status = await model.call(
-        "ask",
-        "git_commit",
-        { session_id: id, message: message.value, files: [...chosen] },
-        { timeout: 60_000 },
-      );
+      const status = await ask("git_commit", { message: message.value, files: [...chosen] });
       message.value = "";
       chosen.clear();
+      fill(files); // their boxes are empty again
+      files.nodesByKey?.clear();
       show(status);
-      const { hash, files_changed: count } = status.commit;
-      toast(`Committed ${count} ${count === 1 ? "file" : "files"} as ${hash.slice(0, 8)}.`);
+      const { hash, summary, files_changed: count } = status.commit;
+      fill(
+        outcome,
+        h(
+          "p.finding.good",
+          {},
+          `Committed ${count} ${count === 1 ? "file" : "files"} as `,
+          h("code", {}, hash.slice(0, 8)),
+          `: ${oneLine(summary)}`,
+        ),
+      );
     } catch (error) {
-      toast(error.message, "warn");
+      const unsure = error.code === undefined ? " Look at the changes before you try again." : "";
+      fill(
+        outcome,
+        h(
+          "div.finding.bad",
+          {},
+          h("p", {}, "Not committed."),
+          h("pre.wrapped", {}, `${error.message}${unsure}`),
+        ),
+      );
+      outcome.scrollIntoView({ block: "nearest" });
       check();
     }
   };
 
-  load();
-  return { node, paint: () => {} };
+  const chooseAll = () => {
+    const every = chosen.size < changes.length;
+    for (const box of files.querySelectorAll(".pick input")) box.checked = every;
+    chosen.clear();
+    if (every) for (const { path } of changes) chosen.add(path);
+    check();
+  };
+
+  const check = () => {
+    form.hidden = chosen.size === 0 && !message.value.trim();
+    commit.disabled = chosen.size === 0 || !message.value.trim();
+    setText(
+      commit,
+      chosen.size
+        ? `Commit ${chosen.size} ${chosen.size === 1 ? "file" : "files"}`
+        : "Choose files",
+    );
+    setText(all, chosen.size && chosen.size === changes.length ? "None" : "All");
+    all.setAttribute("aria-label", all.textContent === "All" ? "Choose all" : "Choose none");
+  };
+
+  const paint = () => {
+    const now = model.home.sessions[id]?.turn ?? "";
+    if (turn !== now && now === "idle" && turn) wanted = true; // the agent may have changed files
+    turn = now;
+    if (wanted && model.connection.phase === "ready") load();
+  };
+  all.hidden = true;
+  paint();
+  if (wanted) setText(state, "Waits for the connection.");
+  return { node, paint };
+}
+
+// The name first, for it is what a person looks for; then where it lies.
+function pathOf(path) {
+  const at = path.replace(/\/$/, "").lastIndexOf("/") + 1;
+  return h(
+    "span.title",
+    {},
+    visibleName(path.slice(at)),
+    at > 0 && h("span.meta", {}, " ", visibleName(path.slice(0, at))),
+  );
+}
+
+function oneFile(file, named) {
+  const name =
+    file.status === "renamed"
+      ? h("p.meta", {}, "Renamed from ", visibleName(file.old_path))
+      : named && h("p.meta", {}, visibleName(file.path));
+  const mode =
+    file.old_mode && file.new_mode && file.old_mode !== file.new_mode
+      ? h("p.meta", {}, `Mode ${file.old_mode} → ${file.new_mode}`)
+      : null;
+  if (file.binary) return [name, mode, h("p.meta", {}, "A binary file.")];
+  if (!file.hunks.length) {
+    const why = file.truncated ? "Too large to be shown here." : "Its content is the same.";
+    return [name, mode, h("p.meta", {}, why)];
+  }
+  const hunks = h(
+    "div.hunks.wrap",
+    {},
+    file.hunks.map((hunk) => [h("p.hunk", {}, hunk.header), diffLines(hunk.lines)]),
+  );
+  const wrap = h("button.quiet", { type: "button", "aria-pressed": "true" }, icon("wrap"), "Wrap");
+  wrap.addEventListener("click", () =>
+    wrap.setAttribute("aria-pressed", String(hunks.classList.toggle("wrap"))),
+  );
+  return [
+    name,
+    mode,
+    wrap,
+    hunks,
+    file.truncated && h("p.meta", {}, "The rest is too large to be shown here."),
+  ];
 }

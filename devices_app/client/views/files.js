@@ -1,130 +1,153 @@
 // Files: the session's directory, and a viewer that reads a file by pages.
 
 import { copy, fill, h, icon } from "../parts/dom.js";
-import { bytes, oneLine, visible } from "../parts/text.js";
+import { bytes, oneLine, visible, visibleName } from "../parts/text.js";
 
 const LINES = 400;
+const NO_DIRECTORY = ["FILE_NOT_FOUND", "FILE_INVALID_PATH"];
 
 /** The files tab of a session; `path` is what the address names, or "" for the session's directory. */
 export function filesView(id, { model, go }, path = "") {
   const place = h("div.scroller");
   const node = h("section.tab", {}, place);
-  open(path || ".");
-  return { node, paint: () => {} };
+  let wanted = true; // not read yet
+  const ask = (type, payload) => model.call("ask", type, { session_id: id, ...payload });
+  const say = (sentence) => fill(place, h("p.empty", { role: "status" }, sentence));
 
-  async function open(at) {
-    fill(place, h("p.empty", { role: "status" }, "Reading…"));
+  const open = async (at) => {
+    wanted = false;
+    say("Reading…");
     try {
-      await list(at);
+      await list(at).catch((error) => {
+        if (!NO_DIRECTORY.includes(error.code)) throw error;
+        return read(at);
+      });
     } catch (error) {
-      if (["FILE_NOT_FOUND", "FILE_INVALID_PATH"].includes(error.code))
-        await read(at).catch(failed);
-      else failed(error);
+      wanted = error.code === undefined; // no answer: it is asked again with the connection
+      if (wanted) return say("Waits for the connection.");
+      fill(place, crumbs(at), h("p.empty", { role: "status" }, error.message));
     }
-  }
+    return null;
+  };
 
-  function failed(error) {
-    fill(place, h("p.empty", { role: "status" }, error.message));
-  }
-
-  async function list(at) {
-    const found = await model.call("ask", "file_list", { session_id: id, path: at });
+  const list = async (at) => {
+    const found = await ask("file_list", { path: at });
     const entries = [...found.entries].sort((a, b) =>
       a.type === b.type ? a.name.localeCompare(b.name) : a.type === "directory" ? -1 : 1,
     );
     const base = found.path.replace(/\/$/, "");
-    const root = model.home.sessions[id]?.working_directory ?? "";
     fill(
       place,
       crumbs(found.path),
       h(
         "ul.rows.files",
         {},
-        base !== root &&
-          at !== "." &&
-          item({ name: "..", type: "directory" }, base.split("/").slice(0, -1).join("/") || "/"),
         entries.map((entry) => item(entry, `${base}/${entry.name}`)),
       ),
       found.truncated && h("p.note", {}, "There are more entries than are shown."),
-      entries.length === 0 && h("p.empty", {}, "Empty."),
+      entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );
-  }
+  };
 
-  function item(/** @type {any} */ { name, type, size }, at) {
-    return h(
+  const link = (at, attributes, ...inside) =>
+    h("a", { href: go.to("file", id, at), on: { click: go.follow }, ...attributes }, ...inside);
+
+  const item = (/** @type {any} */ { name, type, size }, at) =>
+    h(
       "li.row",
       {},
-      h(
-        "a.row-link",
-        { href: go.to("file", id, at), on: { click: go.follow } },
+      link(
+        at,
+        { class: "row-link" },
         icon(type === "directory" ? "folder" : "file"),
-        h("span.row-main", {}, h("span.title", {}, visible(name))),
+        h("span.row-main", {}, h("span.title", {}, visibleName(name))),
         h("span.meta", {}, size === undefined ? "" : bytes(size)),
       ),
     );
-  }
 
-  function crumbs(at) {
-    return h("p.path", {}, h("code", {}, visible(at)));
-  }
+  // The way from the session's directory; of what lies elsewhere the whole path.
+  const crumbs = (at) => {
+    const root = (model.home.sessions[id]?.working_directory ?? "").replace(/\/$/, "");
+    if (!root || (at !== root && !at.startsWith(`${root}/`)))
+      return h("p.path", {}, h("code", {}, visibleName(at)));
+    const names = at.slice(root.length).split("/").filter(Boolean);
+    const steps = [root.split("/").at(-1), ...names].map((name, index, all) => {
+      const to = [root, ...names.slice(0, index)].join("/");
+      const last = index === all.length - 1;
+      return [
+        index > 0 && h("span", { "aria-hidden": "true" }, "/"),
+        last
+          ? h("span", { "aria-current": "page" }, visibleName(name))
+          : link(to, {}, visibleName(name)),
+      ];
+    });
+    return h("nav.path", { "aria-label": "Path" }, steps);
+  };
 
-  async function read(at) {
+  const read = async (at) => {
     const lines = h("ol.code.wrap", { tabindex: "0", "aria-label": oneLine(at) });
     const wrap = h(
       "button.quiet",
-      {
-        type: "button",
-        "aria-pressed": "true",
-        on: {
-          click: () => wrap.setAttribute("aria-pressed", String(lines.classList.toggle("wrap"))),
-        },
-      },
+      { type: "button", "aria-pressed": "true" },
       icon("wrap"),
       "Wrap",
     );
-    const more = h("button.quiet", { type: "button", on: { click: () => page() } }, "Show more");
+    wrap.addEventListener("click", () =>
+      wrap.setAttribute("aria-pressed", String(lines.classList.toggle("wrap"))),
+    );
+    const more = h("button.wide", { type: "button", on: { click: () => next() } });
+    const trouble = h("p.warn", { role: "alert" });
     let offset = 0;
     let text = "";
     const page = async () => {
-      more.disabled = true;
-      const found = await model.call("ask", "file_read", {
-        session_id: id,
-        path: at,
-        offset,
-        limit: LINES,
-      });
-      if (found.encoding === "base64") {
-        fill(place, crumbs(at), h("p.empty", {}, `A binary file of ${bytes(found.size)}.`));
-        return found;
-      }
+      const found = await ask("file_read", { path: at, offset, limit: LINES });
+      if (found.encoding === "base64") return found;
       text += found.content;
       const got = found.content.split("\n");
       if (got.at(-1) === "") got.pop();
-      lines.append(...got.map((line) => h("li", {}, visible(line))));
+      lines.append(...got.map((line) => h("li", {}, h("span", {}, visible(line)))));
       offset += LINES;
       more.hidden = offset >= found.lines;
-      more.disabled = false;
+      fill(more, `Show more (${found.lines - offset} lines)`);
       return found;
     };
+    const next = async () => {
+      more.disabled = true;
+      fill(trouble);
+      try {
+        await page();
+      } catch (error) {
+        fill(trouble, error.message);
+      }
+      more.disabled = false;
+    };
     const first = await page();
-    if (first.encoding === "base64") return;
+    if (first.encoding === "base64") {
+      const sentence = `A binary file of ${bytes(first.size)}.`;
+      fill(place, crumbs(first.path), h("p.empty", { role: "status" }, sentence));
+      return;
+    }
+    const all = h(
+      "button.quiet",
+      { type: "button", on: { click: () => copy(text) } },
+      icon("copy"),
+      first.lines > LINES ? "Copy what is shown" : "Copy",
+    );
+    const size = h("span.meta", {}, `${first.lines} lines, ${bytes(first.size)}`);
     fill(
       place,
       crumbs(first.path),
-      h(
-        "div.actions",
-        {},
-        wrap,
-        h(
-          "button.quiet",
-          { type: "button", on: { click: () => copy(text) } },
-          icon("copy"),
-          "Copy",
-        ),
-        h("span.meta", {}, `${first.lines} lines, ${bytes(first.size)}`),
-      ),
-      lines,
+      h("div.actions.reading", {}, wrap, all, size),
+      first.lines ? lines : h("p.empty", {}, "An empty file."),
+      trouble,
       more,
     );
-  }
+  };
+
+  const paint = () => {
+    if (wanted && model.connection.phase === "ready") open(path || ".");
+  };
+  paint();
+  if (wanted) say("Waits for the connection.");
+  return { node, paint };
 }

@@ -1,0 +1,205 @@
+"""Changes and files, on a real repository with what real ones have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import agents
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import new_id
+from tests.web import awkward
+from tests.web.browser import NETWORK, Page
+
+pytestmark = pytest.mark.web
+
+ROWS = "[...document.querySelectorAll('.file summary')].map((node) => node.innerText.split(/\\s+/))"
+KINDS = "[...document.querySelectorAll('.file .status > :first-child')].map((n) => n.textContent)"
+
+
+@pytest.fixture
+def repository(bridge: Bridge) -> Path:
+    return awkward.begin(bridge.root / new_id())
+
+
+def session_in(bridge: Bridge, directory: Path) -> str:
+    with bridge.phones() as [phone]:
+        return str(agents.start(phone, directory)["payload"]["session_id"])
+
+
+def changes(page: Page, session_id: str) -> Page:
+    page.open(f"s/{session_id}/changes").find(".file")
+    return page
+
+
+def open_file(page: Page, name: str) -> None:
+    page.tap(".file summary", name)
+
+
+def choose(page: Page, name: str) -> None:
+    page.js(
+        "[...document.querySelectorAll('.file')].find((node) =>"
+        " node.querySelector('summary').textContent.includes(arguments[0]))"
+        ".querySelector('.pick input').click()",
+        name,
+    )
+
+
+def commit(page: Page, message: str) -> None:
+    page.type("form.commit textarea", message)
+    page.tap("form.commit button", "Commit")
+
+
+def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Path) -> None:
+    awkward.make_changes(repository)
+    changes(page, session_in(bridge, repository))
+    assert page.js(KINDS) == [*"MMMDMMRM", *"NNNNNNNN"]
+    page.wait_text("main", "+5000", "<img src=x onerror=alert(1)>.txt")
+    assert page.js("document.querySelectorAll('.file img').length") == 0
+    page.find(".file .odd", "U+202E")  # a name that reads as another
+    page.find(".file .odd", "U+000A")
+    for name, says in (
+        ("app.py", "return f'Hello, {name}!'"),
+        ("both.txt", "Not staged"),
+        ("gone.txt", "nobody needs this"),
+        ("logo.png", "A binary file"),
+        ("new_name.py", "Renamed from old_name.py"),
+        ("new directory/", "new directory/second.txt"),
+        ("-rf", "something"),
+        ('quo"te', "something"),
+    ):
+        open_file(page, name)
+        page.wait_text(says)
+
+
+def test_a_large_difference_comes_by_parts_and_wraps(
+    page: Page, bridge: Bridge, repository: Path
+) -> None:
+    awkward.make_changes(repository)
+    changes(page, session_in(bridge, repository))
+    open_file(page, "large.txt")
+    page.find(".diff button", "Show more (9600 lines)")
+    assert page.js("document.querySelectorAll('.line').length") == 400
+    page.tap(".diff button", "Show more")
+    page.wait("document.querySelectorAll('.line').length === 800")
+    open_file(page, "large.txt")
+    open_file(page, "wide.txt")
+    wide = "[...document.querySelectorAll('.diff')].some((n) => n.scrollWidth > n.clientWidth + 1)"
+    page.find("button[aria-pressed=true]", "Wrap")
+    assert not page.js(wide)
+    page.tap("button[aria-pressed=true]", "Wrap")
+    page.wait(wide)
+    assert not page.js("document.body.scrollWidth > innerWidth")
+
+
+def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Path) -> None:
+    awkward.make_changes(repository)
+    changes(page, session_in(bridge, repository))
+    assert not page.js("document.querySelector('form.commit').checkVisibility()")
+    for name in ("app.py", "new_name.py", "-rf", "new directory/"):
+        choose(page, name)
+    commit(page, "Greet with an exclamation mark")
+    page.wait_text("Committed 5 files as", "Greet with an exclamation mark")
+    shown = awkward.git(repository, "show", "--name-status", "--format=%an %s", "HEAD").split("\n")
+    assert shown[0] == "Ada Greet with an exclamation mark"
+    assert {line.split("\t")[-1] for line in shown[2:-1]} == {
+        "app.py",
+        "new_name.py",
+        "-rf",
+        "new directory/first.txt",
+        "new directory/second.txt",
+    }
+    page.wait_gone("app.py")
+    page.tap("button", "All")
+    commit(page, "The rest")
+    page.wait_text("Nothing has changed.")
+    assert awkward.git(repository, "status", "--porcelain") == ""
+
+
+def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Path) -> None:
+    """What the hook says is on the screen, and the message is still there for another try."""
+    awkward.make_changes(repository)
+    awkward.refuse_commits(repository, "lint: app.py:2 is too long")
+    changes(page, session_in(bridge, repository))
+    choose(page, "app.py")
+    commit(page, "Try it")
+    page.wait_text("Not committed", "lint: app.py:2 is too long")
+    assert page.js("document.querySelector('form.commit textarea').value") == "Try it"
+    (repository / ".git/hooks/pre-commit").unlink()
+    page.tap("form.commit button", "Commit 1 file")
+    page.wait_text("Committed 1 file as")
+    page.wait_gone("too long")
+
+
+def test_a_conflict_is_shown_and_refused(page: Page, bridge: Bridge, repository: Path) -> None:
+    awkward.make_conflict(repository)
+    changes(page, session_in(bridge, repository))
+    open_file(page, "app.py")
+    page.wait_text("<<<<<<< HEAD", "Bonjour")
+    choose(page, "app.py")
+    before = awkward.git(repository, "rev-parse", "HEAD")
+    commit(page, "No")
+    page.wait_text("Not committed")
+    assert awkward.git(repository, "rev-parse", "HEAD") == before
+
+
+def test_the_list_follows_the_agent_and_the_connection(
+    page: Page, bridge: Bridge, repository: Path
+) -> None:
+    page.expected.append(NETWORK)
+    session_id = session_in(bridge, repository)
+    page.open(f"s/{session_id}/changes").wait_text("Nothing has changed.")
+    (repository / "made.txt").write_text("by the agent\n")
+    with bridge.phones() as [phone]:
+        agents.start(phone, repository, session_id)
+        agents.ask(phone, session_id, "done?")
+    page.find(".file", "made.txt")
+    page.offline()
+    page.wait_text("Offline")
+    page.tap(".tabs a", "Files")
+    page.wait_text("Waits for the connection.")
+    page.offline(False)
+    page.find(".row-link", "made.txt")
+
+
+def test_no_repository_is_said(page: Page, bridge: Bridge) -> None:
+    directory = bridge.root / new_id()
+    directory.mkdir()
+    page.open(f"s/{session_in(bridge, directory)}/changes")
+    page.wait_text("Not a git repository")
+
+
+def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Path) -> None:
+    awkward.make_changes(repository)
+    session_id = session_in(bridge, repository)
+    page.open(f"s/{session_id}/files")
+    page.tap(".row-link", "deep")
+    page.tap(".row-link", "a-rather-long")
+    page.tap("nav.path a", repository.name)
+    page.tap(".row-link", "large.txt")
+    page.wait_text("5000 lines", "changed 400", "Show more (4600 lines)")
+    page.tap("button", "Show more")
+    page.wait("document.querySelectorAll('ol.code li').length === 800")
+    page.driver.refresh()  # its address names the file
+    page.wait_text("changed 400")
+    for name, says in (
+        ("logo.png", "A binary file of 256 B"),
+        ("quo%22te.txt", "something"),
+        ("new%0Aline.txt", "something"),
+        ("none.txt", "no such file"),
+        ("%2Fetc%2Fpasswd", "/etc/passwd"),
+    ):
+        page.open(f"s/{session_id}/files/{name}").wait_text(says)
+        assert "root:" not in page.text
+
+
+def test_a_path_in_the_chat_opens_the_file(page: Page, bridge: Bridge, repository: Path) -> None:
+    session_id = session_in(bridge, repository)
+    with bridge.phones() as [phone]:
+        agents.start(phone, repository, session_id)
+        agents.tool(phone, session_id, "Edit", file_path=f"{repository}/app.py", new_string="x")
+    page.open(f"s/{session_id}")
+    page.tap("details.tool summary", "app.py")
+    page.tap("a.button", "Open file")
+    page.wait_text("return 'Hello ' + name")
