@@ -2,11 +2,9 @@
 
 import { h, icon, fill, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";
-import { readPairingLink } from "./protocol/pairing.js";
-import { openApprovals } from "./store/home.js";
+import { openApprovals } from "./store/approvals.js";
 import { approvalsView, openApproval } from "./views/approvals.js";
 import { homeView } from "./views/home.js";
-import { welcomeView } from "./views/welcome.js";
 
 const BASE = "/app/";
 const TICK_MS = 10_000;
@@ -258,6 +256,7 @@ function keepOffer(event) {
 }
 
 function begin() {
+  model.connect();
   shell = makeShell();
   let asked = 0;
   let waiting = [];
@@ -284,7 +283,8 @@ function begin() {
   show().then(loadServer);
 }
 
-function welcome(problem) {
+async function welcome(problem) {
+  const { welcomeView } = await import("./views/welcome.js");
   const view = welcomeView(model, begin, problem);
   fill(root, view.node);
   view.node.querySelector("h1").focus();
@@ -301,12 +301,17 @@ function takePairing() {
   }
 }
 
+async function pair(link) {
+  const { readPairingLink } = await import("./protocol/pairing.js");
+  await model.pair(readPairingLink(link, location.host));
+}
+
 async function start() {
   await model.open();
   const link = takePairing();
   let problem = "";
   try {
-    if (link) await model.pair(readPairingLink(link, location.host));
+    if (link) await pair(link);
   } catch (error) {
     problem = error.message;
   }

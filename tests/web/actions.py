@@ -40,7 +40,6 @@ def open_approval(page: Page, text: str) -> None:
     pause(page)
     page.tap(".card", text)
     page.find("dialog .sheet-foot")
-    pause(page)
 
 
 def pause(page: Page) -> None:
@@ -50,7 +49,21 @@ def pause(page: Page) -> None:
 
 def approve(page: Page) -> None:
     """Approve on the open sheet, by as many steps as its risk asks for."""
+    pause(page)
     page.tap("dialog .primary", "Approve")
     if page.js("Boolean(document.querySelector('dialog .armed'))"):
         pause(page)
         page.tap("dialog .armed")
+
+
+def prepare(page: Page) -> None:
+    """Take the first of the two steps that a high risk asks for."""
+    pause(page)
+    page.tap("dialog .primary", "Approve…")
+    page.find("dialog .armed")
+
+
+def close_sheet(page: Page) -> None:
+    pause(page)
+    page.tap("dialog .primary", "Done")
+    page.wait("!document.querySelector('dialog')")

@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.conformance.bridge import Bridge, Pairing
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PATIENCE = 60  # seconds; what is waited for comes in a fraction of it on a quiet machine
+PATIENCE = 30  # seconds; what is waited for comes in a fraction of it on a quiet machine
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
 DESK = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 # what chromium itself writes when a request fails; the client has to deal with it, and says so
@@ -37,7 +37,7 @@ class Page:
 
     def __init__(self, directory: Path, bridge: Bridge, *, trusted: bool = True) -> None:
         self.bridge = bridge
-        self.base = f"https://127.0.0.1:{bridge.port}"
+        self.base = bridge.settings.get("BRIDGE_PUBLIC_URL", f"https://127.0.0.1:{bridge.port}")
         self.expected: list[str] = []  # complaints that a test is about
         options = webdriver.ChromeOptions()
         options.binary_location = str(BROWSER)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.web.browser import BROWSER, DRIVER, Page
+from tests.web.link import Link
 
 MakePage = Callable[..., Page]
 MakeBridge = Callable[..., Bridge]
@@ -54,6 +55,23 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
     yield bridge
     bridge.kill()
+
+
+@pytest.fixture(scope="module")
+def _link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
+    made = Link()
+    directory = tmp_path_factory.mktemp("bridge")
+    made.bridge = Bridge(directory, BRIDGE_DEMO_SHELL="1", BRIDGE_PUBLIC_URL=made.url).start()
+    yield made
+    made.close()
+    made.bridge.kill()
+
+
+@pytest.fixture
+def link(_link: Link) -> Link:
+    """A network that can be cut, with a bridge at its end for which it is the only way."""
+    _link.mend()
+    return _link
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_a_link_is_pasted(make_page: MakePage, bridge: Bridge) -> None:
         (link.replace(pairing.pin, "ff"), "damaged (pin)"),
         (link.replace("wss://127.0.0.1", "wss://evil.example"), "belongs to the bridge at evil"),
     ):
-        page.js("document.querySelector('#link').value = arguments[0]", wrong)
+        page.js("arguments[0].value = arguments[1]", page.find("#link"), wrong)
         page.tap("button", "Pair")
         page.wait_text(says)
     page.js("document.querySelector('#link').value = arguments[0]", link)

@@ -1,11 +1,11 @@
 // What this device keeps: who it is to the bridge, rows, outbox, drafts. IndexedDB; where that is
 // refused or full, memory, which `Database.lasting` and `trouble` say.
 
-import { ROWS_KEPT } from "../store/limits.js";
 import { placeRows } from "../store/order.js";
 
 const NAME = "bridge";
 const VERSION = 1;
+const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
 
 const done = (request) =>

@@ -1,13 +1,15 @@
 // What the views see: the state of this device and the commands it takes. One tab leads (it holds
 // the socket); the others follow it over a BroadcastChannel. Tokens never go over the channel.
 
-import { Engine, Unanswered } from "./engine.js";
-import { openDatabase } from "./db.js";
 import { emptyHome } from "../store/home.js";
+import { openDatabase } from "./db.js";
+import { Engine } from "./engine.js";
+import { Unanswered } from "./requests.js";
 
 const LOCK = "bridge-socket";
 const CHANNEL = "bridge";
 const SILENT_MS = 1500;
+const PATIENT_MS = 100_000; // longer than any request of the engine takes
 
 export class Model {
   constructor() {
@@ -18,35 +20,33 @@ export class Model {
     this.connection = { phase: "off" };
     this.identity = null;
     this.engine = null;
+    this.leader = ""; // the tab that leads, as far as this one knows
     this.listeners = new Set();
     this.asked = new Map();
   }
 
-  /** Open the storage and, when this device is paired, take part in the connection. */
+  /** Read what this device keeps. */
   async open() {
     this.db = await openDatabase();
     this.identity = await this.db.get("identity");
-    this.home = (await this.db.get("home")) ?? emptyHome();
+    this.home = { ...emptyHome(), ...(await this.db.get("home")) };
     this.outbox = (await this.db.get("outbox")) ?? [];
-    if (this.identity) this.take();
   }
 
-  /**
-   * Become the device of a pairing link, which is stored before anything is sent.
-   *
-   * Another tab that is paired already starts anew with it.
-   */
+  /** Become the device of a pairing link, before `connect`; other tabs start anew with it. */
   async pair({ token, url, pin }) {
     const deviceId = this.identity?.deviceId ?? crypto.randomUUID();
-    this.leave(true);
     this.identity = { url, pin, deviceId, tokens: [token], paired: new Date().toISOString() };
     await this.db.set("identity", this.identity);
-    this.take();
+    const others = new BroadcastChannel(CHANNEL);
+    others.postMessage({ gone: true });
+    others.close();
   }
 
   /** Forget the bridge and all that was kept of it. */
   async forget() {
-    this.leave(true);
+    this.channel.postMessage({ gone: true });
+    this.leave();
     await this.db.wipe();
   }
 
@@ -56,7 +56,8 @@ export class Model {
     return () => this.listeners.delete(listener);
   }
 
-  take() {
+  /** Take part in this device's connection, as the tab that leads or as one that follows. */
+  connect() {
     this.channel = new BroadcastChannel(CHANNEL);
     this.channel.onmessage = ({ data }) => this.hear(data);
     addEventListener("pagehide", () => this.call("view", this.tab, null).catch(() => {}));
@@ -80,20 +81,24 @@ export class Model {
   }
 
   async led() {
-    this.engine = new Engine(this.db, await this.db.get("identity"), (news) => this.tell(news));
-    await this.engine.start();
+    const identity = await this.db.get("identity");
+    if (!identity) return null; // forgotten meanwhile
+    this.engine = new Engine(this.db, identity, (news) => this.tell(news));
+    const lasting = /** @type {Promise<void>} */ (
+      new Promise((resolve) => (this.release = resolve))
+    );
+    await this.engine.started;
     await this.call("view", this.tab, this.viewed ?? null);
-    this.apply({ news: "snapshot", ...this.engine.commands.snapshot() });
-    this.channel.postMessage({ news: "snapshot", ...this.engine.commands.snapshot() });
-    this.channel.postMessage({ led: true });
-    return /** @type {Promise<void>} */ (new Promise((resolve) => (this.release = resolve)));
+    this.tell({ news: "snapshot", ...(await this.call("snapshot")) });
+    this.channel.postMessage({ led: this.tab });
+    return lasting;
   }
 
   // A tab in front whose leader sleeps in the background takes the lead.
   async check() {
     if (this.engine) return;
     try {
-      this.apply({ news: "snapshot", ...(await this.call("snapshot", { timeout: SILENT_MS })) });
+      this.apply({ news: "snapshot", ...(await this.call("snapshot")) });
       await this.call("view", this.tab, this.viewed ?? null);
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error;
@@ -101,17 +106,16 @@ export class Model {
     }
   }
 
-  leave(everywhere = false) {
-    if (everywhere) this.channel?.postMessage({ gone: true });
+  leave() {
     this.engine?.stop();
     this.engine = null;
     this.release?.();
-    this.channel?.close();
+    this.channel.close();
   }
 
   tell(news) {
     this.apply(news);
-    this.channel.postMessage(news);
+    this.channel.postMessage({ ...news, from: this.tab });
   }
 
   apply(news) {
@@ -126,42 +130,39 @@ export class Model {
     if (data.gone) {
       this.leave();
       this.apply({ news: "gone" });
-    } else if (data.news) {
-      this.apply(data);
     } else if (data.led) {
+      this.leader = data.led;
       this.call("view", this.tab, this.viewed ?? null).catch(() => {});
+    } else if (data.news) {
+      // A tab that slept may not know yet that another one has taken the lead.
+      const isLate = this.engine || (this.leader && this.leader !== data.from);
+      if (!isLate) this.apply(data);
     } else if (data.call) {
       this.serve(data);
     } else if (data.answered) {
-      const asked = this.asked.get(data.answered);
-      if (!asked) return;
-      clearTimeout(asked.timer);
-      this.asked.delete(data.answered);
-      if (data.error)
-        asked.reject(
-          Object.assign(data.lost ? new Unanswered(data.error) : new Error(data.error), {
-            code: data.code,
-          }),
-        );
-      else asked.resolve(data.result);
+      this.settle(data);
     }
   }
 
   async serve({ call, args, ref }) {
     if (!this.engine) return;
+    const answer = { answered: ref, from: this.tab };
     try {
-      this.channel.postMessage({
-        answered: ref,
-        result: await this.engine.commands[call](...args),
-      });
+      this.channel.postMessage({ ...answer, result: await this.call(call, ...args) });
     } catch (error) {
-      this.channel.postMessage({
-        answered: ref,
-        error: error.message,
-        code: error.code,
-        lost: error instanceof Unanswered,
-      });
+      const lost = error instanceof Unanswered;
+      this.channel.postMessage({ ...answer, error: error.message, code: error.code, lost });
     }
+  }
+
+  settle({ answered, from, result, error, code, lost }) {
+    const asked = this.asked.get(answered);
+    if (!asked) return;
+    clearTimeout(asked.timer);
+    this.asked.delete(answered);
+    this.leader = from;
+    if (error === undefined) asked.resolve(result);
+    else asked.reject(Object.assign(lost ? new Unanswered(error) : new Error(error), { code }));
   }
 
   /**
@@ -170,14 +171,17 @@ export class Model {
    * @returns {Promise<any>} what it gives; rejects with `Unanswered` when nobody leads or answers
    */
   async call(name, ...args) {
-    if (this.engine) return this.engine.commands[name](...args);
-    const timeout = name === "snapshot" ? args.pop().timeout : 100_000;
+    if (this.engine) {
+      await this.engine.started;
+      return this.engine?.commands[name](...args);
+    }
     const ref = crypto.randomUUID();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const silent = () => {
         this.asked.delete(ref);
         reject(new Unanswered("No tab holds the connection."));
-      }, timeout);
+      };
+      const timer = setTimeout(silent, name === "snapshot" ? SILENT_MS : PATIENT_MS);
       this.asked.set(ref, { resolve, reject, timer });
       this.channel?.postMessage({ call: name, args, ref });
     });

@@ -15,7 +15,7 @@ export class Socket {
    * @param {(message: object) => void} on.deliver a message that the connection itself does not need
    * @param {(state: object) => void} on.changed the connection's state is another
    * @param {() => void} on.ready this connection may be used
-   * @param {(tokens: string[]) => Promise<void>} on.keep store the tokens; resolves when they are safe
+   * @param {(tokens: string[]) => Promise<boolean>} on.keep store the tokens; tells whether they are safe
    * @param {(problem: any) => void} on.strange a message that cannot be read
    */
   constructor(on) {
@@ -71,19 +71,8 @@ export class Socket {
     const before = this.state;
     const [state, effects] = step(before, event);
     this.state = state;
-    this.run(effects);
+    for (const effect of effects) this.act(effect);
     if (state !== before) this.on.changed(this.state);
-  }
-
-  // Tokens are stored before anything is done with them: a fresh one that was used and lost is the end.
-  async run(effects) {
-    for (const [index, effect] of effects.entries()) {
-      if (effect.do === "keep") {
-        await this.on.keep(effect.tokens);
-        return this.run(effects.slice(index + 1));
-      }
-      this.act(effect);
-    }
   }
 
   act(effect) {
@@ -99,6 +88,7 @@ export class Socket {
           setTimeout(() => this.feed({ kind: "timer", name: effect.name }), effect.ms),
         );
       },
+      keep: () => this.on.keep(effect.tokens).then((safe) => this.feed({ kind: "kept", safe })),
       ready: () => this.on.ready(),
       deliver: () => this.on.deliver(effect.message),
     };

@@ -133,3 +133,27 @@ export async function copy(text) {
     toast("This browser does not let the page copy. Select the text and copy it by hand.", "warn");
   }
 }
+
+const PHASES = {
+  off: "Not connected",
+  connecting: "Connecting…",
+  authenticating: "Connecting…",
+  keeping: "Connecting…",
+  checking: "Connecting…",
+  warned: "Needs you",
+  ready: "",
+  waiting: "Offline",
+  stopped: "Stopped",
+};
+
+/** Make the link that says how the connection is; it is hidden while all is well. */
+export function connectionSign({ model, go }) {
+  const node = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const paint = () => {
+    const { phase } = model.connection;
+    setText(node, PHASES[phase] ?? phase);
+    node.dataset.phase = phase;
+    node.hidden = phase === "ready";
+  };
+  return { node, paint };
+}

@@ -2,8 +2,8 @@
 // person reads stays where it is while items come, change or go above and below.
 
 import { h } from "./dom.js";
-import { WINDOW } from "../store/limits.js";
 
+const WINDOW = 200; // items that stand in the DOM at once
 const STEP = 60;
 const NEAR = 600; // pixels from an end at which more is shown
 const AT_END = 40;

@@ -18,8 +18,10 @@ export const FINAL = new Set([
   "CONN_REPLACED",
 ]);
 
+const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
+
 /**
- * @typedef {"off" | "connecting" | "authenticating" | "checking" | "warned" | "ready" | "waiting" | "stopped"} Phase
+ * @typedef {"off" | "connecting" | "authenticating" | "keeping" | "checking" | "warned" | "ready" | "waiting" | "stopped"} Phase
  * @typedef {object} Connection
  * @property {Phase} phase
  * @property {number} attempt failed attempts since the last connection that became ready
@@ -30,6 +32,7 @@ export const FINAL = new Set([
  * @property {object | null} health payload of `health_status`
  * @property {{code: string, message: string, remediation?: string} | null} fault why it is stopped or waits
  * @property {boolean} pinged a pong is awaited
+ * @property {string} fresh the token that is being stored, in the phase "keeping"
  */
 
 /** @returns {Connection} */
@@ -43,6 +46,7 @@ export const begin = (tokens, deviceId) => ({
   health: null,
   fault: null,
   pinged: false,
+  fresh: "",
 });
 
 const now = () => new Date().toISOString();
@@ -50,9 +54,10 @@ const now = () => new Date().toISOString();
 /**
  * Advance the connection by one event.
  *
- * Events: `{kind: "start" | "stop" | "opened" | "closed" | "wake" | "timer" | "accept", …}` and
- * `{kind: "message", message}`. Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" |
- * "keep" | "ready" | "deliver", …}`; times are in milliseconds.
+ * Events: `{kind: "start" | "stop" | "opened" | "closed" | "wake" | "accept"}`,
+ * `{kind: "timer", name}`, `{kind: "message", message}`, and `{kind: "kept", safe}` as the answer to
+ * the effect "keep". Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" | "keep" |
+ * "ready" | "deliver", …}`; times are in milliseconds.
  *
  * @param {Connection} state
  * @returns {any} the new state and the effects, as a pair
@@ -75,6 +80,8 @@ export function step(state, event) {
       return timer(state, event.name);
     case "accept":
       return [state, state.phase === "warned" ? acknowledgements(state) : []];
+    case "kept":
+      return kept(state, event.safe);
     case "message":
       return message(state, event.message);
     default:
@@ -120,29 +127,23 @@ function closed(state) {
 // The page came back, or the network did: what reads as open may be dead.
 function wake(state) {
   if (state.phase === "waiting") return open({ ...state, attempt: 0 });
-  if (state.phase !== "ready") return [state, []];
+  return UP.has(state.phase) ? ping(state, WAKE_MS) : [state, []];
+}
+
+function ping(state, ms) {
   const effects = [
     { do: "cancel", name: "ping" },
     { do: "send", message: make("heartbeat_ping") },
-    { do: "timer", name: "pong", ms: WAKE_MS },
+    { do: "timer", name: "pong", ms },
   ];
   return [{ ...state, pinged: true }, effects];
 }
 
 function timer(state, name) {
   if (name === "retry" && state.phase === "waiting") return open(state);
-  if (name === "ping" && state.phase === "ready") {
-    return [
-      { ...state, pinged: true },
-      [
-        { do: "send", message: make("heartbeat_ping") },
-        { do: "timer", name: "pong", ms: PONG_MS },
-      ],
-    ];
-  }
-  const late =
-    (name === "pong" && state.pinged) ||
-    (name === "connect" && !["ready", "warned", "off", "stopped", "waiting"].includes(state.phase));
+  if (name === "ping" && UP.has(state.phase)) return ping(state, PONG_MS);
+  const opening = ["connecting", "authenticating", "keeping", "checking"].includes(state.phase);
+  const late = (name === "pong" && state.pinged) || (name === "connect" && opening);
   if (!late) return [state, []];
   const [next, effects] = closed(state);
   return [next, [{ do: "close" }, ...effects]];
@@ -171,6 +172,7 @@ function message(state, got) {
           { ...next, phase: "warned" },
           [
             { do: "cancel", name: "connect" },
+            { do: "timer", name: "ping", ms: PING_MS },
             { do: "deliver", message: got },
           ],
         ]
@@ -183,27 +185,40 @@ function message(state, got) {
 
 function acked(state, got) {
   const fresh = got.payload.device_token;
+  const held = { ...state, acked: got.payload };
+  const deliver = { do: "deliver", message: got };
+  // Somebody may have copied the code's token: the fresh one is stored beside it, then used at once.
   if (fresh) {
-    // The code's token was photographed perhaps: keep the fresh one beside it and use it at once.
     const tokens = [state.tokens[0], fresh];
-    const [next, effects] = open({ ...state, tokens });
-    return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];
+    return [{ ...held, phase: "keeping", fresh }, [deliver, { do: "keep", tokens }]];
   }
   const tokens = [state.tokens.at(-1)];
-  const check = make("health_check", {
+  const keep = state.tokens.length > 1 ? [{ do: "keep", tokens }] : [];
+  const [next, effects] = check({ ...held, tokens });
+  return [next, [deliver, ...keep, ...effects]];
+}
+
+function kept(state, safe) {
+  if (state.phase !== "keeping") return [state, []];
+  // Used and then lost it would lock this device out: where it is not stored it is not used.
+  if (!safe) return check(state);
+  const [next, effects] = open({ ...state, tokens: [state.tokens[0], state.fresh] });
+  return [next, [{ do: "close" }, ...effects]];
+}
+
+function check(state) {
+  const asking = make("health_check", {
     timestamp: now(),
     client_nonce: crypto.randomUUID(),
     client_capabilities: ["health_v1", "acknowledgment_v1"],
   });
-  const keep = state.tokens.length > 1 ? [{ do: "keep", tokens }] : [];
-  return [
-    { ...state, phase: "checking", acked: got.payload, tokens },
-    [...keep, { do: "deliver", message: got }, { do: "send", message: check }],
-  ];
+  return [{ ...state, phase: "checking" }, [{ do: "send", message: asking }]];
 }
 
 function acknowledgements(state) {
-  return state.health.warnings.map((code) => ({
+  const { warnings, warning_details: details = {} } = state.health;
+  const asked = warnings.filter((code) => details[code]?.requires_acknowledgment !== false);
+  return asked.map((code) => ({
     do: "send",
     message: make("acknowledge_warning", {
       warning_code: code,

@@ -102,10 +102,12 @@ export function faultOf(message) {
   return wrong.length ? `wrong or missing: ${wrong.join(", ")}` : "";
 }
 
-/** Tell whether a message is a row of the log (kept and acknowledged). */
+/**
+ * Tell whether a message is a row of the log (kept and acknowledged). An `error` is one unless it
+ * answers a message of this client, which its id tells.
+ */
 export const isRow = (message) =>
-  ROWS.has(message.type) ||
-  (message.type === "error" && Boolean(message.payload.session_id) && !message.answers);
+  ROWS.has(message.type) || (message.type === "error" && Boolean(message.payload.session_id));
 
 /** The session that a message is about, or null for one that is for all devices. */
 export const sessionOf = (message) => message.payload?.session_id ?? null;

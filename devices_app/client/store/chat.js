@@ -2,7 +2,7 @@
 //
 // Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
 
-import { OUTPUT_SHOWN } from "./limits.js";
+const OUTPUT_SHOWN = 20_000; // characters of a tool's result that a card holds at first
 
 /**
  * @typedef {object} Item
@@ -12,7 +12,7 @@ import { OUTPUT_SHOWN } from "./limits.js";
  * @property {number} version grows when the item changes, so that a view knows what to paint
  */
 
-export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), complete: true });
+export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set() });
 
 /**
  * Take rows into a chat, which is changed in place: a session may have ten thousand.
@@ -91,6 +91,12 @@ const FOLDS = {
       tone: "error",
       text: row.payload.message,
       code: row.payload.code,
+    }),
+  gap: (chat, row) =>
+    add(chat, row.id, {
+      kind: "gap",
+      at: row.timestamp,
+      text: "What came before this is not kept by the bridge any more.",
     }),
   session_end: (chat, row) =>
     add(chat, row.id, {

@@ -1,10 +1,10 @@
 // Approvals: the list of what waits, a card, and the sheet on which somebody decides.
 
-import { copy, fill, h, icon, keyed, setText, toast } from "../parts/dom.js";
+import { connectionSign, copy, fill, h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { compareTexts, diffLines } from "../parts/diff.js";
 import { guard, holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, callLine, hasOdd, oneLine, shortPath, visible } from "../parts/text.js";
-import { openApprovals } from "../store/home.js";
+import { openApprovals } from "../store/approvals.js";
 
 const RISK = {
   low: "Low risk",
@@ -16,6 +16,7 @@ const CHECKING_MS = 10_000;
 
 /** The list of all approvals that wait, oldest first, and of what was decided lately. */
 export function approvalsView({ model, go }) {
+  const connection = connectionSign({ model, go });
   const waiting = h("div.cards");
   const empty = h("p.empty", {}, "Nothing waits for you.");
   const past = h("ul.rows.plain");
@@ -23,14 +24,20 @@ export function approvalsView({ model, go }) {
   const node = h(
     "section.screen",
     { "aria-labelledby": "screen-title" },
-    h("header.bar", {}, h("h1", { id: "screen-title", tabindex: "-1" }, "Approvals")),
+    h(
+      "header.bar",
+      {},
+      h("h1", { id: "screen-title", tabindex: "-1" }, "Approvals"),
+      connection.node,
+    ),
     h("div.scroller", {}, waiting, empty, pastTitle, past),
   );
   const paint = () => {
+    connection.paint();
     showCards(waiting, model, go);
     empty.hidden = waiting.childElementCount > 0;
     const decided = Object.values(model.home.approvals)
-      .filter(({ state }) => state === "decided")
+      .filter(({ open }) => !open)
       .sort((a, b) => b.at.localeCompare(a.at))
       .slice(0, 20);
     pastTitle.hidden = decided.length === 0;
@@ -170,9 +177,11 @@ export function openApproval(key, { model, go }, closed) {
   const paint = () => {
     const now = model.home.approvals[key];
     const item = now && itemOf(now, model);
-    const state = now?.state === "decided" ? "decided" : item ? item.state : "open";
+    const state = !now?.open ? "decided" : item ? item.state : "open";
     const sentence =
-      now?.state === "decided" ? outcome(now) : standing(now, model) || hooksSentence(now);
+      state === "decided"
+        ? outcome(now ?? approval)
+        : standing(now, model) || hooksSentence(now) || offlineSentence(model);
     setText(status, sentence);
     if (state === shownState) return;
     shownState = state;
@@ -247,6 +256,9 @@ const hooksSentence = (approval) =>
   approval.source === "hooks"
     ? "Waiting at the machine. Your answer is only recorded: the agent asks there."
     : "";
+
+const offlineSentence = (model) =>
+  model.connection.phase === "ready" ? "" : "Offline: what you decide waits for the connection.";
 
 // Low and medium take one tap, high two in place, critical a hold.
 function approveButtons(approval, act) {

@@ -6,9 +6,10 @@ import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, duration, oneLine, subject, visible } from "../parts/text.js";
 import { WindowedList } from "../parts/window.js";
 import { emptyChat, foldChat } from "../store/chat.js";
-import { approvalKey } from "../store/home.js";
-import { DRAFT_MS, LOADED } from "../store/limits.js";
+import { approvalKey } from "../store/approvals.js";
 
+const LOADED = 600; // rows of a session that are read when it is opened
+const DRAFT_MS = 400; // a draft is stored so long after the last key
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** The chat tab of a session. */
@@ -267,7 +268,7 @@ const WORDS = {
 function showDecision(node, item, state) {
   const { model, go, id } = node.app;
   const open =
-    state === "pending" && model.home.approvals[approvalKey(id, item.callId)]?.state !== "decided";
+    state === "pending" && model.home.approvals[approvalKey(id, item.callId)]?.open !== false;
   node.querySelector(".decide")?.remove();
   if (open)
     node.append(

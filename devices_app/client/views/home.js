@@ -1,6 +1,6 @@
 // Home: what waits for a person over all sessions, then the sessions by what they need.
 
-import { h, icon, keyed, setText } from "../parts/dom.js";
+import { connectionSign, h, icon, keyed, setText } from "../parts/dom.js";
 import { ago, oneLine, shortPath } from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
@@ -34,7 +34,7 @@ export function homeView({ model, go }) {
     h("p", {}, "No session yet."),
     h("p.soft", {}, "Start one here, or let your agent at the machine report with “make hooks”."),
   );
-  const connection = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const connection = connectionSign({ model, go });
   const node = h(
     "section.screen",
     { "aria-labelledby": "home-title" },
@@ -42,7 +42,7 @@ export function homeView({ model, go }) {
       "header.bar",
       {},
       h("h1", { id: "home-title", tabindex: "-1" }, "Sessions"),
-      connection,
+      connection.node,
       h(
         "a.button.round",
         { href: go.to("new"), on: { click: go.follow }, "aria-label": "New session" },
@@ -68,7 +68,7 @@ export function homeView({ model, go }) {
       });
     empty.hidden = all.length > 0;
     endedTitle.hidden = closed.length === 0;
-    showConnection(connection, model);
+    connection.paint();
   };
   paint();
   return { node, paint };
@@ -112,23 +112,4 @@ function paintRow(node, { session, state }) {
     node.querySelector("time"),
     session.last_activity_at ? ago(session.last_activity_at) : "",
   );
-}
-
-const PHASES = {
-  off: "Not connected",
-  connecting: "Connecting…",
-  authenticating: "Connecting…",
-  checking: "Connecting…",
-  warned: "Needs you",
-  ready: "",
-  waiting: "Offline",
-  stopped: "Stopped",
-};
-
-/** Show in a link how the connection is; nothing while all is well. */
-export function showConnection(node, model) {
-  const { phase } = model.connection;
-  setText(node, PHASES[phase] ?? phase);
-  node.dataset.phase = phase;
-  node.hidden = phase === "ready";
 }

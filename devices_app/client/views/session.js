@@ -1,12 +1,11 @@
 // A session: its title and its three tabs.
 
-import { h, icon, setText } from "../parts/dom.js";
+import { connectionSign, h, icon, setText } from "../parts/dom.js";
 import { oneLine, shortPath } from "../parts/text.js";
-import { openApprovals } from "../store/home.js";
+import { openApprovals } from "../store/approvals.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
 import { filesView } from "./files.js";
-import { showConnection } from "./home.js";
 
 const TABS = {
   chat: ["Chat", chatView],
@@ -19,7 +18,7 @@ export function sessionView(app, { id, tab, path }) {
   const { model, go } = app;
   const title = h("h1", { id: "session-title", tabindex: "-1" });
   const place = h("p.meta");
-  const connection = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const connection = connectionSign(app);
   const others = h("a.badge", { href: go.to("approvals"), on: { click: go.follow }, hidden: true });
   const tabs = h(
     "nav.tabs",
@@ -49,7 +48,7 @@ export function sessionView(app, { id, tab, path }) {
         icon("back"),
       ),
       h("div.heading", {}, title, place),
-      connection,
+      connection.node,
       others,
     ),
     tabs,
@@ -73,7 +72,7 @@ export function sessionView(app, { id, tab, path }) {
     others.hidden = waiting === 0;
     setText(others, String(waiting));
     others.setAttribute("aria-label", `${waiting} approvals wait`);
-    showConnection(connection, model);
+    connection.paint();
     content.paint(news);
   };
   model.view(id);

@@ -1,0 +1,70 @@
+// What the screens may ask of the engine, by name: in the tab that has it, or from another one.
+
+import { make } from "../protocol/messages.js";
+import { markSeen } from "../store/home.js";
+import { fetchJson, Unanswered } from "./requests.js";
+
+const COMMIT_MS = 60_000;
+
+/** @returns {Record<string, (...args: any[]) => any>} */
+export const commandsOf = (engine) => ({
+  snapshot: () => ({
+    home: engine.home,
+    outbox: engine.outgoing.items,
+    connection: engine.connection,
+    problems: engine.problems,
+  }),
+
+  view: (tab, session) => {
+    engine.viewing.set(tab, session);
+    if (!session) return;
+    engine.setHome(markSeen(engine.home, session));
+    engine.follow(session);
+  },
+
+  say: (session, content) =>
+    engine.outgoing.put("message", { session_id: session, content, role: "user" }),
+
+  decide: async (key, decision, modifications = null) => {
+    const approval = engine.home.approvals[key];
+    if (!approval?.open) return;
+    engine.outgoing.withdraw(key); // an earlier one that has not been sent
+    await engine.outgoing.put("approval_response", {
+      session_id: approval.session_id,
+      tool_call_id: approval.tool_call_id,
+      decision,
+      modifications,
+    });
+  },
+
+  withdraw: (key) => engine.outgoing.withdraw(key),
+  retry: (id) => engine.outgoing.retry(id),
+  discard: (id) => engine.outgoing.settle(id),
+
+  ask: async (type, payload) => {
+    await engine.requests.join(payload.session_id);
+    const timeout = type === "git_commit" ? COMMIT_MS : undefined;
+    return (await engine.requests.send(type, payload, timeout)).payload;
+  },
+
+  send: (type, payload) => {
+    if (!engine.socket.ready) throw new Unanswered("There is no connection to the bridge.");
+    engine.socket.send(make(type, payload));
+  },
+
+  resume: async (session) => {
+    await engine.requests.join(session, true);
+  },
+
+  startSession: async (agent, directory) => (await engine.requests.start(agent, directory)).payload,
+
+  replay: async (session, since) => {
+    await engine.requests.join(session);
+    const asked = { session_id: session, since };
+    return (await engine.requests.send("replay_request", asked)).payload.complete;
+  },
+
+  http: (path) => fetchJson(path, engine.identity.tokens.at(-1)),
+  accept: () => engine.socket.accept(),
+  connect: () => engine.socket.start(),
+});

@@ -1,0 +1,153 @@
+// Sends what this device has to say, by the rules of store/outbox.js, and takes what becomes of it.
+
+import { make } from "../protocol/messages.js";
+import { approvalKey } from "../store/approvals.js";
+import { reduceHome } from "../store/home.js";
+import { again, due, fail, put, settle, withoutDecisions } from "../store/outbox.js";
+import { Unanswered } from "./requests.js";
+
+const TRIES = 3;
+const BACK_OFF_MS = 5000;
+const WAKES = new Set(["SESS_NOT_ACTIVE", "SESS_CLOSED"]);
+
+const keyOf = ({ message: { payload } }) => approvalKey(payload.session_id, payload.tool_call_id);
+
+export class Outgoing {
+  constructor(engine) {
+    this.engine = engine;
+    this.items = [];
+    this.tries = new Map();
+    this.shown = new Set(); // keys of the approvals that the bridge has shown on this connection
+  }
+
+  async load() {
+    const kept = (await this.engine.db.get("outbox")) ?? [];
+    this.items = kept.map((item) => ({ ...item, connection: 0 })); // those numbers were another page's
+  }
+
+  find(id) {
+    return this.items.find(({ message }) => message.id === id);
+  }
+
+  /** Store a message, then send it as soon as that may be. */
+  async put(type, payload) {
+    const { socket } = this.engine;
+    const connection = socket.ready ? socket.number : 0;
+    const { items, dropped } = put(this.items, make(type, payload), Date.now(), connection);
+    for (const { message } of dropped)
+      this.engine.note("Too much waited to be sent; the oldest was dropped", message.type);
+    await this.set(items);
+    this.flush();
+  }
+
+  /** Send what may be sent now. */
+  flush() {
+    const { socket, requests } = this.engine;
+    if (!socket.ready) return;
+    const { items, send, join } = due(this.items, {
+      now: Date.now(),
+      connection: socket.number,
+      joined: requests.joined,
+      open: this.shown,
+    });
+    this.set(items);
+    for (const message of send) socket.send(message);
+    for (const session of join)
+      requests.join(session).catch((error) => this.failSession(session, error));
+  }
+
+  failSession(session, error) {
+    if (error instanceof Unanswered) return; // the next connection tries again
+    for (const { message } of this.items)
+      if (message.payload.session_id === session) this.fail(message.id, error);
+  }
+
+  fail(id, { message }) {
+    this.set(fail(this.items, id, message));
+  }
+
+  again(id) {
+    this.set(again(this.items, id));
+    this.flush();
+  }
+
+  /** The bridge has taken a message, or shows it as taken. */
+  settle(id) {
+    this.tries.delete(id);
+    if (this.find(id)) this.set(settle(this.items, id));
+  }
+
+  /** Send a failed message once more, as a new one. */
+  async retry(id) {
+    const item = this.find(id);
+    if (!item) return;
+    this.settle(id);
+    await this.put(item.message.type, item.message.payload);
+  }
+
+  /** Take back a decision that has not been sent; tells whether there was one. */
+  withdraw(key) {
+    const item = this.items.find(
+      (one) =>
+        one.message.type === "approval_response" && one.state !== "sent" && keyOf(one) === key,
+    );
+    if (item) this.settle(item.message.id);
+    return Boolean(item);
+  }
+
+  /** Drop a decision about a call that is not open any more; tells whether there was one. */
+  dropDecisions(key) {
+    const items = withoutDecisions(this.items, key, this.engine.socket.number);
+    const dropped = items.length < this.items.length;
+    if (dropped) this.set(items);
+    return dropped;
+  }
+
+  /** Take an `error` that answers a message of the outbox; tells whether it did. */
+  refused(id, payload) {
+    const item = this.find(id);
+    if (!item) return false;
+    const { type, payload: said } = item.message;
+    const tries = (this.tries.get(id) ?? 0) + 1;
+    this.tries.set(id, tries);
+    const { requests } = this.engine;
+    if (payload.code === "TOOL_ALREADY_DECIDED") {
+      this.overtaken(item, payload);
+    } else if (tries < TRIES && payload.code === "RATE_LIMITED") {
+      setTimeout(() => this.again(id), BACK_OFF_MS);
+    } else if (tries < TRIES && type === "message" && WAKES.has(payload.code)) {
+      this.after(id, requests.join(said.session_id, true));
+    } else if (tries < TRIES && payload.code === "PROTO_SEQUENCE_ERROR") {
+      requests.joined.delete(said.session_id);
+      this.after(id, requests.join(said.session_id));
+    } else {
+      this.fail(id, payload);
+    }
+    return true;
+  }
+
+  after(id, joining) {
+    joining.then(
+      () => this.again(id),
+      (error) => this.fail(id, error),
+    );
+  }
+
+  // Somebody else has decided otherwise: what stands is shown, and said.
+  overtaken(item, { message, details }) {
+    const { session_id: session } = item.message.payload;
+    this.settle(item.message.id);
+    const stands = { ...details, session_id: session };
+    this.engine.setHome(
+      reduceHome(this.engine.home, { type: "approval_recorded", payload: stands }),
+    );
+    this.engine.tell({ news: "trouble", text: message });
+  }
+
+  set(items) {
+    if (items === this.items) return Promise.resolve();
+    this.items = items;
+    this.engine.tell({ news: "outbox", outbox: items });
+    return this.engine.keep("outbox", items, "What waits to be sent could not be stored");
+  }
+}

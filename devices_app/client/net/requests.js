@@ -1,0 +1,118 @@
+// What is asked of the bridge and answered at once: over the socket, and the little over HTTP.
+
+import { make } from "../protocol/messages.js";
+
+const ANSWER_MS = 20_000;
+const START_MS = 90_000; // an agent starts, or is woken
+
+/** What a request ends with when there is no connection, or no answer in time. */
+export class Unanswered extends Error {}
+
+export class Requests {
+  /** @param {() => any} socket the socket at this moment */
+  constructor(socket) {
+    this.socket = socket;
+    this.waiting = new Map(); // id → {resolve, reject, timer}
+    this.joined = new Set(); // sessions, on this connection
+    this.joining = new Map();
+  }
+
+  /** Send a message and return its answer; rejects with `Unanswered` or with what the bridge says. */
+  send(type, payload, timeout = ANSWER_MS) {
+    const socket = this.socket();
+    if (!socket.ready)
+      return Promise.reject(new Unanswered("There is no connection to the bridge."));
+    const message = make(type, payload);
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.waiting.delete(message.id);
+        reject(new Unanswered("The bridge did not answer in time."));
+      }, timeout);
+      this.waiting.set(message.id, { resolve, reject, timer });
+      socket.send(message);
+    });
+  }
+
+  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. */
+  join(session, resume = false) {
+    if (this.joined.has(session) && !resume) return Promise.resolve(null);
+    if (this.joining.has(session) && !resume) return this.joining.get(session);
+    const payload = { agent: "", session_id: session, working_directory: "", resume };
+    const joining = this.send("session_start", payload, resume ? START_MS : ANSWER_MS);
+    this.joining.set(session, joining);
+    const over = () => this.joining.delete(session);
+    joining.then(over, over);
+    return joining;
+  }
+
+  start(agent, directory) {
+    const payload = { agent, session_id: null, working_directory: directory, resume: false };
+    return this.send("session_start", payload, START_MS);
+  }
+
+  has(id) {
+    return this.waiting.has(id);
+  }
+
+  /** Give a message to whoever waits for it. */
+  answer(message) {
+    const { type, id, payload } = message;
+    if (type === "session_ready") this.joined.add(payload.session_id);
+    const request = this.waiting.get(id);
+    if (!request) return;
+    clearTimeout(request.timer);
+    this.waiting.delete(id);
+    if (type !== "error") request.resolve(message);
+    else request.reject(Object.assign(new Error(payload.message), { code: payload.code }));
+  }
+
+  /** The connection is gone, and every answer with it. */
+  lose(reason = "The connection was lost before the answer came.") {
+    this.joined.clear();
+    this.joining.clear();
+    const requests = [...this.waiting.values()];
+    this.waiting.clear();
+    for (const { reject, timer } of requests) {
+      clearTimeout(timer);
+      reject(new Unanswered(reason));
+    }
+  }
+}
+
+/**
+ * Ask the bridge over HTTP.
+ *
+ * @param {string} path below `/api/v1`
+ * @param {string} token
+ * @returns {Promise<any>} the decoded body
+ * @throws {Error} with `code` and a message for a person, when the bridge refuses or is not there
+ */
+export async function fetchJson(path, token) {
+  const response = await fetch(`/api/v1${path}`, {
+    headers: { Authorization: `Bearer ${token}` },
+    cache: "no-store",
+    credentials: "omit",
+    signal: AbortSignal.timeout(ANSWER_MS),
+  });
+  const body = await response.json();
+  if (!response.ok)
+    throw Object.assign(new Error(body.message ?? response.statusText), {
+      code: body.code ?? String(response.status),
+    });
+  return body;
+}
+
+/** Tell whether the page's own origin still answers: then only the socket is refused. */
+export async function originAnswers() {
+  try {
+    await fetch("/app/", {
+      method: "HEAD",
+      cache: "no-store",
+      credentials: "omit",
+      signal: AbortSignal.timeout(5000),
+    });
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,115 @@
+// Approvals, folded from the bridge's messages. Pure: each function returns a new state.
+
+/**
+ * @typedef {object} Approval
+ * @property {string} key session and tool call
+ * @property {string} row_id the id of its message
+ * @property {string} session_id
+ * @property {string} tool_call_id
+ * @property {string} tool
+ * @property {object} params
+ * @property {string} description
+ * @property {string} risk_level
+ * @property {string} source hooks, agent_sdk
+ * @property {string} reasoning
+ * @property {string} at when it was asked, ISO 8601
+ * @property {boolean} open somebody may decide
+ * @property {string} decision "" for one that is not open any more, nobody here knows why
+ * @property {string} by who decided, in words for a person
+ * @property {string} decided_at
+ * @property {boolean | null} forwarded true: the agent was told; null: not known
+ */
+
+const RISKS = ["low", "medium", "high", "critical"];
+const KEPT_DECIDED = 40;
+
+export const approvalKey = (sessionId, callId) => `${sessionId}\n${callId}`;
+
+/** Take an `approval_required`, which says so itself when it was decided already. */
+export function asked(home, { payload, id, timestamp }) {
+  const key = approvalKey(payload.session_id, payload.tool_call_id);
+  const before = home.approvals[key];
+  if (before?.row_id === id && before.decision) return home;
+  const approval = {
+    key,
+    row_id: id,
+    session_id: payload.session_id,
+    tool_call_id: payload.tool_call_id,
+    tool: payload.tool,
+    params: payload.params,
+    description: payload.description ?? "",
+    risk_level: RISKS.includes(payload.risk_level) ? payload.risk_level : "critical",
+    source: payload.source,
+    reasoning: payload.reasoning ?? "",
+    at: timestamp,
+    open: true,
+    decision: "",
+    by: "",
+    decided_at: "",
+    forwarded: null,
+  };
+  const state = withApproval(home, approval);
+  return !payload.decision || payload.decision === "pending" ? state : decided(state, payload);
+}
+
+/** Take a decision, from whatever message tells it; later ones add what they know. */
+export function decided(home, payload) {
+  const before = home.approvals[approvalKey(payload.session_id, payload.tool_call_id)];
+  if (!before) return home;
+  return withApproval(home, {
+    ...before,
+    open: false,
+    decision: payload.decision,
+    by: who(home, payload) || before.by,
+    decided_at: payload.decided_at ?? before.decided_at,
+    forwarded: payload.forwarded ?? before.forwarded,
+  });
+}
+
+const PLACES = { agent: "somebody at the machine", bridge: "the bridge", device: "a device" };
+
+function who(home, { device, decided_by: place, forwarded }) {
+  if (device) return device === home.device ? "you" : device;
+  // `approval_recorded` answers this device, and the same decision of another one too.
+  if (forwarded !== undefined) return "";
+  return PLACES[place] ?? "";
+}
+
+/** Close approvals that nobody can decide any more: `keys` of them, by whom in words. */
+export function closeApprovals(home, keys, by = "") {
+  return keys.reduce(
+    (state, key) => withApproval(state, { ...state.approvals[key], open: false, by }),
+    home,
+  );
+}
+
+/**
+ * Find approvals that are over although nothing said so: the bridge shows every connection all that
+ * are open.
+ *
+ * @param {any} home
+ * @param {string} session
+ * @param {Set<string>} shown ids of the messages that the bridge has shown on this connection
+ * @param {number} expected how many of this session the bridge holds open
+ * @returns {string[]} their keys; none before the bridge has shown as many as it holds
+ */
+export function staleApprovals(home, session, shown, expected) {
+  const open = openApprovals(home).filter(({ session_id: id }) => id === session);
+  const stale = open.filter(({ row_id: id }) => !shown.has(id));
+  return open.length - stale.length < expected ? [] : stale.map(({ key }) => key);
+}
+
+function withApproval(home, approval) {
+  const approvals = { ...home.approvals, [approval.key]: approval };
+  const old = Object.values(approvals)
+    .filter(({ open }) => !open)
+    .sort((a, b) => a.at.localeCompare(b.at));
+  for (const { key } of old.slice(0, Math.max(0, old.length - KEPT_DECIDED))) delete approvals[key];
+  return { ...home, approvals };
+}
+
+/** Approvals that wait for somebody, oldest first. */
+export const openApprovals = (home) =>
+  Object.values(home.approvals)
+    .filter(({ open }) => open)
+    .sort((a, b) => a.at.localeCompare(b.at));

@@ -1,0 +1,83 @@
+"""The network between a phone and the bridge, which can be cut, fall silent and come back."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+from tests.conformance.bridge import Bridge
+from tests.servers import free_port
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+class Link:
+    """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.bridge: Bridge
+        self._pairs: list[Pair] = []
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._up = True
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        """End all connections and refuse new ones."""
+        self._up = False
+        self._end()
+
+    def freeze(self) -> None:
+        """Carry nothing any more, and tell nobody: what a tunnel does to a train."""
+        self._flowing.clear()
+
+    def mend(self) -> None:
+        self._up = True
+        self._flowing.set()
+
+    def close(self) -> None:
+        self._listener.close()
+        self._end()
+        self._flowing.set()
+
+    def _end(self) -> None:
+        pairs, self._pairs = self._pairs, []
+        for end in (end for pair in pairs for end in pair):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._lead, args=(client,), daemon=True).start()
+
+    def _lead(self, client: socket.socket) -> None:
+        self._flowing.wait()
+        try:
+            if not self._up:
+                raise ConnectionRefusedError
+            bridge = socket.create_connection(("127.0.0.1", self.bridge.port))
+        except OSError:
+            client.close()
+            return
+        self._pairs.append((client, bridge))
+        for source, sink in ((client, bridge), (bridge, client)):
+            threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                self._flowing.wait()
+                sink.sendall(data)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

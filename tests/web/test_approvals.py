@@ -1,0 +1,131 @@
+"""Approvals: decided by whom, when there is no connection, and what is said of it (D34, D53)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pytest
+
+from tests.conformance import approvals
+from tests.conformance.bridge import Bridge, eventually
+from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
+from tests.web.browser import NETWORK, Page
+from tests.web.conftest import MakePage
+from tests.web.link import Link
+
+pytestmark = pytest.mark.web
+
+
+def at_once(taps: Iterable[tuple[Page, str]]) -> None:
+    """Tap in every browser in the same moment."""
+    moment = (time.time() + 2) * 1000
+    for page, selector in taps:
+        page.driver.execute_script(
+            "const button = document.querySelector(`dialog ${arguments[0]}`);"
+            "setTimeout(() => button.click(), arguments[1] - Date.now())",
+            selector,
+            moment,
+        )
+
+
+def test_one_decides(page: Page, bridge: Bridge) -> None:
+    ask_to_run(bridge, "echo one > one.txt")
+    open_approval(page, "echo one > one.txt")
+    approve(page)
+    page.wait_text("Approved by you. The agent was told.")
+    close_sheet(page)
+    eventually((bridge.root / "one.txt").exists)
+
+
+def test_two_decide_the_same_at_once(make_page: MakePage, bridge: Bridge) -> None:
+    """One counts; the agent is told once, and each screen says who it was."""
+    pages = [make_page(bridge).pair(), make_page(bridge).pair()]
+    ask_to_run(bridge, "echo x >> decided.txt")
+    for page in pages:
+        open_approval(page, "echo x >> decided.txt")
+        prepare(page)
+    pause(page)
+    at_once((page, ".armed") for page in pages)
+    for page in pages:
+        page.find("dialog .primary", "Done")
+        page.wait_text("Approved by ")
+    told = [page.text for page in pages]
+    assert sum("Approved by you" in text for text in told) == 1
+    assert sum("Approved by phone-" in text for text in told) == 1
+    for page in pages:
+        close_sheet(page)
+        page.wait("!document.querySelector('.card')")
+    assert (bridge.root / "decided.txt").read_text() == "x\n"
+
+
+def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> None:
+    first, second = make_page(bridge).pair(), make_page(bridge).pair()
+    ask_to_run(bridge, "echo x > refused.txt")
+    for page in (first, second):
+        open_approval(page, "echo x > refused.txt")
+    prepare(second)
+    pause(second)
+    at_once([(first, ".reject"), (second, ".armed")])
+    for page in (first, second):
+        page.find("dialog .primary", "Done")
+    first.wait_text("ed by ")
+    was_first = first if "by you" in first.text else second
+    stands = "Rejected by" if was_first is first else "Approved by"
+    was_first.wait_text(f"{stands} you. The agent was told.")
+    other = second if was_first is first else first
+    other.wait_text(f"{stands} phone-")
+    eventually(lambda: (bridge.root / "refused.txt").exists() is (was_first is second))
+
+
+def offline(page: Page, link: Link) -> None:
+    page.expected.append(NETWORK)
+    link.cut()
+    page.wait("document.querySelector('.connection')?.hidden === false", what="it is offline")
+
+
+def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Link) -> None:
+    page = make_page(link.bridge).pair()
+    ask_to_run(link.bridge, "echo late > late.txt")
+    open_approval(page, "echo late > late.txt")
+    offline(page, link)
+    approve(page)
+    page.wait_text("Approved here, waits for the connection")
+    link.mend()
+    page.driver.refresh()  # a decision outlives the page
+    page.wait_text("Approved by you. The agent was told.")
+    eventually((link.bridge.root / "late.txt").exists)
+
+
+def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Link) -> None:
+    page = make_page(link.bridge).pair()
+    session_id = ask_to_run(link.bridge, "echo never > never.txt")
+    open_approval(page, "echo never > never.txt")
+    offline(page, link)
+    approve(page)
+    pause(page)
+    page.tap("dialog button", "Take it back")
+    page.find("dialog .primary", "Approve")
+    link.mend()
+    page.wait_ready()
+    assert len(approvals.pending(link.bridge, session_id)) == 1
+    pause(page)
+    page.tap("dialog button", "Reject")
+    page.wait_text("Rejected by you")
+    assert not (link.bridge.root / "never.txt").exists()
+
+
+def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Link) -> None:
+    """Somebody else was first: his decision stands, and this device says so and sends nothing."""
+    page = make_page(link.bridge).pair()
+    session_id = ask_to_run(link.bridge, "echo over > over.txt")
+    open_approval(page, "echo over > over.txt")
+    offline(page, link)
+    approve(page)
+    page.wait_text("Approved here, waits for the connection")
+    other = link.bridge.phone().ready()
+    (call_id,) = approvals.pending(link.bridge, session_id)
+    approvals.decide(other, session_id, call_id, "rejected")
+    link.mend()
+    page.wait_text("Rejected by phone-", "What you decided offline was not sent")
+    assert not (link.bridge.root / "over.txt").exists()
