@@ -90,7 +90,7 @@ export function reduceHome(home, message, viewing = null) {
   }
 }
 
-/** Take the answer of `GET /sessions`, which knows closed sessions that can be resumed too. */
+/** Take the answer of `GET /sessions`, which has closed sessions too; what it lacks is forgotten. */
 export function reduceSessionList(home, list) {
   const known = list.map((view) => ({
     ...view,
@@ -98,7 +98,12 @@ export function reduceSessionList(home, list) {
     agent: view.agent ?? view.agent_type,
     session_status: view.session_status ?? view.status,
   }));
-  return known.reduce((state, view) => withSession(state, view, null), home);
+  const ids = new Set(known.map(({ session_id: id }) => id));
+  const kept = Object.entries(home.sessions).filter(
+    ([id, session]) => ids.has(id) || session.session_status !== "closed",
+  );
+  const state = { ...home, sessions: Object.fromEntries(kept) };
+  return known.reduce((next, view) => withSession(next, view, null), state);
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended meanwhile.

@@ -1,0 +1,119 @@
+// Sessions and approvals, folded from messages.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
+import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
+import { placeRows } from "./store/order.js";
+
+const AT = "2026-01-31T12:00:00.000Z";
+let count = 0;
+const message = (type, payload, id = `m-${(count += 1)}`) => ({ type, id, timestamp: AT, payload });
+const view = (session_id, more = {}) => ({ session_id, last_activity_at: AT, turn: "idle", ...more });
+const fold = (messages, home = emptyHome()) =>
+  messages.reduce((state, one) => reduceHome(state, one), home);
+const ack = (...sessions) =>
+  message("connection_ack", { active_sessions: sessions, device_name: "mine" });
+const asks = (session_id, tool_call_id, id) =>
+  message(
+    "approval_required",
+    { session_id, tool_call_id, tool: "Bash", params: {}, risk_level: "low", source: "agent_sdk" },
+    id,
+  );
+const decidedBy = (device, decision = "approved") =>
+  message("notification", {
+    notification_type: "approval_decided",
+    session_id: "s",
+    title: "",
+    body: "",
+    data: { tool_call_id: "c", decision, decided_by: "device", device },
+  });
+const recorded = (forwarded, decision = "approved") =>
+  message("approval_recorded", { session_id: "s", tool_call_id: "c", decision, forwarded });
+const only = (home) => Object.values(home.approvals)[0];
+
+test("who decided is what the bridge says, whichever message comes first", () => {
+  for (const [device, by] of [["mine", "you"], ["other", "other"]]) {
+    const told = [decidedBy(device), recorded(true)];
+    for (const order of [told, told.toReversed()]) {
+      const approval = only(fold([ack(view("s")), asks("s", "c"), ...order]));
+      assert.deepEqual([approval.open, approval.by, approval.forwarded], [false, by, true]);
+    }
+  }
+});
+
+test("a row that comes again opens nothing that was decided", () => {
+  const row = asks("s", "c");
+  const home = fold([ack(view("s")), row, decidedBy("other", "rejected"), row]);
+  assert.deepEqual(openApprovals(home), []);
+  assert.equal(only(home).decision, "rejected");
+});
+
+test("an approval that the bridge does not show any more is over", () => {
+  const home = fold([ack(view("s")), asks("s", "c", "old"), asks("s", "d", "new")]);
+  // before all that are open have been shown nobody knows
+  assert.deepEqual(staleApprovals(home, "s", new Set(), 1), []);
+  assert.deepEqual(staleApprovals(home, "s", new Set(["new"]), 1), ["s\nc"]);
+  assert.deepEqual(staleApprovals(home, "s", new Set(), 0), ["s\nc", "s\nd"]);
+  const closed = closeApprovals(home, ["s\nc"]);
+  assert.deepEqual(openApprovals(closed).map(({ tool_call_id: id }) => id), ["d"]);
+  // and if it is shown after all, it is open
+  assert.equal(openApprovals(fold([asks("s", "c", "old")], closed)).length, 2);
+});
+
+test("an unknown risk is the highest, and an end of a session closes what it asked", () => {
+  const row = asks("s", "c");
+  row.payload.risk_level = "unheard-of";
+  const home = fold([ack(view("s")), row]);
+  assert.equal(only(home).risk_level, "critical");
+  assert.equal(only(fold([message("session_end", { session_id: "s" })], home)).open, false);
+});
+
+test("sessions stand by what they need of a person", () => {
+  const home = fold([
+    ack(
+      view("idle"),
+      view("works", { turn: "working" }),
+      view("failed", { session_status: "error" }),
+      view("asks", { turn: "waiting" }),
+      view("paused", { session_status: "paused" }),
+      view("done", { turn: "working" }),
+    ),
+    message("session_update", { session: view("done") }),
+    message("session_started", { session_id: "over" }),
+    message("session_end", { session_id: "over" }),
+  ]);
+  assert.deepEqual(
+    sortedSessions(home).map(({ session, state }) => [session.session_id, state]),
+    [
+      ["asks", "approval"],
+      ["failed", "error"],
+      ["done", "finished"],
+      ["works", "working"],
+      ["paused", "paused"],
+      ["idle", "idle"],
+      ["over", "ended"],
+    ],
+  );
+});
+
+test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {
+  const before = fold([ack(view("a"), view("b"))]);
+  const after = fold([ack(view("a"))], before);
+  assert.equal(after.sessions.b.session_status, "closed");
+  const listed = reduceSessionList(after, [
+    { id: "a", status: "active" },
+    { id: "b", status: "closed", resumable: true },
+  ]);
+  assert.equal(listed.sessions.b.resumable, true);
+  assert.equal(reduceSessionList(after, [{ id: "a", status: "active" }]).sessions.b, undefined);
+});
+
+test("rows of a replay stand before, between and behind those that are known", () => {
+  const rows = (...ids) => ids.map((id) => ({ id }));
+  const places = (found) => Object.fromEntries(found.map(({ id, place }) => [id, place]));
+  assert.deepEqual(places(placeRows(rows("a", "b"), new Map(), 0)), { a: 1, b: 2 });
+  assert.deepEqual(places(placeRows(rows("x", "y", "a"), new Map([["a", 1]]), 1)), { x: -1, y: 0 });
+  const between = places(placeRows(rows("a", "m", "b", "z"), new Map([["a", 1], ["b", 2]]), 2));
+  assert.ok(between.m > 1 && between.m < 2 && between.z > 2);
+});

@@ -1,0 +1,105 @@
+"""The client's pure modules in Node: on the golden messages, and on what a real bridge sends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridge_project.docs import asyncapi
+from devices_app.web_client import DIRECTORY
+from tests.conformance import agents, approvals
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import EVENTS, hook, new_session
+
+PROGRAMS = Path(__file__).parent / "pure"
+OLDEST_NODE = 20
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which Node runs the pure modules as modules."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is missing (Debian: apt install nodejs)")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.lstrip("v").split(".")[0]) < OLDEST_NODE:
+        pytest.skip(f"Node {OLDEST_NODE} or newer is needed, here is {version.strip()}")
+    directory = tmp_path_factory.mktemp("modules")
+    for name in ("protocol", "store"):
+        shutil.copytree(DIRECTORY / name, directory / name)
+    shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
+    (directory / "package.json").write_text('{"type": "module"}')
+    return directory
+
+
+def run(modules: Path, program: str, **environment: str) -> None:
+    done = subprocess.run(
+        ["node", "--test", program],
+        cwd=modules,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("program", ["connection", "home", "outbox"])
+def test_a_pure_module(modules: Path, program: str) -> None:
+    run(modules, f"{program}.mjs")
+
+
+def test_the_golden_messages(modules: Path) -> None:
+    golden: dict[str, list[str]] = {"client": [], "server": []}
+    for message in asyncapi.messages():
+        path = asyncapi.EXAMPLES / f"{message.name}.json"
+        golden["client" if message.from_client else "server"].append(str(path))
+    run(modules, "messages.mjs", GOLDEN=json.dumps(golden))
+
+
+def test_a_recorded_feed(
+    modules: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """What a bridge sends while hooks report, an agent talks, tools run and fail, and a device
+    decides: nothing unknown, and the same state however it comes.
+    """
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
+    phone = bridge.phone().ready()
+    observed = new_session()
+    bridge.accept(*[hook(event, observed) for event in EVENTS if event != "SessionEnd"])
+    phone.join(observed)
+    talk = agents.begin(bridge, phone)
+    agents.ask(phone, talk, "Hello")
+    for decision in ("approved", "rejected"):
+        asked = agents.tool(phone, talk, command="echo out; false")
+        approvals.decide(phone, talk, asked["tool_call_id"], decision)
+        phone.expect("stream_end", session_id=talk)
+    agents.ask(phone, talk, "/fail because")
+    agents.end(phone, talk)
+    bridge.accept(hook("SessionEnd", observed))
+    phone.expect("session_end", session_id=observed)
+    feed = tmp_path / "feed.json"
+    feed.write_text(json.dumps(phone.messages))
+    bridge.stop()
+    run(modules, "feed.mjs", FEED=str(feed))
+
+
+def test_types() -> None:
+    """The comments that say what is of which type agree with the code."""
+    tsc = shutil.which("tsc")
+    if tsc is None:
+        pytest.skip("TypeScript is missing (Debian: apt install node-typescript)")
+    options = ["--allowJs", "--checkJs", "--noEmit", "--target", "esnext", "--module", "esnext"]
+    options += ["--moduleResolution", "bundler", "--lib", "esnext,dom,dom.iterable"]
+    done = subprocess.run(
+        [tsc, *options, "--strict", "false", *map(str, DIRECTORY.rglob("*.js"))],
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stdout
