@@ -204,7 +204,6 @@ def _chosen(question: Question, typed: str) -> str:
 
 async def _decide(console: Console, asked: Message, decision: str, params: Any = None) -> None:
     ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
-    console.decided.add((ids["session_id"], ids["tool_call_id"]))
     recorded = await console.ask(
         "approval_response", **ids, decision=decision, modifications=params
     )

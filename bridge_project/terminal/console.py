@@ -29,8 +29,8 @@ class Console:
         self.current: str | None = None
         # (session, call) → the approval_required that waits
         self.pending: dict[tuple[str, str], Message] = {}
-        # those about which this terminal has decided
-        self.decided: set[tuple[str, str]] = set()
+        # by which a notification says that this terminal has decided, as it knows already
+        self.name: str | None = None
         # message_id → what the agent has said of it so far
         self._answers: dict[str, str] = {}
 
@@ -41,7 +41,7 @@ class Console:
         self._learn_approvals(message["type"], session_id, payload)
         match message["type"]:
             case "connection_ack":
-                self.sessions = {}
+                self.sessions, self.name = {}, payload.get("device_name")
                 for one in payload["active_sessions"]:
                     self._learn_session(one)
             case "session_started" | "session_update":
@@ -87,8 +87,8 @@ class Console:
                 return None
             message = {**message, "type": "answer", "payload": {**payload, "content": said}}
         session_id = str(payload.get("session_id") or "")
-        of_call = session_id, str((payload.get("data") or {}).get("tool_call_id"))
-        if payload.get("notification_type") == "approval_decided" and of_call in self.decided:
+        by = (payload.get("data") or {}).get("device")
+        if payload.get("notification_type") == "approval_decided" and by and by == self.name:
             return None
         return render.line(message, self.titles.get(session_id, session_id[:8]), **how)
 

@@ -126,14 +126,21 @@ def _started(body: Message) -> str:
     return plain(f"{one.get('agent', '')} in {one.get('working_directory') or 'no directory'}")
 
 
+def _notice(body: Message) -> str:
+    """Return a notification; without its title where the body begins with the same words."""
+    title, text = (str(body.get(name) or "") for name in ("title", "body"))
+    of = title.partition(":")[0]
+    return plain(text if text.startswith(of) else f"{title}: {text}")
+
+
 def _error(body: Message) -> str:
     message = str(body.get("message"))
     here = message.replace("session_start with its id and resume true", "`resume`")
     return plain(f"{body.get('code')}: {here}")
 
 
-def _fields(*names: str) -> Writer:
-    return lambda body: plain(": ".join(str(body[name]) for name in names if body.get(name)))
+def _field(name: str) -> Writer:
+    return lambda body: plain(body.get(name) or "")
 
 
 # What is not here is silent: a tool's call and result come as messages of their own, and what is
@@ -141,16 +148,16 @@ def _fields(*names: str) -> Writer:
 _EVENTS: Final[Mapping[str, tuple[str, int, Writer]]] = {
     "UserPromptSubmit": ("prompt", BOLD, _prompt),
     "Stop": ("answer", 0, _answer),
-    "SubagentStop": ("report", DIM, _fields("result")),
+    "SubagentStop": ("report", DIM, _field("result")),
 }
 _MESSAGES: Final[Mapping[str, tuple[str, int, Writer]]] = {
     "session_started": ("started", GREEN, _started),
-    "session_end": ("ended", GREEN, _fields("reason")),
+    "session_end": ("ended", GREEN, _field("reason")),
     "answer": ("answer", 0, _answer),
     "tool_call": ("calls", DIM, _call),
     "approval_required": ("asks", YELLOW, _asks),
     "tool_result": ("result", DIM, _result),
-    "notification": ("notice", YELLOW, _fields("title", "body")),
+    "notification": ("notice", YELLOW, _notice),
     "error": ("error", RED, _error),
 }
 

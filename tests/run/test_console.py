@@ -222,6 +222,15 @@ async def test_an_agent_that_is_started_may_take_longer(
     await connected.close()
 
 
+def test_only_what_others_decide_is_news() -> None:
+    one = console([])
+    one.learn({"type": "connection_ack", "payload": {"active_sessions": [], "device_name": "me"}})
+    for name, shown in (("me", False), ("you", True)):
+        data = {"tool_call_id": "c1", "device": name}
+        told = {"notification_type": "approval_decided", "title": "Bash: approved", "data": data}
+        assert (one.line({"type": "notification", "payload": told}) is not None) is shown
+
+
 async def test_an_error_is_shown() -> None:
     lines: list[str] = []
     error = {"type": "error", "code": "GIT_ERROR", "message": "not a \x1b[31mrepository"}

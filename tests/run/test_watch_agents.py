@@ -56,7 +56,7 @@ def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> 
     shown = piped.ask("say marmalade", "answer", "marmalade", "\n")
     assert shown.count("answer") == 1, "a line for a message, and not for each of its pieces"
 
-    piped.ask('say /tool Bash {"command": "make one"}', "asks", "make one", "[high]")
+    piped.ask('say /tool Bash {"command": "make one"}', "asks", "make one", "[medium]")
     piped.ask("approve", "-- Bash: approved", "result", "make one", "answer")
     piped.ask('say /tool Bash {"command": "make two"}', "asks", "make two")
     piped.ask(

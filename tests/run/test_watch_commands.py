@@ -229,13 +229,13 @@ CAPTURED = {
     "Notification-permission_prompt": [],
     "PostToolUse-Edit": [
         "result   Edit: ok Edited /home/dev/project/hello.txt",
-        "notice   Edit: approved: Edit was approved at the machine.",
+        "notice   Edit was approved at the machine.",
     ],
     "PreToolUse-AskUserQuestion": ["calls    Which colour? 1. Red: r 2. Blue: b"],
     "PermissionRequest-AskUserQuestion": ["asks     Which colour?"],
     "PostToolUse-AskUserQuestion": [
         "result   AskUserQuestion: ok Which colour? Blue",
-        "notice   The question: answered: The question was answered at the machine.",
+        "notice   The question was answered at the machine.",
     ],
     "PostToolUseFailure-Bash": ["result   Bash: FAILED Exit code 3 oops"],
     "PreCompact": [],
