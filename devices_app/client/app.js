@@ -2,8 +2,10 @@
 
 import { h, icon, fill, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";
+import { Unanswered } from "./net/requests.js";
 import { openApprovals } from "./store/approvals.js";
-import { approvalsView, openApproval } from "./views/approvals.js";
+import { openApproval } from "./views/approval.js";
+import { approvalsView } from "./views/approvals.js";
 import { homeView } from "./views/home.js";
 
 const BASE = "/app/";
@@ -235,6 +237,13 @@ function showWarning() {
     ),
   );
 }
+
+// What a tap asked of a tab that is gone, or of a bridge that is away, is said.
+addEventListener("unhandledrejection", (event) => {
+  if (!(event.reason instanceof Unanswered)) return;
+  event.preventDefault();
+  toast(event.reason.message, "warn");
+});
 
 // -- start ------------------------------------------------------------------------------------------
 

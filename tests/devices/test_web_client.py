@@ -94,7 +94,8 @@ def test_the_first_load_is_small(client: Client) -> None:
     """The page, what it names, and all that these import: what a browser asks for by itself."""
     page = client.get("/app/")
     named = re.findall(r'(?:href|src)="(/app/[^"]+)"', page_of(client))
-    unloaded = [name for name in named if name.endswith("/old.js")]  # nomodule
+    # for browsers without modules, and for the Home Screen
+    unloaded = [name for name in named if name.endswith(("/old.js", "/icon-180.png"))]
     names = set(named) - set(unloaded)
     loaded = {name: client.get(name) for name in names}
     modules = {name for name in names if name.endswith(".js")}

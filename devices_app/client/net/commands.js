@@ -41,10 +41,12 @@ export const commandsOf = (engine) => ({
   retry: (id) => engine.outgoing.retry(id),
   discard: (id) => engine.outgoing.settle(id),
 
+  /** Ask something about a session, which is joined first. */
   ask: async (type, payload) => {
+    await engine.requests.online();
     await engine.requests.join(payload.session_id);
-    const timeout = type === "git_commit" ? COMMIT_MS : undefined;
-    return (await engine.requests.send(type, payload, timeout)).payload;
+    const patience = type === "git_commit" ? COMMIT_MS : undefined;
+    return (await engine.requests.send(type, payload, patience)).payload;
   },
 
   send: (type, payload) => {
@@ -56,9 +58,13 @@ export const commandsOf = (engine) => ({
     await engine.requests.join(session, true);
   },
 
-  startSession: async (agent, directory) => (await engine.requests.start(agent, directory)).payload,
+  startSession: async (agent, directory) => {
+    await engine.requests.online();
+    return (await engine.requests.start(agent, directory)).payload;
+  },
 
   replay: async (session, since) => {
+    await engine.requests.online();
     await engine.requests.join(session);
     const asked = { session_id: session, since };
     return (await engine.requests.send("replay_request", asked)).payload.complete;

@@ -1,7 +1,7 @@
 // The one socket of this device. What comes is stored, folded, told to the tabs and acknowledged, in
 // this order; what goes waits in the outbox. One tab runs it.
 
-import { faultOf, isRow, make, sessionOf } from "../protocol/messages.js";
+import { isRow, make, rowsOf, sessionOf } from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
 import { emptyHome, reduceHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
@@ -16,15 +16,6 @@ const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
 const BATCH = 200; // rows at once: so that no task holds up the screen
-
-// What a replay holds; where the bridge has discarded older messages, a row that says so.
-function rowsOf({ id, timestamp, payload }) {
-  const rows = payload.messages.filter((row) => faultOf(row) === "" && isRow(row));
-  if (payload.complete) return rows;
-  const { session_id } = payload;
-  const gap = { type: "gap", id: `gap ${rows[0]?.id ?? id}`, timestamp, payload: { session_id } };
-  return [gap, ...rows];
-}
 
 export class Engine {
   /**
@@ -105,6 +96,7 @@ export class Engine {
 
   ready() {
     this.reached = null;
+    this.requests.connected();
     const wanted = new Set([...this.viewing.values()].filter(Boolean));
     for (const { session_id: id } of openApprovals(this.home)) wanted.add(id);
     for (const id of wanted) this.follow(id);

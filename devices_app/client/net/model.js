@@ -23,6 +23,8 @@ export class Model {
     this.leader = ""; // the tab that leads, as far as this one knows
     this.listeners = new Set();
     this.asked = new Map();
+    /** @type {Promise<void>} some tab leads */
+    this.led = new Promise((resolve) => (this.foundLeader = resolve));
   }
 
   /** Read what this device keeps. */
@@ -71,7 +73,7 @@ export class Model {
 
   // Wait for the lock, then hold it as long as this tab lives or until a tab in front takes it.
   lead(steal = false) {
-    const held = navigator.locks.request(LOCK, steal ? { steal: true } : {}, () => this.led());
+    const held = navigator.locks.request(LOCK, steal ? { steal: true } : {}, () => this.takeLead());
     held.catch((error) => {
       if (error.name !== "AbortError") throw error;
       this.engine?.stop();
@@ -80,13 +82,15 @@ export class Model {
     });
   }
 
-  async led() {
+  async takeLead() {
     const identity = await this.db.get("identity");
     if (!identity) return null; // forgotten meanwhile
     this.engine = new Engine(this.db, identity, (news) => this.tell(news));
     const lasting = /** @type {Promise<void>} */ (
       new Promise((resolve) => (this.release = resolve))
     );
+    this.foundLeader();
+    this.giveUp();
     await this.engine.started;
     await this.call("view", this.tab, this.viewed ?? null);
     this.tell({ news: "snapshot", ...(await this.call("snapshot")) });
@@ -97,12 +101,14 @@ export class Model {
   // A tab in front whose leader sleeps in the background takes the lead.
   async check() {
     if (this.engine) return;
+    const before = this.leader;
     try {
       this.apply({ news: "snapshot", ...(await this.call("snapshot")) });
       await this.call("view", this.tab, this.viewed ?? null);
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error;
-      if (!this.engine && document.visibilityState === "visible") this.lead(true);
+      const isNew = this.engine || this.leader !== before; // one that took the lead meanwhile
+      if (!isNew && document.visibilityState === "visible") this.lead(true);
     }
   }
 
@@ -132,6 +138,8 @@ export class Model {
       this.apply({ news: "gone" });
     } else if (data.led) {
       this.leader = data.led;
+      this.foundLeader();
+      this.giveUp(); // the tab that was asked is gone
       this.call("view", this.tab, this.viewed ?? null).catch(() => {});
     } else if (data.news) {
       // A tab that slept may not know yet that another one has taken the lead.
@@ -155,12 +163,22 @@ export class Model {
     }
   }
 
+  giveUp() {
+    const asked = [...this.asked.values()];
+    this.asked.clear();
+    for (const { reject, timer } of asked) {
+      clearTimeout(timer);
+      reject(new Unanswered("The tab that held the connection is gone. Try again."));
+    }
+  }
+
   settle({ answered, from, result, error, code, lost }) {
     const asked = this.asked.get(answered);
     if (!asked) return;
     clearTimeout(asked.timer);
     this.asked.delete(answered);
     this.leader = from;
+    this.foundLeader();
     if (error === undefined) asked.resolve(result);
     else asked.reject(Object.assign(lost ? new Unanswered(error) : new Error(error), { code }));
   }
@@ -175,11 +193,15 @@ export class Model {
       await this.engine.started;
       return this.engine?.commands[name](...args);
     }
+    if (name !== "snapshot") {
+      await this.led;
+      if (this.engine) return this.call(name, ...args);
+    }
     const ref = crypto.randomUUID();
     return new Promise((resolve, reject) => {
       const silent = () => {
         this.asked.delete(ref);
-        reject(new Unanswered("No tab holds the connection."));
+        reject(new Unanswered("No tab holds the connection. Try again."));
       };
       const timer = setTimeout(silent, name === "snapshot" ? SILENT_MS : PATIENT_MS);
       this.asked.set(ref, { resolve, reject, timer });

@@ -3,6 +3,7 @@
 import { make } from "../protocol/messages.js";
 
 const ANSWER_MS = 20_000;
+const ONLINE_MS = 10_000;
 const START_MS = 90_000; // an agent starts, or is woken
 
 /** What a request ends with when there is no connection, or no answer in time. */
@@ -15,6 +16,24 @@ export class Requests {
     this.waiting = new Map(); // id → {resolve, reject, timer}
     this.joined = new Set(); // sessions, on this connection
     this.joining = new Map();
+    this.waiters = []; // for a connection
+  }
+
+  /** Wait for a connection; rejects with `Unanswered` when there is none soon. */
+  online() {
+    if (this.socket().ready) return Promise.resolve(true);
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new Unanswered("There is no connection to the bridge."));
+      const timer = setTimeout(late, ONLINE_MS);
+      this.waiters.push(() => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+    });
+  }
+
+  connected() {
+    for (const go of this.waiters.splice(0)) go();
   }
 
   /** Send a message and return its answer; rejects with `Unanswered` or with what the bridge says. */

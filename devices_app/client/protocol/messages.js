@@ -111,3 +111,12 @@ export const isRow = (message) =>
 
 /** The session that a message is about, or null for one that is for all devices. */
 export const sessionOf = (message) => message.payload?.session_id ?? null;
+
+/** The rows of a `replay_buffer`; where the bridge has discarded older ones, first a row that says so. */
+export function rowsOf({ id, timestamp, payload }) {
+  const rows = payload.messages.filter((row) => faultOf(row) === "" && isRow(row));
+  if (payload.complete) return rows;
+  const { session_id } = payload;
+  const gap = { type: "gap", id: `gap ${rows[0]?.id ?? id}`, timestamp, payload: { session_id } };
+  return [gap, ...rows];
+}

@@ -1,0 +1,166 @@
+// What a conversation is made of: prompts, answers, tool cards, notes.
+
+import { diffLines, parseUnified } from "../parts/diff.js";
+import { fill, h, setText } from "../parts/dom.js";
+import { showMarkdown } from "../parts/markdown.js";
+import { callLine, clock, duration, oneLine, subject, visible } from "../parts/text.js";
+import { approvalKey } from "../store/approvals.js";
+
+/** Make an item's node; `updateItem` shows the item in it again. */
+export function makeItem(item, app) {
+  const node = h(`li.item.${item.kind}`);
+  node.app = app;
+  updateItem(node, item);
+  return node;
+}
+
+export const updateItem = (node, item) => UPDATES[item.kind](node, item);
+
+const UPDATES = {
+  prompt: updatePrompt,
+  answer: updateAnswer,
+  tool: updateTool,
+  note: updateNote,
+  gap: updateNote,
+};
+
+function updatePrompt(node, item) {
+  const from = item.device
+    ? `from ${oneLine(item.device)}`
+    : item.source === "agent"
+      ? "from the agent's history"
+      : item.source === "http"
+        ? "over HTTP"
+        : "at the machine";
+  node.replaceChildren(
+    h(
+      "div.bubble.mine",
+      {},
+      h("p", {}, visible(item.text)),
+      h(
+        "p.meta",
+        {},
+        [item.queued ? "Queued" : "", from, clock(item.at)].filter(Boolean).join(" · "),
+      ),
+    ),
+  );
+}
+
+function updateAnswer(node, item) {
+  node.body ??= h("div.bubble.markdown");
+  node.foot ??= h("p.meta");
+  if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
+  showMarkdown(node.body, item.text);
+  node.hidden = item.done && !item.text && item.reason !== "error";
+  node.classList.toggle("streaming", !item.done);
+  const ends = {
+    error: "The turn ended with an error.",
+    length: "Cut: the answer reached its greatest length.",
+  };
+  const cost = item.usage ? usage(item.usage) : "";
+  setText(node.foot, [ends[item.reason] ?? "", cost].filter(Boolean).join(" "));
+  node.foot.hidden = !node.foot.textContent;
+}
+
+function usage({
+  input_tokens: input,
+  output_tokens: output,
+  duration_ms: ms,
+  cost_usd: cost,
+  total_cost_usd: total,
+}) {
+  const price = cost ?? total;
+  return [
+    input !== undefined && `${input} in`,
+    output !== undefined && `${output} out`,
+    duration(ms),
+    price !== undefined && `$${Number(price).toFixed(3)}`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+function updateTool(node, item) {
+  const state = item.done
+    ? item.ok
+      ? "completed"
+      : "error"
+    : item.asked && !item.decision
+      ? "pending"
+      : "running";
+  node.dataset.state = state;
+  const details =
+    node.querySelector("details") ??
+    h(
+      "details.tool",
+      {},
+      h("summary", {}, h("span.mark", { "aria-hidden": "true" }), h("span.call"), h("span.meta")),
+      h("div.tool-body"),
+    );
+  if (!details.isConnected) node.replaceChildren(details);
+  setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
+  setText(
+    details.querySelector(".meta"),
+    [
+      WORDS[state],
+      item.decision && item.decision !== "approved" ? item.decision : "",
+      duration(item.ms),
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  );
+  details.ontoggle = () =>
+    details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
+  if (details.open) fillTool(details.querySelector(".tool-body"), item, node.app);
+  showDecision(node, item, state);
+}
+
+const WORDS = {
+  pending: "waits for a decision",
+  running: "running",
+  completed: "",
+  error: "failed",
+};
+
+function showDecision(node, item, state) {
+  const { model, go, id } = node.app;
+  const open =
+    state === "pending" && model.home.approvals[approvalKey(id, item.callId)]?.open !== false;
+  node.querySelector(".decide")?.remove();
+  if (open)
+    node.append(
+      h(
+        "a.button.primary.decide",
+        { href: go.to("approval", approvalKey(id, item.callId)), on: { click: go.follow } },
+        "Decide",
+      ),
+    );
+}
+
+function fillTool(place, item, { go, id }) {
+  if (place.dataset.version === String(item.version)) return;
+  place.dataset.version = String(item.version);
+  const input = subject(item.params);
+  const path = item.params.file_path ?? item.params.path;
+  fill(
+    place,
+    input && h("pre.wrapped", { tabindex: "0", "aria-label": "Input" }, visible(input)),
+    typeof path === "string" &&
+      h("a.button.quiet", { href: go.to("file", id, path), on: { click: go.follow } }, "Open file"),
+    item.decidedBy && h("p.meta", {}, item.decidedBy),
+    item.diff && diffLines(parseUnified(item.diff)),
+    item.problem && h("p.warn", {}, item.problem),
+    item.output.text &&
+      h(
+        "pre.wrapped",
+        { tabindex: "0", "aria-label": "Output" },
+        visible(item.output.text),
+        item.output.more ? `\n… ${item.output.more} more characters` : "",
+      ),
+  );
+}
+
+function updateNote(node, item) {
+  node.dataset.tone = item.tone ?? "soft";
+  node.replaceChildren(h("p.note", {}, oneLine(item.text)));
+}

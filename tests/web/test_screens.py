@@ -1,0 +1,124 @@
+"""Every screen: axe finds nothing, the policy reports nothing, the console is silent (D53)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.repositories import Repository
+from tests.conformance.samples import hook
+from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
+from tests.web.browser import DESK, PHONE, Page
+from tests.web.conftest import MakePage
+
+pytestmark = pytest.mark.web
+
+SMALL = PHONE | {"width": 320}
+LOOKS = [(SMALL, False), (PHONE, True), (DESK, False), (DESK, True)]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge with something on every screen: its sessions have ids that say what they are."""
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
+    repository = Repository(bridge.root)
+    repository.write("src/parser.py", "def parse(text):\n    return text\n")
+    repository.commit("First")
+    repository.write("src/parser.py", "def parse(text):\n    return [text]\n")
+    repository.write("notes.txt", "new\n")
+    edit = {"file_path": str(bridge.root / "a.py"), "old_string": "one\n", "new_string": "two\n"}
+    run = {"command": "npm test -- --watch=false login"}
+    bridge.accept(
+        hook("SessionStart", "observed", {"working_directory": str(bridge.root)}),
+        hook("UserPromptSubmit", "observed", {"prompt": "Fix the login <b>test</b>"}),
+        hook("PreToolUse", "observed", _call("Edit", edit, "t1")),
+        hook(
+            "PostToolUse", "observed", _call("Edit", edit, "t1") | {"result": "ok", "success": True}
+        ),
+        hook("PreToolUse", "observed", _call("Bash", run, "t2") | {"requires_approval": True}),
+        hook("SessionStart", "ended", {"working_directory": str(bridge.root)}),
+        hook("SessionEnd", "ended"),
+    )
+    yield bridge
+    bridge.kill()
+
+
+def _call(tool: str, params: dict[str, str], call_id: str) -> dict[str, object]:
+    named = {"tool": tool, "params": params, "tool_use_id": call_id}
+    return named | {"risk_level": "medium", "requires_approval": False}
+
+
+def check(page: Page, axe: str) -> None:
+    """In every size and theme: axe finds nothing, and nothing is wider than the screen."""
+    for metrics, dark in LOOKS:
+        page.show_as(metrics, dark=dark)
+        page.check_accessibility(axe)
+        wide = page.js("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{page.js('location.pathname')}: {wide} pixels too wide at {metrics}"
+    page.show_as(PHONE)
+
+
+def test_before_it_is_paired(make_page: MakePage, bridge: Bridge, axe: str) -> None:
+    page = make_page(bridge).scan(bridge.pairing())
+    page.find("button", "Use in this browser")
+    check(page, axe)
+    page.open().find("button", "Paste pairing link")
+    check(page, axe)
+
+
+def test_with_nothing_on_them(page: Page, axe: str) -> None:
+    for path, text in (
+        ("", "No session yet"),
+        ("approvals", "Nothing waits for you"),
+        ("new", "First message"),
+        ("settings", "What is wrong?"),
+        ("wrong", "The connection is good"),
+        ("s/unknown", "unknown"),
+    ):
+        page.open(path).wait_text(text)
+        check(page, axe)
+
+
+def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> None:
+    page = make_page(busy).pair()
+    for path, text in (
+        ("", "Fix the login <b>test</b>"),
+        ("approvals", "npm test"),
+        ("s/observed", "Edit: "),
+        ("s/observed/changes", "src/parser.py"),
+        ("s/observed/files", "notes.txt"),
+        ("s/observed/files/notes.txt", "new"),
+    ):
+        page.open(path).wait_text(text)
+        check(page, axe)
+    page.open("s/observed").tap("summary", "Edit: ")
+    page.wait_text("Open file")
+    check(page, axe)
+    page.open("s/observed/changes").tap("summary", "src/parser.py")
+    page.wait_text("return [text]")
+    check(page, axe)
+
+
+def test_an_approval_at_each_step(make_page: MakePage, busy: Bridge, axe: str) -> None:
+    page = make_page(busy).pair()
+    for command in ("ls -la", "echo high > high.txt", "rm -rf /"):
+        ask_to_run(busy, command)
+        page.open("approvals")
+        open_approval(page, command)
+        check(page, axe)
+        if command != "rm -rf /":
+            approve(page)
+            page.wait_text("The agent was told")
+            check(page, axe)
+            close_sheet(page)
+
+
+def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
+    page = make_page(busy).pair()
+    start_demo(page, busy, "# Title\n\n- **bold** `code`\n- [a link](https://example.org)\n")
+    page.wait_text("repeats what you say")
+    say(page, "/fail because it was asked to")
+    page.wait_text("The turn ended with an error")
+    check(page, axe)
