@@ -1,0 +1,192 @@
+"""One afternoon with a phone: what `watch`, a device in the terminal, shows of the demo agent.
+
+`.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints the transcript;
+with ``--write`` it goes into docs/agents.md. tests/run/test_afternoon.py holds that it is true.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.conformance.approvals import post, pre
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.samples import hook, new_session
+from tests.faults.quick import QuickBridge, nursery
+from tests.run.terminal import Program
+from tests.servers import wait_until
+
+PAGE = REPOSITORY / "docs" / "agents.md"
+BEGIN, END = "<!-- python -m tests.run.afternoon --write -->", "<!-- up to here -->"
+MAKEFILE = "test:\n\t@echo 12 passed\n"
+QUESTION = {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+# What differs from run to run, and what stands in its place: the time and the session's title that
+# a line begins with, addresses and ids, how far the agent has counted, how often a connection was
+# tried, and which session is chosen, which is said or not, going by which of two answers is first.
+MASKS = (
+    (r"(?m)^\d\d:\d\d:\d\d  .{24}  ", ""),
+    (r"wss://\S+:\d+\S*;", "wss://192.168.1.20:8443/api/v1/ws;"),
+    (r"[0-9a-f]{8}-[0-9a-f-]{27}", "6f1c…"),
+    (r"(?m)^answer   [\d ]*(\n +)?(?=\(error\)|Slept)", "answer   1 2 3 … "),
+    (r"(?m)^answer   ([\d ]*|\(stop\))$", "answer   1 2 3 …"),
+    (r"(?m)^(-- .*trying again in) .*\n(-- .*trying again in .*\n)*", r"\1 1 s\n"),
+    (r"(?m)^-- chosen: .*\n", ""),
+)
+
+
+class Afternoon:
+    """Plays scene after scene, and keeps what was typed and shown of each."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge, self.told, self.kept = bridge, "", 0
+        self.home = bridge.root / "door"
+        (self.home / "old").mkdir(parents=True)
+        (self.home / "Makefile").write_text(MAKEFILE)
+
+    def play(self) -> str:
+        with self._phone() as phone:
+            self._scene("A session begins, and its agent answers.")
+            self._keep(phone, "connected to")
+            self._type(phone, f"start demo {self.home}", "-- started ", "started  ")
+            self._say(phone, "Good afternoon! What is left to do?", "you say: Good afternoon!")
+
+            self._scene("It asks before it acts. A call is approved, one refused, one changed.")
+            self._say(phone, tool("Bash", command="make test"), "asks ", "[")
+            self._type(phone, "approve", "-- Bash", "Bash is over.")
+            self._say(phone, tool("Write", file_path="notes.md", content="Paint!"), "asks ", "[")
+            self._type(phone, "reject", "-- Write", "Write was rejected.")
+            self._say(phone, tool("Bash", command="rm -rf old"), "asks ", "[")
+            self._type(phone, 'modify {"command": "mv old attic; ls"}', "-- Bash", "Bash is over.")
+
+            self._scene("It has a question.")
+            self._say(phone, tool("AskUserQuestion", questions=[QUESTION]), "asks ", "[answer")
+            self._type(phone, "answer 2", "-- Ask", "AskUserQuestion is over.")
+
+            self._scene("What is said while it works waits; what takes too long is stopped.")
+            self._say(phone, "/sleep 600")
+            wait_until(self._works, 30, "the turn has begun")
+            self._say(phone, "And the hinges?", "(queued)")
+            self._type(phone, "interrupt", "you say: And the hinges?")
+
+            self._scene("Another agent works in a terminal, and only reports: it asks there.")
+            self._observe(phone)
+
+            self._scene("The phone goes into a pocket while the agent works, and comes out again.")
+            self._say(phone, "/sleep 2")
+            wait_until(self._works, 30, "the turn has begun")
+        wait_until(lambda: not self._works(), 30, "the turn is over")
+        with self._phone() as phone:
+            self._keep(phone, "connected to", "Slept for 2 seconds.")
+
+            self._scene("Power fails in the middle of an answer.")
+            self._say(phone, "/sleep 600")
+            wait_until(self._works, 30, "the turn has begun")
+            self.bridge.kill()
+            self.bridge.start()
+            self._keep(phone, "trying again in", "connected to", "notice ", "(error)")
+            self._type(phone, "resume", "-- resumed ")
+            self._say(phone, "Where were we?", "you say: Where were we?")
+            self._type(phone, "end", "ended ")
+        return self.told
+
+    def _observe(self, phone: Program) -> None:
+        """An agent asks in its terminal, a phone answers, a person at the machine decides."""
+        session, call = new_session(), {"command": "rm -r shavings"}
+        accept = self.bridge.accept
+        accept(hook("SessionStart", session, {"working_directory": str(self.home)}))
+        accept(hook("UserPromptSubmit", session, {"prompt": "Tidy up."}))
+        self._keep(phone, "started ", "Tidy up.")
+        accept(pre(session, call, approval=True, risk="high"))
+        self._keep(phone, "asks at the machine]")
+        self._type(phone, "approve", "-- Bash")
+        accept(post(session, call, result="The floor is clean."))
+        self._keep(phone, "The floor is clean.")
+        accept(hook("SessionEnd", session, {"exit_reason": "user_exit"}))
+        self._keep(phone, "ended ", "notice ")
+
+    def _works(self) -> bool:
+        """Whether the session that the bridge runs is in the middle of a turn."""
+        listed = self.bridge.get("/api/v1/sessions", self.bridge.admin_token).json()["sessions"]
+        return [one["turn"] for one in listed if one["kind"] == "bridge"] == ["working"]
+
+    # -- the phone ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _phone(self) -> Iterator[Program]:
+        with Program(self.bridge.environment, "watch", "--commands", terminal=False) as phone:
+            self.kept = 0
+            yield phone
+            phone.end_of_input()
+            assert phone.ended() == 0, phone.shown
+
+    def _scene(self, told: str) -> None:
+        self.told += f"\n{told}\n\n"
+
+    def _say(self, phone: Program, text: str, *until: str) -> None:
+        """A message to the agent, which is shown as it is taken."""
+        phone.say(f"say {text}")
+        self._keep(phone, "prompt ", *until)
+
+    def _type(self, phone: Program, command: str, *until: str) -> None:
+        self._tell([f"> {command}"])
+        phone.say(command)
+        self._keep(phone, *until)
+
+    def _keep(self, phone: Program, *until: str) -> None:
+        """Wait for these words and keep the lines up to the last of them. Remarks of `watch` come
+        first: they answer what was typed, before or after what the agent says to it.
+        """
+        phone.until(*until)
+        phone.until("\n")
+        text = phone.shown[self.kept : phone.seen]
+        self.kept = phone.seen
+        for pattern, instead in MASKS:
+            text = re.sub(pattern, instead, text)
+        self._tell(sorted(text.splitlines(), key=lambda line: not line.startswith("--")))
+
+    def _tell(self, lines: list[str]) -> None:
+        text = "".join(f"    {line}".rstrip() + "\n" for line in lines)
+        self.told += text.replace(str(self.home), "~/door")
+
+
+def tool(name: str, /, **params: object) -> str:
+    """How the demo agent is told to use a tool."""
+    return f"/tool {name} {json.dumps(params)}"
+
+
+def play() -> str:
+    """Play it on a bridge in a directory of its own; the transcript."""
+    with tempfile.TemporaryDirectory(prefix="afternoon-") as directory:
+        bridge = QuickBridge(Path(directory).resolve(), BRIDGE_DEMO_SHELL="1")
+        try:
+            bridge.start()
+            bridge.pin = bridge.pairing().pin
+            told = Afternoon(bridge).play()
+            bridge.stop()
+        finally:
+            nursery.forget(bridge.environment)
+    return f"{told}\n"
+
+
+def written() -> str:
+    """What docs/agents.md has of it."""
+    return PAGE.read_text(encoding="utf-8").partition(f"{BEGIN}\n")[2].partition(END)[0]
+
+
+def main(arguments: list[str]) -> int:
+    told = play()
+    if arguments == ["--write"]:
+        page = PAGE.read_text(encoding="utf-8")
+        page = page.replace(f"{BEGIN}\n{written()}{END}", f"{BEGIN}\n{told}{END}")
+        PAGE.write_text(page, encoding="utf-8")
+    sys.stdout.write(told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
