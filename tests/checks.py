@@ -67,6 +67,7 @@ AGENT_TESTS = [
     "2",
     "--dist",
     "loadgroup",
+    "-rfE",  # what is skipped is summed up by the conftest
 ]
 
 WEB_TESTS = [

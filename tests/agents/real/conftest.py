@@ -39,11 +39,11 @@ def place(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line for each agent or file of which something was not tried, with the reason."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         if report.nodeid.startswith(HERE) and isinstance(report.longrepr, tuple):
             of = report.nodeid.partition("[")[2].partition("]")[0] or report.nodeid
             reason = report.longrepr[2].removeprefix("Skipped: ")
-            reasons.setdefault(f"{of}: {reason}", []).append(report.nodeid)
-    for line, tests in reasons.items():
-        terminalreporter.write_line(f"NOT TESTED, {len(tests)} cases of {line}")
+            reasons.setdefault((of, reason), []).append(report.nodeid)
+    for (of, reason), tests in reasons.items():
+        terminalreporter.write_line(f"NOT TESTED ({len(tests)} of {of}): {reason}")
