@@ -136,7 +136,13 @@ class ApprovalResponse(ClientPayload):
     session_id: SessionId
     tool_call_id: str
     decision: Decision
-    modifications: dict[str, Any] | None = Field(None, validate_default=True)
+    modifications: dict[str, Any] | None = Field(
+        None,
+        validate_default=True,
+        description="With modified, the parameters that the tool runs with. A question"
+        " (AskUserQuestion) is answered so: its `questions` as they came, and `answers`, each"
+        " question's words → the chosen label, or other words.",
+    )
 
     # On the field, not the model: a model's validator does not run while another field is wrong,
     # and every violation is to be listed.
