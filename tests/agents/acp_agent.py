@@ -104,7 +104,16 @@ class DemoAgent:
             await self.open(cwd, session_id)
         except CannotResume as error:
             raise RequestError.resource_not_found(session_id) from error
-        await self.say(session_id, "This is what was said before.")
+        for text in (
+            "<session_context>\nfor the model\n</session_context>What was asked?",
+            "[Function Response: run_shell_command]",
+        ):
+            prompt: Any = schema.UserMessageChunk(
+                session_update="user_message_chunk", content=text_block(text)
+            )
+            await self.client.session_update(session_id, prompt)
+            await self.say(session_id, "This is what was ")
+            await self.say(session_id, "said before.")
         if MODE == "late-history":
             self.telling = asyncio.create_task(self.tell_late(session_id))
         return schema.LoadSessionResponse(modes=self.offer())

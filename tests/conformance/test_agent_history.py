@@ -70,7 +70,8 @@ def test_what_the_agent_tells(quick: Bridge, script: Script) -> None:
         for number in range(4):
             said = ask(phone, sid, f"number {number}")
             phone.ack(*said)
-        restart(quick, "kill")
+        phone.close()
+        restart(quick, "stop")  # which stores what was acknowledged
         phone.ready()
         assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
         mine = buffers(phone, sid)

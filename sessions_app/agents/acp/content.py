@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,12 @@ _INTERNALS = _CODEX | {
     *("approval_id", "process_id", "started_at_ms", "parsed_cmd", "source", "reason"),
     *("available_decisions", "proposed_execpolicy_amendment", "auto_approved"),
 }
+
+
+# gemini-cli tells with the prompts what it has added to them, or put in their place
+_FOR_THE_MODEL = re.compile(
+    r"\A\s*(?:<session_context>.*?</session_context>|\[Function Response: .*)", re.DOTALL
+)
 
 
 def text_of(block: Any) -> str:
@@ -63,7 +70,11 @@ class Telling:
 
     def said(self) -> list[Said]:
         """Return what was said so far."""
-        texts = ((by_agent, "".join(pieces).strip()) for by_agent, pieces in self._said)
+        joined = ((by_agent, "".join(pieces)) for by_agent, pieces in self._said)
+        texts = (
+            (by_agent, (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip())
+            for by_agent, text in joined
+        )
         return [Said(text, by_agent) for by_agent, text in texts if text]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY
-from sessions_app.agents.driver import CannotResume, CannotStart, Verdict
+from sessions_app.agents.driver import CannotResume, CannotStart, Said, Verdict
 from sessions_app.agents.events import (
     ApprovalAsked,
     Chunk,
@@ -140,10 +140,17 @@ async def test_an_agent_sees_nothing_of_the_bridges(opened: Open) -> None:
 
 
 async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> None:
-    """gemini tells its history when it has already answered."""
+    """gemini tells its history when it has already answered, with what it gives the model; it is
+    kept for who asks what was said before (D60), pieces joined.
+    """
     drive = await opened(mode="late-history", resume_id="demo-1")
     said = await drive.turn("hello")
     assert "old" not in text(said) and "hello" in text(said)
+    assert drive.driver.history == [
+        Said("What was asked?", by_agent=False),
+        Said("This is what was said before.", by_agent=True),
+        Said("This is what was said before.old 0 old 1 old 2 old 3 old 4", by_agent=True),
+    ]
 
 
 @pytest.mark.parametrize("mode", ["no-load", "forgets"])
