@@ -10,13 +10,27 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
-from tests.web.browser import DESK, PHONE, Page
+from tests.web.browser import DESK, NETWORK, PHONE, Page
 from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
 
 SMALL = PHONE | {"width": 320}
-LOOKS = [(SMALL, False), (PHONE, True), (DESK, False), (DESK, True)]
+LOOKS = [(size, dark) for size in (SMALL, PHONE, DESK) for dark in (False, True)]
+# What a thumb cannot hit: lower than 44 px, but for links within a text.
+LOW = (
+    "[...document.querySelectorAll('button, summary, input, select, .button, .row-link, nav a')]"
+    ".filter((node) => node.checkVisibility() && !node.closest('.unseen')"
+    " && (node.closest('label') ?? node).getBoundingClientRect().height < 43.5)"
+    ".map((node) => node.outerHTML.slice(0, 120))"
+)
+# What stands beside the screen though nothing scrolls there.
+BESIDE = (
+    "[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility()"
+    " && !node.closest('.unseen, .diff, pre, .code, .scroll, svg')"
+    " && node.getBoundingClientRect().right > innerWidth + 1)"
+    ".map((node) => node.outerHTML.slice(0, 120))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +65,14 @@ def _call(tool: str, params: dict[str, str], call_id: str) -> dict[str, object]:
 
 
 def check(page: Page, axe: str) -> None:
-    """In every size and theme: axe finds nothing, and nothing is wider than the screen."""
+    """In every size and theme: axe finds nothing, all is within the screen and in reach."""
     for metrics, dark in LOOKS:
         page.show_as(metrics, dark=dark)
         page.check_accessibility(axe)
         wide = page.js("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{page.js('location.pathname')}: {wide} pixels too wide at {metrics}"
+        assert page.js(BESIDE) == []
+        assert page.js(LOW) == []
     page.show_as(PHONE)
 
 
@@ -74,7 +90,7 @@ def test_with_nothing_on_them(page: Page, axe: str) -> None:
         ("approvals", "Nothing waits for you"),
         ("new", "First message"),
         ("settings", "What is wrong?"),
-        ("wrong", "The connection is good"),
+        ("wrong", "The clocks of this device and of the bridge agree"),
         ("s/unknown", "unknown"),
     ):
         page.open(path).wait_text(text)
@@ -121,4 +137,24 @@ def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
     page.wait_text("repeats what you say")
     say(page, "/fail because it was asked to")
     page.wait_text("The turn ended with an error")
+    check(page, axe)
+
+
+def test_with_an_error(make_page: MakePage, busy: Bridge, axe: str) -> None:
+    """Without a network: what was kept, what waits, and what cannot be read now."""
+    page = make_page(busy).pair()
+    page.expected.append(NETWORK)
+    start_demo(page, busy, "Hello")
+    page.wait_text("repeats what you say")
+    page.offline()
+    page.wait_text("Offline")
+    say(page, "Try once more")
+    page.wait_text("Waits for the connection")
+    check(page, axe)
+    for tab in ("Changes", "Files"):
+        page.tap(".tabs a", tab)
+        page.wait_text("Waits for the connection")
+        check(page, axe)
+    page.tap("header a.connection")
+    page.wait_text("This device has no network")
     check(page, axe)
