@@ -154,7 +154,8 @@ async function show() {
     fill(shell.left);
   }
   const key = at.name === "approvals" ? "approvals" : path;
-  if (key !== shown.path) {
+  const stays = at.approval && shown.view; // the sheet lies over the screen that it was opened from
+  if (key !== shown.path && !stays) {
     const view = VIEWS[at.name] ?? (await loadView(at.name));
     if (location.pathname !== path) return; // another screen was asked for meanwhile
     shown.view?.close?.();

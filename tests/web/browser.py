@@ -47,6 +47,7 @@ class Page:
             "--disable-dev-shm-usage",
             "--disable-gpu",
             "--no-first-run",
+            "--host-resolver-rules=MAP * 127.0.0.1",  # whatever name the bridge has; nobody else
             f"--user-data-dir={directory}",
         ]
         if trusted:

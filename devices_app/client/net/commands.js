@@ -5,6 +5,7 @@ import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
 const COMMIT_MS = 60_000;
+const REPLAY_MS = 60_000; // it may be megabytes
 
 /** @returns {Record<string, (...args: any[]) => any>} */
 export const commandsOf = (engine) => ({
@@ -13,6 +14,7 @@ export const commandsOf = (engine) => ({
     outbox: engine.outgoing.items,
     connection: engine.connection,
     problems: engine.problems,
+    isInFront: document.visibilityState === "visible",
   }),
 
   view: (tab, session) => {
@@ -63,11 +65,10 @@ export const commandsOf = (engine) => ({
     return (await engine.requests.start(agent, directory)).payload;
   },
 
-  replay: async (session, since) => {
+  replay: async (session) => {
     await engine.requests.online();
     await engine.requests.join(session);
-    const asked = { session_id: session, since };
-    return (await engine.requests.send("replay_request", asked)).payload.complete;
+    await engine.requests.send("replay_request", { session_id: session }, REPLAY_MS);
   },
 
   http: (path) => fetchJson(path, engine.identity.tokens.at(-1)),

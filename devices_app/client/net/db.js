@@ -18,8 +18,8 @@ const done = (request) =>
 const finished = (transaction) =>
   new Promise((resolve, reject) => {
     transaction.oncomplete = () => resolve();
+    // An error of a request ends in this too; only here does the transaction know its error.
     transaction.onabort = () => reject(transaction.error ?? new Error("the storage gave up"));
-    transaction.onerror = () => reject(transaction.error);
   });
 
 /** Open the storage; never fails: without IndexedDB what is kept lasts until the page is closed. */
@@ -44,7 +44,7 @@ export class Database {
 
   constructor(db) {
     this.db = db;
-    this.last = new Map();
+    this.adding = null;
     this.written = new Map();
     // Another tab forgets this bridge, or a newer version of this client wants another layout.
     db.onversionchange = () => db.close();
@@ -55,15 +55,13 @@ export class Database {
     return (await done(this.db.transaction("kept").objectStore("kept").get(name))) ?? null;
   }
 
-  async set(name, value) {
-    const transaction = this.db.transaction("kept", "readwrite", { durability: "strict" });
-    transaction.objectStore("kept").put(value, name);
-    await finished(transaction);
-  }
-
-  async remove(name) {
-    const transaction = this.db.transaction("kept", "readwrite");
-    transaction.objectStore("kept").delete(name);
+  /** Keep a value, or with null nothing; also when the page goes away right after it. */
+  async set(name, value, /** @type {any} */ { durability = "strict" } = {}) {
+    const transaction = this.db.transaction("kept", "readwrite", { durability });
+    const store = transaction.objectStore("kept");
+    if (value === null) store.delete(name);
+    else store.put(value, name);
+    transaction.commit();
     await finished(transaction);
   }
 
@@ -78,7 +76,9 @@ export class Database {
    */
   async addRows(groups, keep) {
     const transaction = this.db.transaction(["kept", "rows"], "readwrite");
-    const end = finished(transaction);
+    this.adding = transaction;
+    const end = finished(transaction).finally(() => (this.adding = null));
+    end.catch(() => {}); // whoever waits for a request of it is told first
     const store = transaction.objectStore("rows");
     const index = store.index("id");
     const fresh = [];
@@ -86,12 +86,15 @@ export class Database {
       const known = new Map();
       const keys = await Promise.all(rows.map(({ id }) => done(index.getKey(id))));
       keys.forEach((key, at) => key && known.set(rows[at].id, key[1]));
-      const last = await this.lastPlace(store, session);
-      const byId = new Map(rows.map((row) => [row.id, row]));
-      const placed = placeRows([...byId.values()], known, last);
+      const last = (await this.placeBefore(store, session, Infinity)) ?? 0;
+      const first = rows.find(({ id }) => known.has(id));
+      const before = first ? await this.placeBefore(store, session, known.get(first.id)) : null;
+      // Nothing is missing before a row whose predecessor is kept here.
+      const wanted = before === null ? rows : rows.filter(({ type }) => type !== "gap");
+      const byId = new Map(wanted.map((row) => [row.id, row]));
+      const placed = placeRows([...byId.values()], known, last, before);
       for (const { id, place } of placed) {
         store.put({ session, place, row: byId.get(id) });
-        this.last.set(session, Math.max(this.last.get(session), place));
       }
       fresh.push({
         session,
@@ -108,14 +111,16 @@ export class Database {
     return fresh;
   }
 
-  async lastPlace(store, session) {
-    if (!this.last.has(session)) {
-      const cursor = await done(
-        store.openCursor(IDBKeyRange.bound([session, -Infinity], [session, Infinity]), "prev"),
-      );
-      this.last.set(session, cursor ? cursor.value.place : 0);
-    }
-    return this.last.get(session);
+  // The greatest place before another one, or null; another tab may have written since the last time.
+  async placeBefore(store, session, place) {
+    const range = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
+    const cursor = await done(store.openKeyCursor(range, "prev"));
+    return cursor ? cursor.key[1] : null;
+  }
+
+  /** Give up storing rows, as a page must before it sleeps: others would wait for it. */
+  abort() {
+    this.adding?.abort();
   }
 
   /** Read up to `count` rows of a session that stand before `place`, oldest first, with places. */
@@ -181,11 +186,8 @@ class MemoryDatabase {
   }
 
   async set(name, value) {
-    this.kept.set(name, structuredClone(value));
-  }
-
-  async remove(name) {
-    this.kept.delete(name);
+    if (value === null) this.kept.delete(name);
+    else this.kept.set(name, structuredClone(value));
   }
 
   async addRows(groups, keep) {
@@ -209,6 +211,8 @@ class MemoryDatabase {
     for (const [name, value] of Object.entries(keep(fresh))) this.kept.set(name, value);
     return fresh;
   }
+
+  abort() {}
 
   async rowsBefore(session, place, count) {
     return (this.rows.get(session) ?? []).filter((row) => row.place < place).slice(-count);

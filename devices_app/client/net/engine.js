@@ -3,7 +3,7 @@
 
 import { isRow, make, rowsOf, sessionOf } from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
-import { emptyHome, reduceHome, reduceSessionList } from "../store/home.js";
+import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
 import { Outgoing } from "./outgoing.js";
 import { fetchJson, originAnswers, Requests, Unanswered } from "./requests.js";
@@ -15,6 +15,7 @@ const PROBLEMS_KEPT = 50;
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
+const FULL = "This device's storage is full or refused: what comes is shown, but not kept.";
 const BATCH = 200; // rows at once: so that no task holds up the screen
 
 export class Engine {
@@ -26,7 +27,10 @@ export class Engine {
   constructor(db, identity, tell) {
     this.db = db;
     this.identity = identity;
-    this.tell = tell;
+    this.tell = (news) => this.stopped || tell(news);
+    this.stopped = false;
+    this.told = new Set(); // what is said once
+    this.keeping = 0;
     this.home = emptyHome();
     this.requests = new Requests(() => this.socket);
     this.outgoing = new Outgoing(this);
@@ -38,10 +42,18 @@ export class Engine {
     this.working = null;
     this.listedAt = 0;
     this.reached = null;
-    this.stopped = false;
     this.commands = commandsOf(this);
+    /** Done when what is kept was read; commands come after it. */
+    this.started = this.start();
+  }
+
+  async start() {
+    this.identity = (await this.db.get("identity")) ?? this.identity; // with the newest tokens
+    this.home = { ...emptyHome(), ...(await this.db.get("home")) };
+    await this.outgoing.load();
+    if (this.stopped) return;
     this.socket = new Socket({
-      ...identity,
+      ...this.identity,
       deliver: (message) => this.receive(message),
       changed: () => this.changed(),
       ready: () => this.ready(),
@@ -49,23 +61,19 @@ export class Engine {
       strange: ({ problem, type, text }) =>
         this.note(`A message could not be read (${problem})`, `${type} ${text}`),
     });
-    /** Done when what is kept was read; commands come after it. */
-    this.started = this.start();
+    this.socket.start();
   }
 
-  async start() {
-    this.home = { ...emptyHome(), ...(await this.db.get("home")) };
-    await this.outgoing.load();
-    if (!this.stopped) this.socket.start();
-  }
-
+  /** End at once and for good: from here on nothing is sent, stored or told. */
   stop() {
+    this.incoming = [];
+    this.db.abort();
+    clearTimeout(this.keeping);
+    if (this.keeping) this.keepHome();
     this.stopped = true;
-    this.socket.close();
+    this.socket?.close();
     this.requests.lose("This tab handed the connection to another one.");
   }
-
-  // -- the connection -----------------------------------------------------------------------------
 
   /** What the tabs show of the connection; no token in it. */
   get connection() {
@@ -77,14 +85,13 @@ export class Engine {
   changed() {
     const { phase, neverOpened } = this.socket.state;
     if (phase !== "ready") this.requests.lose();
+    const tell = () => this.tell({ news: "connection", connection: this.connection });
     // Twice closed without opening: is it the network, or a certificate that only the page accepts?
-    if (neverOpened === 2) {
-      originAnswers().then((reached) => {
-        this.reached = reached;
-        this.tell({ news: "connection", connection: this.connection });
-      });
-    }
-    this.tell({ news: "connection", connection: this.connection });
+    if (neverOpened === 2)
+      originAnswers()
+        .then((reached) => (this.reached = reached))
+        .then(tell);
+    tell();
   }
 
   async keepTokens(tokens) {
@@ -120,8 +127,6 @@ export class Engine {
       this.note("The list of closed sessions could not be read", error.message);
     }
   }
-
-  // -- what comes ---------------------------------------------------------------------------------
 
   receive(message) {
     this.incoming.push(message);
@@ -189,9 +194,10 @@ export class Engine {
     try {
       fresh = await this.db.addRows(groups, (found) => ({ home: (home = fold(found)) }));
     } catch (error) {
+      if (this.stopped) return false;
       kept = false;
       home = fold(fresh);
-      this.note("What came could not be stored", error.message || String(error));
+      this.note("What came could not be stored", error.message || String(error), FULL);
     }
     this.setHome(home, kept);
     for (const { session, rows, earlier } of fresh)
@@ -200,13 +206,7 @@ export class Engine {
     return kept;
   }
 
-  fold(home, rows) {
-    const viewed = new Set(this.viewing.values());
-    return rows.reduce(
-      (state, row) => reduceHome(state, row, viewed.has(sessionOf(row)) ? sessionOf(row) : null),
-      home,
-    );
-  }
+  fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
 
   // What a row means for the outbox and for what to join, whether this device had it before or not.
   notice({ type, id, payload }, live) {
@@ -269,17 +269,15 @@ export class Engine {
       this.tell({ news: "trouble", text: `${NOT_SENT} The call is not open any more.` });
   }
 
-  // -- state that all tabs follow -----------------------------------------------------------------
-
   setHome(home, kept = false) {
-    if (home === this.home) return;
+    if (home === this.home || this.stopped) return;
     this.home = home;
     this.tell({ news: "home", home });
     clearTimeout(this.keeping);
-    if (kept) return;
-    const keep = () => this.keep("home", this.home, "The list of sessions could not be stored");
-    this.keeping = setTimeout(keep, KEEP_HOME_MS);
+    this.keeping = kept ? 0 : setTimeout(() => this.keepHome(), KEEP_HOME_MS);
   }
+
+  keepHome = () => this.keep("home", this.home, "The list of sessions could not be stored");
 
   /** Store a value; tells whether that worked, and notes it where it did not. */
   async keep(name, value, trouble) {
@@ -287,14 +285,16 @@ export class Engine {
       await this.db.set(name, value);
       return true;
     } catch (error) {
-      this.note(trouble, error.message || String(error));
+      this.note(trouble, error.message || String(error), FULL);
       return false;
     }
   }
 
-  note(what, detail) {
+  note(what, detail, said = "") {
     const problem = { at: new Date().toISOString(), what, detail: String(detail).slice(0, 500) };
     this.problems = [problem, ...this.problems].slice(0, PROBLEMS_KEPT);
     this.tell({ news: "problems", problems: this.problems });
+    if (said && !this.told.has(said)) this.tell({ news: "trouble", text: said });
+    this.told.add(said);
   }
 }

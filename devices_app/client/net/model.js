@@ -8,8 +8,11 @@ import { Unanswered } from "./requests.js";
 
 const LOCK = "bridge-socket";
 const CHANNEL = "bridge";
-const SILENT_MS = 1500;
+const SILENT_MS = 1500; // a tab that leads and is awake says sooner that it takes a command
 const PATIENT_MS = 100_000; // longer than any request of the engine takes
+const SILENCE = Symbol("silence");
+
+const isInFront = () => document.visibilityState === "visible";
 
 export class Model {
   constructor() {
@@ -23,8 +26,6 @@ export class Model {
     this.leader = ""; // the tab that leads, as far as this one knows
     this.listeners = new Set();
     this.asked = new Map();
-    /** @type {Promise<void>} some tab leads */
-    this.led = new Promise((resolve) => (this.foundLeader = resolve));
   }
 
   /** Read what this device keeps. */
@@ -62,60 +63,88 @@ export class Model {
   connect() {
     this.channel = new BroadcastChannel(CHANNEL);
     this.channel.onmessage = ({ data }) => this.hear(data);
-    addEventListener("pagehide", () => this.call("view", this.tab, null).catch(() => {}));
-    document.addEventListener(
-      "visibilitychange",
-      () => document.visibilityState === "visible" && this.check(),
-    );
-    this.lead();
+    // A page that is put to sleep lets go of the connection, so that another tab can have it.
+    addEventListener("pagehide", () => this.rest());
+    document.addEventListener("freeze", () => this.rest());
+    addEventListener("pageshow", ({ persisted }) => persisted && this.wake());
+    document.addEventListener("resume", () => this.wake());
+    document.addEventListener("visibilitychange", () => isInFront() && this.wake());
+    this.wake();
+  }
+
+  wake() {
+    if (!this.engine) this.lead();
     this.check();
   }
 
-  // Wait for the lock, then hold it as long as this tab lives or until a tab in front takes it.
+  rest() {
+    this.channel.postMessage({ call: "view", args: [this.tab, null] });
+    this.waiting?.abort();
+    this.stop();
+  }
+
+  /**
+   * Wait for the lock, then hold it until this tab rests or a tab in front takes it.
+   *
+   * @returns {Promise<void>} resolves when this tab has begun to lead
+   */
   lead(steal = false) {
-    const held = navigator.locks.request(LOCK, steal ? { steal: true } : {}, () => this.takeLead());
-    held.catch((error) => {
-      if (error.name !== "AbortError") throw error;
-      this.engine?.stop();
-      this.engine = null;
-      this.lead();
+    this.waiting?.abort();
+    const waiting = (this.waiting = new AbortController());
+    return new Promise((resolve) => {
+      const options = steal ? { steal } : { signal: waiting.signal };
+      const led = () => {
+        resolve();
+        return this.led();
+      };
+      navigator.locks.request(LOCK, options, led).catch((error) => {
+        if (error.name !== "AbortError") throw error;
+        if (waiting.signal.aborted) return; // not wanted any more
+        this.stop(); // taken by another tab
+        this.lead();
+      });
     });
   }
 
-  async takeLead() {
-    const identity = await this.db.get("identity");
-    if (!identity) return null; // forgotten meanwhile
-    this.engine = new Engine(this.db, identity, (news) => this.tell(news));
+  async led() {
     const lasting = /** @type {Promise<void>} */ (
       new Promise((resolve) => (this.release = resolve))
     );
-    this.foundLeader();
-    this.giveUp();
-    await this.engine.started;
-    await this.call("view", this.tab, this.viewed ?? null);
-    this.tell({ news: "snapshot", ...(await this.call("snapshot")) });
+    const engine = new Engine(this.db, this.identity, (news) => this.tell(news));
+    this.engine = engine;
+    this.loseLeader();
+    await engine.started;
+    if (engine.stopped) return null;
+    engine.commands.view(this.tab, this.viewed ?? null);
+    this.tell({ news: "snapshot", ...engine.commands.snapshot() });
     this.channel.postMessage({ led: this.tab });
     return lasting;
   }
 
-  // A tab in front whose leader sleeps in the background takes the lead.
+  // Take over what the leading tab shows; or the lead, when only this tab is in front: a browser
+  // slows the others down, until the bridge takes them for gone.
   async check() {
     if (this.engine) return;
-    const before = this.leader;
     try {
-      this.apply({ news: "snapshot", ...(await this.call("snapshot")) });
-      await this.call("view", this.tab, this.viewed ?? null);
+      const { isInFront: isLeaderInFront, ...snapshot } = await this.call("snapshot");
+      if (this.engine) return;
+      this.apply({ news: "snapshot", ...snapshot });
+      if (isInFront() && !isLeaderInFront) this.lead(true);
+      else await this.call("view", this.tab, this.viewed ?? null);
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error;
-      const isNew = this.engine || this.leader !== before; // one that took the lead meanwhile
-      if (!isNew && document.visibilityState === "visible") this.lead(true);
     }
   }
 
-  leave() {
+  stop() {
     this.engine?.stop();
     this.engine = null;
     this.release?.();
+  }
+
+  leave() {
+    this.waiting?.abort();
+    this.stop();
     this.channel.close();
   }
 
@@ -138,8 +167,7 @@ export class Model {
       this.apply({ news: "gone" });
     } else if (data.led) {
       this.leader = data.led;
-      this.foundLeader();
-      this.giveUp(); // the tab that was asked is gone
+      this.loseLeader();
       this.call("view", this.tab, this.viewed ?? null).catch(() => {});
     } else if (data.news) {
       // A tab that slept may not know yet that another one has taken the lead.
@@ -147,65 +175,89 @@ export class Model {
       if (!isLate) this.apply(data);
     } else if (data.call) {
       this.serve(data);
+    } else if (data.taken) {
+      this.asked.get(data.taken)?.taken();
     } else if (data.answered) {
       this.settle(data);
     }
   }
 
-  async serve({ call, args, ref }) {
-    if (!this.engine) return;
+  // What was asked long ago was asked of a tab that slept: another one has done it by now.
+  async serve({ call, args, ref, until = Infinity }) {
+    if (!this.engine || Date.now() > until) return;
     const answer = { answered: ref, from: this.tab };
+    this.channel.postMessage({ taken: ref });
     try {
-      this.channel.postMessage({ ...answer, result: await this.call(call, ...args) });
+      this.channel.postMessage({ ...answer, result: await this.run(call, args) });
     } catch (error) {
       const lost = error instanceof Unanswered;
       this.channel.postMessage({ ...answer, error: error.message, code: error.code, lost });
     }
   }
 
-  giveUp() {
-    const asked = [...this.asked.values()];
-    this.asked.clear();
-    for (const { reject, timer } of asked) {
-      clearTimeout(timer);
-      reject(new Unanswered("The tab that held the connection is gone. Try again."));
-    }
+  // Another tab leads from here on, perhaps this one: what was asked of the last one is asked again,
+  // unless that one has begun to do it.
+  loseLeader() {
+    for (const { lost } of [...this.asked.values()]) lost();
   }
 
   settle({ answered, from, result, error, code, lost }) {
     const asked = this.asked.get(answered);
     if (!asked) return;
-    clearTimeout(asked.timer);
-    this.asked.delete(answered);
     this.leader = from;
-    this.foundLeader();
     if (error === undefined) asked.resolve(result);
     else asked.reject(Object.assign(lost ? new Unanswered(error) : new Error(error), { code }));
+  }
+
+  async run(name, args) {
+    const { engine } = this;
+    await engine.started;
+    if (engine.stopped) throw new Unanswered("Another tab took the connection over. Try again.");
+    return engine.commands[name](...args);
   }
 
   /**
    * Run a command of the engine, in this tab or in the one that leads.
    *
+   * A tab in front takes the lead when nobody answers.
+   *
    * @returns {Promise<any>} what it gives; rejects with `Unanswered` when nobody leads or answers
    */
   async call(name, ...args) {
-    if (this.engine) {
-      await this.engine.started;
-      return this.engine?.commands[name](...args);
+    while (!this.engine) {
+      const { leader } = this;
+      const found = await this.callLeader(name, args);
+      if (found !== SILENCE) return found;
+      if (this.engine || this.leader !== leader) continue;
+      if (!isInFront()) throw new Unanswered("No tab holds the connection. Try again.");
+      await this.lead(true);
     }
-    if (name !== "snapshot") {
-      await this.led;
-      if (this.engine) return this.call(name, ...args);
-    }
+    return this.run(name, args);
+  }
+
+  callLeader(name, args) {
     const ref = crypto.randomUUID();
     return new Promise((resolve, reject) => {
-      const silent = () => {
+      const end = (give) => (value) => {
+        clearTimeout(asked.timer);
         this.asked.delete(ref);
-        reject(new Unanswered("No tab holds the connection. Try again."));
+        give(value);
       };
-      const timer = setTimeout(silent, name === "snapshot" ? SILENT_MS : PATIENT_MS);
-      this.asked.set(ref, { resolve, reject, timer });
-      this.channel?.postMessage({ call: name, args, ref });
+      const silent = () => end(resolve)(SILENCE);
+      const gone = () =>
+        end(reject)(new Unanswered("The tab that held the connection is gone. Try again."));
+      const asked = {
+        resolve: end(resolve),
+        reject: end(reject),
+        lost: silent,
+        timer: setTimeout(silent, SILENT_MS),
+        taken: () => {
+          clearTimeout(asked.timer);
+          Object.assign(asked, { lost: gone, timer: setTimeout(gone, PATIENT_MS) });
+        },
+      };
+      this.asked.set(ref, asked);
+      this.channel.postMessage({ call: name, args, ref, until: Date.now() + SILENT_MS / 2 });
     });
   }
 
@@ -224,6 +276,6 @@ export class Model {
   }
 
   keepDraft(session, text) {
-    return text ? this.db.set(`draft:${session}`, text) : this.db.remove(`draft:${session}`);
+    return this.db.set(`draft:${session}`, text || null, { durability: "relaxed" });
   }
 }

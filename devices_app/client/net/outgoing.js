@@ -145,7 +145,7 @@ export class Outgoing {
   }
 
   set(items) {
-    if (items === this.items) return Promise.resolve();
+    if (items === this.items || this.engine.stopped) return Promise.resolve();
     this.items = items;
     this.engine.tell({ news: "outbox", outbox: items });
     return this.engine.keep("outbox", items, "What waits to be sent could not be stored");

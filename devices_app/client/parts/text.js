@@ -2,9 +2,12 @@
 
 import { h } from "./dom.js";
 
+const PICTURE = "\\p{Extended_Pictographic}";
+const JOINED = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`; // within one emoji
 // Controls, bidi marks, zero width, tags, variation selectors that change what is read.
-const ODD =
+const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
+const ODD = new RegExp(`(?!${JOINED})${HIDDEN.source}`, "u");
 const ODD_ALL = new RegExp(ODD.source, "gu");
 
 const codePoint = (character) =>
@@ -37,9 +40,9 @@ export const oneLine = (text) =>
     .replace(/\s+/g, " ")
     .trim();
 
-/** The last two parts of a path. */
+/** The last two parts of a path, in one line. */
 export const shortPath = (path) =>
-  (path ?? "").split("/").filter(Boolean).slice(-2).join("/") || path || "";
+  oneLine(path).split("/").filter(Boolean).slice(-2).join("/") || oneLine(path);
 
 /** How long ago, in few characters. */
 export function ago(at, now = Date.now()) {

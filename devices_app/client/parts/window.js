@@ -22,6 +22,7 @@ export class WindowedList {
     this.top = h("li.edge", { role: "presentation" });
     this.node = h("div.scroller.anchored", { tabindex: "0" }, this.list);
     this.items = [];
+    this.count = 0;
     this.nodes = new Map();
     this.start = 0;
     this.end = 0;
@@ -36,8 +37,9 @@ export class WindowedList {
 
   /** Take the items as they are now; `prepended` of them are new before the old first one. */
   show(items, prepended = 0) {
-    const before = this.items.length;
+    const before = this.count; // the caller may have added to the very list that was shown
     this.items = items;
+    this.count = items.length;
     this.start += prepended;
     this.end += prepended;
     const grown = items.length - before - prepended;
@@ -139,6 +141,8 @@ export class WindowedList {
     } finally {
       this.loading = false;
     }
+    // At the very top nothing scrolls any more that would ask again.
+    if (this.start > 0 && this.node.scrollTop < NEAR) this.up();
   }
 
   close() {

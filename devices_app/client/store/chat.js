@@ -2,8 +2,6 @@
 //
 // Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
 
-const OUTPUT_SHOWN = 20_000; // characters of a tool's result that a card holds at first
-
 /**
  * @typedef {object} Item
  * @property {string} key
@@ -67,7 +65,7 @@ const FOLDS = {
     change(call(chat, row.payload, row.timestamp), {
       done: true,
       ok: result.success !== false,
-      output: shown(result.content ?? result.error ?? ""),
+      output: textOf(result.content ?? result.error ?? ""),
       diff: result.diff ?? "",
       ms: result.duration_ms ?? null,
     });
@@ -78,7 +76,7 @@ const FOLDS = {
     change(call(chat, row.payload, row.timestamp), {
       done: true,
       ok: false,
-      output: shown(output),
+      output: textOf(output),
       problem: message,
       ms: details?.execution_time_ms ?? null,
     });
@@ -155,11 +153,8 @@ function call(chat, payload, at) {
   return item;
 }
 
-// Long results stay whole in the row; the card shows the beginning until somebody asks for more.
-function shown(content) {
-  const text = typeof content === "string" ? content : JSON.stringify(content, null, 2);
-  return { text: text.slice(0, OUTPUT_SHOWN), more: Math.max(0, text.length - OUTPUT_SHOWN) };
-}
+const textOf = (content) =>
+  typeof content === "string" ? content : JSON.stringify(content, null, 2);
 
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;

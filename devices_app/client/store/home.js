@@ -1,6 +1,7 @@
 // What all screens share: sessions and approvals, folded from the bridge's messages. Pure: each
 // function returns a new state and changes nothing; a fold over kept rows equals what came live.
 
+import { sessionOf } from "../protocol/messages.js";
 import { asked, closeApprovals, decided, openApprovals } from "./approvals.js";
 
 /**
@@ -89,6 +90,14 @@ export function reduceHome(home, message, viewing = null) {
       return home;
   }
 }
+
+/** Take messages in their order; `viewed` are the sessions on screens. */
+export const foldHome = (home, messages, viewed) =>
+  messages.reduce(
+    (state, message) =>
+      reduceHome(state, message, viewed.has(sessionOf(message)) ? sessionOf(message) : null),
+    home,
+  );
 
 /** Take the answer of `GET /sessions`, which has closed sessions too; what it lacks is forgotten. */
 export function reduceSessionList(home, list) {

@@ -4,10 +4,9 @@ import { h, onFrame, setText } from "../parts/dom.js";
 import { WindowedList } from "../parts/window.js";
 import { emptyChat, foldChat } from "../store/chat.js";
 import { makeItem, updateItem } from "./chat_items.js";
-import { composer, paintOutgoing } from "./composer.js";
+import { composer } from "./composer.js";
 
 const LOADED = 600; // rows of a session that are read when it is opened
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** The chat tab of a session. */
 export function chatView(id, { model, go }) {
@@ -15,8 +14,6 @@ export function chatView(id, { model, go }) {
   let first = Infinity; // place of the first row that is loaded
   let whole = false; // nothing earlier is kept here
   let asked = false; // the bridge was asked for what is earlier
-  let reading = 0; // how often the storage is being read
-  let meanwhile = []; // what came live since
   let started = false;
   let chat = emptyChat();
 
@@ -34,9 +31,8 @@ export function chatView(id, { model, go }) {
       setText(newer, `${count} new`);
     },
   });
-  const waiting = h("ul.outgoing");
   const bottom = composer(id, { model });
-  const node = h("section.chat", {}, list.node, newer, waiting, bottom.node);
+  const node = h("section.chat", {}, list.node, newer, bottom.node);
 
   const show = (found) => {
     const top = chat.items[0]?.key;
@@ -56,15 +52,13 @@ export function chatView(id, { model, go }) {
     );
   };
 
-  // Rows that come while the storage is read are added to what it gives.
+  // What came while the storage was read, or could not be stored, stays at the end.
   const read = async (place, count) => {
-    reading += 1;
     const found = await model.rowsBefore(id, place, count);
-    reading -= 1;
     if (found.length < count) whole = true;
-    const rest = place === Infinity ? meanwhile : rows;
-    if (reading === 0) meanwhile = [];
-    show([...found, ...rest]);
+    const known = new Set(found.map(({ row }) => row.id));
+    const isLate = (one) => one.place === Infinity && !known.has(one.row.id);
+    show([...found, ...(place === Infinity ? rows.filter(isLate) : rows)]);
     return found.length;
   };
 
@@ -73,16 +67,14 @@ export function chatView(id, { model, go }) {
     if (asked || model.connection.phase !== "ready") return;
     asked = true;
     try {
-      await model.call("replay", id, new Date(Date.now() - DAY_MS).toISOString());
+      await model.call("replay", id);
     } catch (error) {
       asked = error.code !== undefined; // what was not answered is asked again
     }
   };
 
   const live = (fresh) => {
-    const placed = fresh.map((row) => ({ place: Infinity, row }));
-    rows.push(...placed);
-    if (reading) meanwhile.push(...placed);
+    rows.push(...fresh.map((row) => ({ place: Infinity, row })));
     foldChat(chat, fresh);
     repaint();
   };
@@ -96,7 +88,6 @@ export function chatView(id, { model, go }) {
       else live(news.rows);
     }
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
-    paintOutgoing(waiting, id, model);
     bottom.paint();
   };
 
@@ -112,7 +103,6 @@ export function chatView(id, { model, go }) {
     close: () => {
       list.close();
       repaint.cancel();
-      bottom.close();
     },
   };
 }

@@ -1,10 +1,12 @@
 // What a conversation is made of: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { fill, h, setText } from "../parts/dom.js";
+import { copy, fill, h, icon, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
+
+const OUTPUT_SHOWN = 20_000; // characters of what a tool gave, at first
 
 /** Make an item's node; `updateItem` shows the item in it again. */
 export function makeItem(item, app) {
@@ -150,14 +152,24 @@ function fillTool(place, item, { go, id }) {
     item.decidedBy && h("p.meta", {}, item.decidedBy),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
-    item.output.text &&
-      h(
-        "pre.wrapped",
-        { tabindex: "0", "aria-label": "Output" },
-        visible(item.output.text),
-        item.output.more ? `\n… ${item.output.more} more characters` : "",
-      ),
+    item.output && output(item.output),
   );
+}
+
+// What a tool gave; of a long text the beginning, and with each tap five times as much.
+function output(text) {
+  const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
+  const more = h("button.quiet", { type: "button", on: { click: () => show(shown * 5) } });
+  let shown = 0;
+  const show = (count) => {
+    shown = count;
+    fill(pre, visible(text.slice(0, shown)));
+    more.hidden = text.length <= shown;
+    setText(more, `Show more (${(text.length - shown).toLocaleString()} characters are left)`);
+  };
+  show(OUTPUT_SHOWN);
+  const whole = { type: "button", on: { click: () => copy(text) } };
+  return [pre, h("div.actions", {}, more, h("button.quiet.copy", whole, icon("copy"), "Copy"))];
 }
 
 function updateNote(node, item) {

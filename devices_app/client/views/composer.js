@@ -1,52 +1,11 @@
-// What a person says to an agent: what waits to be sent, the field, stop and resume.
+// What a person says to an agent: the field, what waits to be sent, stop and resume.
 
-import { h, icon, setText, toast } from "../parts/dom.js";
+import { h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { oneLine } from "../parts/text.js";
-
-const DRAFT_MS = 400; // a draft is stored so long after the last key
-
-/** Show what this device has said and the bridge has not taken yet. */
-export function paintOutgoing(place, id, model) {
-  const items = model.outbox.filter(
-    ({ message }) => message.type === "message" && message.payload.session_id === id,
-  );
-  place.hidden = items.length === 0;
-  place.replaceChildren(
-    ...items.map(({ message, state, problem }) =>
-      h(
-        `li.bubble.mine.${state}`,
-        {},
-        h("p", {}, message.payload.content),
-        h(
-          "p.meta",
-          {},
-          { waiting: "Waits for the connection", sent: "Sending…", failed: `Not sent. ${problem}` }[
-            state
-          ],
-        ),
-        state === "failed" &&
-          h(
-            "div.actions",
-            {},
-            h(
-              "button",
-              { type: "button", on: { click: () => model.call("retry", message.id) } },
-              "Try again",
-            ),
-            h(
-              "button.quiet",
-              { type: "button", on: { click: () => model.call("discard", message.id) } },
-              "Discard",
-            ),
-          ),
-      ),
-    ),
-  );
-}
 
 const touch = () => matchMedia("(pointer: coarse)").matches;
 
-/** The foot of a conversation. */
+/** The foot of a conversation: what waits to be sent, the field for a message, stop and resume. */
 export function composer(id, { model }) {
   const area = h("textarea", {
     rows: "1",
@@ -86,8 +45,8 @@ export function composer(id, { model }) {
     stop,
     send,
   );
-  const node = h("div.foot", {}, why, resume, form);
-  let keeping = 0;
+  const waiting = h("ul.outgoing");
+  const node = h("div.foot", {}, waiting, why, resume, form);
 
   model.draft(id).then((text) => {
     if (text && !area.value) area.value = text;
@@ -104,16 +63,21 @@ export function composer(id, { model }) {
     if (!text) return;
     area.value = "";
     grow();
-    clearTimeout(keeping);
     try {
       await model.call("say", id, text);
-      await model.keepDraft(id, area.value);
+      keep();
     } catch (error) {
       area.value = [text, area.value].filter(Boolean).join("\n");
       grow();
       toast(error.message, "warn");
     }
   };
+
+  // With each key: a page may go away at any moment.
+  const keep = () =>
+    model
+      .keepDraft(id, area.value)
+      .catch((error) => toast(`The draft could not be kept: ${error.message}`, "warn"));
 
   const interrupt = () =>
     model.call("send", "session_interrupt", { session_id: id }).then(
@@ -134,8 +98,7 @@ export function composer(id, { model }) {
 
   area.addEventListener("input", () => {
     grow();
-    clearTimeout(keeping);
-    keeping = setTimeout(() => model.keepDraft(id, area.value), DRAFT_MS);
+    keep();
   });
   area.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
@@ -145,6 +108,7 @@ export function composer(id, { model }) {
   });
 
   const paint = () => {
+    paintOutgoing(waiting, id, model);
     const session = model.home.sessions[id];
     const observed = session?.kind === "observed";
     const status = session?.session_status;
@@ -174,9 +138,49 @@ export function composer(id, { model }) {
   return {
     node,
     paint,
-    close: () => {
-      clearTimeout(keeping);
-      if (area.value) model.keepDraft(id, area.value);
-    },
   };
+}
+
+// What this device has said and the bridge has not taken yet.
+function paintOutgoing(place, id, model) {
+  const items = model.outbox.filter(
+    ({ message }) => message.type === "message" && message.payload.session_id === id,
+  );
+  place.hidden = items.length === 0;
+  keyed(place, items, {
+    key: ({ message, state }) => `${message.id} ${state}`,
+    make: (item) => {
+      const node = outgoing(item, model);
+      tell(node, item, model);
+      return node;
+    },
+    update: (node, item) => tell(node, item, model),
+  });
+}
+
+function outgoing({ message: { id, payload }, state }, model) {
+  const act = (name) => ({ type: "button", on: { click: () => model.call(name, id) } });
+  return h(
+    `li.bubble.mine.${state}`,
+    {},
+    h("p", {}, payload.content),
+    h("p.meta"),
+    state === "failed" &&
+      h(
+        "div.actions",
+        {},
+        h("button", act("retry"), "Try again"),
+        h("button.quiet", act("discard"), "Discard"),
+      ),
+  );
+}
+
+function tell(node, { state, problem }, model) {
+  const isReady = model.connection.phase === "ready";
+  const words = {
+    waiting: isReady ? "Sending…" : "Waits for the connection",
+    sent: isReady ? "Sending…" : "Not confirmed yet: asked again when the connection is back",
+    failed: `Not sent. ${problem}`,
+  };
+  setText(node.querySelector(".meta"), words[state]);
 }

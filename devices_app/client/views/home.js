@@ -35,6 +35,7 @@ export function homeView({ model, go }) {
     h("p.soft", {}, "Start one here, or let your agent at the machine report with “make hooks”."),
   );
   const connection = connectionSign({ model, go });
+  const stopped = h("p.finding.bad", { role: "status" });
   const node = h(
     "section.screen",
     { "aria-labelledby": "home-title" },
@@ -49,7 +50,7 @@ export function homeView({ model, go }) {
         icon("plus"),
       ),
     ),
-    h("div.scroller", {}, waiting, list, empty, endedTitle, ended),
+    h("div.scroller", {}, stopped, waiting, list, empty, endedTitle, ended),
   );
   const paint = () => {
     showCards(cards, model, go);
@@ -66,7 +67,10 @@ export function homeView({ model, go }) {
         make: (item) => row(item, go),
         update: paintRow,
       });
-    empty.hidden = all.length > 0;
+    const { phase, fault } = model.connection;
+    stopped.hidden = phase !== "stopped";
+    setText(stopped, phase === "stopped" ? fault.message : "");
+    empty.hidden = all.length > 0 || phase !== "ready";
     endedTitle.hidden = closed.length === 0;
     connection.paint();
   };

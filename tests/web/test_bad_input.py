@@ -1,0 +1,175 @@
+"""What cannot be read, kept or trusted: said, and the client goes on (D53)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import hook, new_session
+from tests.web.actions import say, start_demo
+from tests.web.browser import Page
+from tests.web.conftest import MakePage
+
+pytestmark = pytest.mark.web
+
+KEEP_SOCKETS = """
+window.sockets = [];
+window.WebSocket = class extends WebSocket {
+  constructor(...given) { super(...given); window.sockets.push(this); }
+};
+"""
+NO_STORAGE = """
+Object.defineProperty(window, "indexedDB", {
+  value: { open() { throw new DOMException("not in this window", "SecurityError"); } },
+});
+"""
+HOURS_OFF = """
+const late = 5 * 60 * 60 * 1000;
+const Real = Date;
+window.Date = class extends Real {
+  constructor(...given) { given.length ? super(...given) : super(Real.now() - late); }
+  static now() { return Real.now() - late; }
+};
+"""
+FULL = """
+const put = IDBObjectStore.prototype.put;
+IDBObjectStore.prototype.put = function (...given) {
+  const request = put.apply(this, given);
+  if (window.isFull) this.transaction.abort(); // as chromium does
+  return request;
+};
+"""
+ID = "0b8f7c1e-2d45-4f6a-8f7e-1c2d3e4f5a6b"
+
+
+def before_the_page(page: Page, script: str) -> None:
+    page.cdp("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+
+def receive(page: Page, message: Any) -> None:
+    """Let the client receive this as if the bridge had sent it."""
+    text = message if isinstance(message, str) else json.dumps(message)
+    page.js(
+        "void window.sockets.at(-1).dispatchEvent(new MessageEvent('message', {data: arguments[0]}))",
+        text,
+    )
+
+
+def envelope(kind: str, payload: Any, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "id": ID, "timestamp": "2026-01-31T12:00:00Z", "payload": payload} | more
+
+
+def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    before_the_page(page, KEEP_SOCKETS)
+    page.pair()
+    session_id = new_session()
+    bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "Before"}))
+    page.tap(".row-link", "Before")
+    page.wait_text("it can be watched here")
+    about = {"session_id": session_id}
+    for message in (
+        "no JSON",
+        "[]",
+        "null",
+        {"type": "from_the_future"},
+        envelope("from_the_future", {"news": "<b>markup</b>"}),
+        envelope("stream_chunk", {**about, "message_id": ID, "content": {"not": "text"}}),
+        envelope("session_update", {"session": None}),
+        envelope("session_update", {"session": {"session_id": 7, "title": ["x"]}}),
+        envelope("session_update", {"session": {**about, "last_activity_at": 5, "doing": 3}}),
+        envelope("tool_result", {**about, "tool_call_id": "c", "tool": 5, "result": {"diff": 7}}),
+        envelope(
+            "approval_required",
+            {
+                **about,
+                "tool_call_id": "d",
+                "tool": "T",
+                "params": {},
+                "risk_level": "x",
+                "source": "y",
+            }
+            | {"description": 5, "reasoning": {"a": 1}},
+            id="c56a4180-65aa-42ec-a945-5fd21dec0538",
+        ),
+        envelope(
+            "replay_buffer",
+            {**about, "messages": [None, 5, {"type": "tool_call"}], "complete": True},
+        ),
+    ):
+        receive(page, message)
+    bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "After"}))
+    page.wait_text("After")
+    page.tap(".back")
+    page.tap("nav a", "Settings")
+    page.tap(".row-link", "What is wrong?")
+    page.wait_text("could not be read (not JSON)", "unknown type", "<b>markup</b>")
+    page.wait_text("wrong or missing: content")
+    page.open("approvals")
+    page.wait_ready()
+
+
+def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    before_the_page(page, NO_STORAGE)
+    page.pair()
+    start_demo(page, bridge, "Keep nothing")
+    page.wait_text("repeats what you say: Keep nothing")
+    page.tap(".back")
+    page.tap("nav a", "Settings")
+    page.wait_text("only until this page is closed")
+    page.tap(".row-link", "What is wrong?")
+    page.wait_text("This browser keeps nothing: not in this window")
+
+
+def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    before_the_page(page, FULL)
+    page.pair()
+    start_demo(page, bridge, "While there is room")
+    page.wait_text("repeats what you say: While there is room")
+    page.js("void (window.isFull = true)")
+    say(page, "When there is none")
+    page.wait_text("storage is full", "repeats what you say: When there is none")
+    say(page, "And again")
+    page.wait_text("repeats what you say: And again")
+    page.tap(".back")
+    page.tap("nav a", "Settings")
+    page.tap(".row-link", "What is wrong?")
+    page.wait_text("could not be stored")
+    # With room again nothing is missing: what was not kept was not acknowledged.
+    page.driver.refresh()
+    page.wait_text("Connected to")
+    page.open()
+    page.tap(".row-link", "While there is room")
+    page.wait_text("say: When there is none", "repeats what you say: And again")
+    assert page.text.count("repeats what you say: And again") == 1
+
+
+def test_a_clock_that_is_hours_off(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge)
+    before_the_page(page, HOURS_OFF)
+    page.pair()
+    start_demo(page, bridge, "What time is it?")
+    page.wait_text("repeats what you say: What time is it?")
+    page.tap(".back")
+    page.tap("nav a", "Settings")
+    page.tap(".row-link", "What is wrong?")
+    page.wait_text("The clocks of this device and of the bridge are more than 5 minutes apart.")
+
+
+def test_storage_that_the_system_cleared(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge).pair()
+    start_demo(page, bridge, "Before it was cleared")
+    page.wait_text("repeats what you say: Before it was cleared")
+    page.cdp("Storage.clearDataForOrigin", origin=page.base, storageTypes="all")
+    say(page, "While it is open")
+    page.wait_text("repeats what you say: While it is open")
+    page.driver.refresh()
+    page.wait_text("Pair this device")
+    page.pair()
+    page.tap(".row-link", "Before it was cleared")
+    page.wait_text("repeats what you say: While it is open")

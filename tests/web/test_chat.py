@@ -1,0 +1,112 @@
+"""The conversation of one session: its own and one that runs at the machine (D52, D53)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance import agents
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.samples import new_session
+from tests.hooks.scripted import fixture
+from tests.live.test_real_hooks import Agent
+from tests.web.actions import approve, pause, say, start_demo
+from tests.web.browser import Page
+from tests.web.conftest import MakeBridge, MakePage
+
+pytestmark = pytest.mark.web
+
+
+def ask_to_use(page: Page, tool: str, params: dict[str, Any]) -> None:
+    say(page, f"/tool {tool} {json.dumps(params)}")
+    page.wait_text("waits for a decision")
+
+
+def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "Say **hello**")
+    page.wait_text("repeats what you say: Say hello")
+    chat = page.js("location.pathname")
+
+    # The sheet opens over the chat, and leaves it where it was.
+    ask_to_use(page, "Bash", {"command": "echo from the phone"})
+    page.js("void (document.querySelector('.stream').dataset.mark = 'the same')")
+    page.tap(".decide", "Decide")
+    page.find("dialog .sheet-foot")
+    pause(page)
+    approve(page)
+    page.wait_text("The agent was told")
+    pause(page)
+    page.tap("dialog .primary", "Done")
+    page.wait("!document.querySelector('dialog')")
+    assert page.js("location.pathname") == chat
+    assert page.js("document.querySelector('.stream').dataset.mark") == "the same"
+    page.wait_text("Bash is over.")
+    page.tap("details.tool summary", "Bash")
+    page.wait_text("from the phone\n")
+
+    say(page, "/sleep 600")
+    page.wait_text("5 6 7")
+    page.tap(".composer button[aria-label='Stop the agent']")
+    page.wait("!document.querySelector('.streaming')", what="the agent has stopped")
+    page.wait("document.querySelector('.composer .danger').hidden", what="nothing to stop any more")
+    say(page, "And on")
+    page.wait_text("repeats what you say: And on")
+
+
+def test_a_session_that_stopped_is_resumed(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    page.expected += ["net::ERR_", "closed before"]
+    start_demo(page, bridge, "Before the stop")
+    page.wait_text("repeats what you say: Before the stop")
+    bridge.stop()
+    bridge.start()
+    page.wait_ready()
+    page.tap(".foot button", "Resume")
+    page.wait_gone("Resume")
+    say(page, "After the stop")
+    page.wait_text("repeats what you say: After the stop")
+
+
+def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:
+    agent = Agent(bridge, tmp_path / "settings.json")
+    session_id = new_session()
+
+    def fire(name: str, **more: Any) -> None:
+        agent.fire(fixture(name) | {"session_id": session_id} | more)
+
+    fire("SessionStart-startup")
+    fire("UserPromptSubmit", prompt="Fix the failing login test")
+    page.tap(".row-link", "Fix the failing login test")
+    page.wait_text("it can be watched here, not spoken to", "Fix the failing login test")
+    assert not page.js("document.querySelector('.composer').checkVisibility()")
+    fire("PreToolUse-Bash")
+    fire("PermissionRequest-Bash", tool_input=fixture("PreToolUse-Bash")["tool_input"])
+    page.wait_text("waits for a decision")
+    page.tap(".decide", "Decide")
+    page.wait_text("Waiting at the machine. Your answer is only recorded")
+    pause(page)
+    page.tap("dialog button", "Close")
+    fire("PostToolUse-Bash")
+    page.wait_gone("waits for a decision")
+    fire("Stop")
+    page.wait("document.querySelector('.composer .danger').hidden")
+
+
+def test_history_from_before_pairing_is_there(bridge: Bridge, make_page: MakePage) -> None:
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    for number in range(3):
+        agents.ask(phone, session_id, f"question {number}")
+    page = make_page(bridge).pair()
+    page.tap(".row-link", "question 0")
+    page.wait_text("question 2")
+    agents.ask(phone, session_id, "question 3")
+    page.wait_text("repeats what you say: question 3")
+    text = page.text
+    places = [text.index(f"repeats what you say: question {number}") for number in range(4)]
+    assert places == sorted(places)
+    eventually(lambda: page.text.count("question 1") == 2)

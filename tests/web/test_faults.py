@@ -1,0 +1,128 @@
+"""The bridge dies in a stream, the network in a send: nothing doubled, nothing lost, all said."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+import pytest
+
+from tests.conformance import agents
+from tests.conformance.bridge import Bridge, eventually
+from tests.web.actions import say, start_demo
+from tests.web.browser import NETWORK, Page
+from tests.web.conftest import MakeBridge, MakePage
+from tests.web.link import Link
+
+pytestmark = pytest.mark.web
+
+CLOSED = (
+    "closed before the connection is established"  # what chromium writes when the client gives up
+)
+
+
+class OneWay(Link):
+    """A network that can lose what the bridge says and still carry what the phone says."""
+
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+        self.heard.set()
+        super().__init__()
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        is_answer = sink.getsockname()[1] == self.port
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if is_answer:
+                    self.heard.wait()
+                sink.sendall(data)
+
+
+def taken(bridge: Bridge, session_id: str, text: str) -> int:
+    """How often the bridge has taken this prompt."""
+    phone = bridge.phone().ready()
+    try:
+        phone.join(session_id)
+        log = agents.log_of(phone, session_id)
+    finally:
+        phone.close()
+    events = [message["payload"] for message in log if message["type"] == "agent_event"]
+    return sum(event["payload"].get("prompt") == text for event in events)
+
+
+def session_of(page: Page) -> str:
+    return str(page.js("location.pathname")).split("/")[-1]
+
+
+def prompts(page: Page) -> list[str]:
+    """The prompts on the screen, without the line under each."""
+    texts: list[str] = page.js(
+        "[...document.querySelectorAll('.bubble.mine p:first-child')].map((p) => p.innerText)"
+    )
+    return texts
+
+
+def test_the_bridge_is_killed_in_a_stream(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    bridge = make_bridge()
+    page = make_page(bridge).pair()
+    page.expected += [NETWORK, CLOSED]
+    start_demo(page, bridge, "/sleep 600")
+    page.wait_text("5 6 7")
+    bridge.kill()
+    page.wait("document.querySelector('.connection').innerText.includes('Offline')")
+    say(page, "Are you still there?")
+    page.wait_text("Waits for the connection")
+    bridge.start()
+    page.wait_ready()
+    # What was said goes out by itself, wakes the session, and is answered once.
+    page.wait_text("repeats what you say: Are you still there?")
+    page.wait("!document.querySelector('.streaming')", what="nothing is still being said")
+    assert prompts(page) == ["/sleep 600", "Are you still there?"]
+    assert taken(bridge, session_of(page), "Are you still there?") == 1
+    shown = page.text
+    page.driver.refresh()
+    page.wait_text("repeats what you say: Are you still there?")
+    page.wait_ready()
+    assert page.text == shown
+
+
+def test_the_network_is_cut_before_what_is_sent_arrives(make_page: MakePage, link: Link) -> None:
+    page = make_page(link.bridge).pair()
+    page.expected += [NETWORK, CLOSED]
+    start_demo(page, link.bridge, "Hello")
+    page.wait_text("repeats what you say: Hello")
+    link.freeze()
+    say(page, "Only once")
+    page.wait_text("Sending…")
+    link.cut()
+    page.wait_text("Not confirmed yet")
+    link.mend()
+    page.wait_text("repeats what you say: Only once")
+    assert prompts(page) == ["Hello", "Only once"]
+    assert taken(link.bridge, session_of(page), "Only once") == 1
+
+
+def test_the_network_is_cut_before_the_answer_arrives(
+    make_bridge: MakeBridge, make_page: MakePage
+) -> None:
+    link = OneWay()
+    link.bridge = make_bridge(BRIDGE_PUBLIC_URL=link.url)
+    page = make_page(link.bridge).pair()
+    page.expected += [NETWORK, CLOSED]
+    start_demo(page, link.bridge, "Hello")
+    page.wait_text("repeats what you say: Hello")
+    session_id = session_of(page)
+    link.heard.clear()
+    say(page, "Only once")
+    eventually(lambda: taken(link.bridge, session_id, "Only once") == 1)
+    assert "Sending…" in page.text
+    link.cut()
+    link.heard.set()
+    page.wait_text("Not confirmed yet")
+    link.mend()
+    page.wait_text("repeats what you say: Only once")
+    page.wait_gone("Not confirmed yet")
+    assert prompts(page) == ["Hello", "Only once"]
+    assert taken(link.bridge, session_id, "Only once") == 1
+    link.close()

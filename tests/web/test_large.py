@@ -1,0 +1,72 @@
+"""Much of everything: ten thousand rows, a megabyte from a tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import hook, new_session
+from tests.web.browser import Page
+from tests.web.conftest import MakePage
+
+pytestmark = pytest.mark.web
+
+ROWS = 10_000
+BATCH = 500
+SHOWN = "[...document.querySelectorAll('.stream .item')]"
+
+
+def post_prompts(bridge: Bridge, session_id: str, first: int, last: int) -> None:
+    events = [
+        hook("UserPromptSubmit", session_id, {"prompt": f"prompt {number} of many"})
+        for number in range(first, last)
+    ]
+    for at in range(0, len(events), BATCH):
+        assert bridge.post_batch(events[at : at + BATCH]).status == 200
+
+
+def test_ten_thousand_rows(make_page: MakePage, bridge: Bridge) -> None:
+    """They come while the session is on the screen; a screen's worth stands in the DOM."""
+    session_id = new_session()
+    post_prompts(bridge, session_id, 0, 1)
+    page = make_page(bridge).pair()
+    page.tap(".row-link", "prompt 0 of many")
+    page.wait_text("it can be watched here")
+    post_prompts(bridge, session_id, 1, ROWS)
+    page.wait_text(f"prompt {ROWS - 1} of many")
+    assert page.js(f"{SHOWN}.length") <= 200
+    assert page.js("document.getElementsByTagName('*').length") < 3000
+
+    page.driver.refresh()
+    page.wait_text(f"prompt {ROWS - 1} of many")
+    page.wait_ready()
+    assert page.js(f"{SHOWN}.length") <= 200
+    # Upwards, further than what was loaded at once.
+    page.wait(
+        "(() => { const list = document.querySelector('.scroller.anchored'); list.scrollTop = 0;"
+        f" return /prompt 8[0-9]{{3}} of/.test({SHOWN}[0].innerText); }})()",
+        what="a row from further up",
+    )
+    assert page.js(f"{SHOWN}.length") <= 200
+    post_prompts(bridge, session_id, ROWS, ROWS + 5)
+    page.tap(".newer", "5 new")
+    page.wait_text(f"prompt {ROWS + 4} of many")
+
+
+def test_a_megabyte_from_a_tool(page: Page, bridge: Bridge) -> None:
+    session_id = new_session()
+    lines = "".join(f"line {number:07} of the output\n" for number in range(40_000))
+    assert len(lines) > 2**20
+    call = {"tool": "Bash", "params": {"command": "cat everything"}, "tool_use_id": "call-1"}
+    bridge.accept(
+        hook("UserPromptSubmit", session_id, {"prompt": "Show everything"}),
+        hook("PreToolUse", session_id, call | {"risk_level": "low", "requires_approval": False}),
+        hook("PostToolUse", session_id, call | {"result": lines, "success": True}),
+    )
+    page.tap(".row-link", "Show everything")
+    page.tap("details.tool summary", "cat everything")
+    page.wait_text("line 0000000 of the output")
+    assert "line 0030000" not in page.text
+    while page.js("[...document.querySelectorAll('.tool-body button')][0].checkVisibility()"):
+        page.tap(".tool-body button", "Show more")
+    page.wait_text("line 0009000 of the output", "[cut: 1080000 bytes in all]")  # by the bridge

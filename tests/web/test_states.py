@@ -1,0 +1,126 @@
+"""What a person is told when the bridge refuses, warns, or is not trusted; names of every kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.samples import hook, new_session
+from tests.servers import free_port
+from tests.web.actions import say, start_demo
+from tests.web.browser import NETWORK, Page
+from tests.web.conftest import MakeBridge, MakePage
+
+pytestmark = pytest.mark.web
+
+NAMES = {
+    "markup": "<img src=x onerror=alert(1)><b>bold</b>",
+    "bidi": "report\u202etxt.exe\u2066 hidden\u2069",
+    "emoji": "👩‍👩‍👧‍👦 family 🏳️‍🌈 é ﷽",
+    "long": "x" * 300,
+    "words": "many words " * 30,
+    "percent": "100%2F %zz ..%2f",
+}
+
+
+def problem(page: Page) -> str:
+    """What "What is wrong?" says, reached as a person reaches it."""
+    page.tap(".connection")
+    page.find(".finding")
+    return page.text
+
+
+def test_a_revoked_device_is_told_and_pairs_again(make_page: MakePage, bridge: Bridge) -> None:
+    pairing = bridge.pairing()
+    page = make_page(bridge).pair(pairing)
+    bridge.manage("revoke_device", pairing.name)
+    page.wait("document.querySelector('.connection').innerText === 'Stopped'")
+    said = problem(page)
+    assert "revoked" in said
+    assert "Pair it again" in said
+    page.driver.refresh()
+    page.wait_text("revoked")
+    page.open("settings")
+    page.tap("button", "Forget this bridge")
+    page.tap("button", "Yes, forget everything here")
+    page.wait_text("Pair this device")
+    page.pair()
+    page.wait_text("Sessions")
+
+
+def test_a_version_that_is_too_old(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    bridge = make_bridge(BRIDGE_MIN_CLIENT_VERSION="1.900.0", BRIDGE_MAX_CLIENT_VERSION="1.999.0")
+    page = make_page(bridge)
+    page.scan(bridge.pairing())
+    page.tap("button", "Use in this browser")
+    page.wait("document.querySelector('.connection')?.innerText === 'Stopped'")
+    page.wait_text("1.900.0")
+    assert "Reload this page" in problem(page)
+
+
+def test_a_public_connection_is_accepted_first(
+    make_bridge: MakeBridge, make_page: MakePage
+) -> None:
+    port = str(free_port())
+    url = f"https://bridge.example.com:{port}"
+    bridge = make_bridge(BRIDGE_PUBLIC_URL=url, BRIDGE_PORT=port)
+    page = make_page(bridge)
+    page.scan(bridge.pairing())
+    page.tap("button", "Use in this browser")
+    page.wait_text("Before you go on", "public address")
+    page.tap("button", "I understand, go on")
+    page.wait_ready()
+    page.wait_gone("Before you go on")
+    start_demo(page, bridge, "Hello from far away")
+    page.wait_text("repeats what you say: Hello from far away")
+    page.driver.refresh()  # accepted for hours (D24)
+    page.wait_ready()
+    assert "Before you go on" not in page.text
+
+
+def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge, trusted=False)
+    page.expected.append(NETWORK)
+    page.scan(bridge.pairing())
+    page.tap("#details-button")
+    page.tap("#proceed-link")
+    page.tap("button", "Use in this browser")
+    page.wait_ready()
+    start_demo(page, bridge, "Without trust")
+    page.wait_text("repeats what you say: Without trust")
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=list(NAMES))
+def test_a_session_with_any_name(name: str, page: Page, bridge: Bridge) -> None:
+    """Its text is text, in the list, as a title and in the chat; nothing gets wider than a phone."""
+    session_id = new_session() + "/a b%20c"
+    directory = f"/home/dev/{name.replace('/', '_')[:200]}"
+    call = {"params": {"command": name}, "risk_level": "low", "requires_approval": False}
+    bridge.accept(
+        hook("SessionStart", session_id, {"working_directory": directory}),
+        hook("UserPromptSubmit", session_id, {"prompt": name}),
+        hook("PreToolUse", session_id, call | {"tool": name[:100]}),
+    )
+    narrow = "document.documentElement.scrollWidth <= innerWidth"
+    start = name[:1] if name is NAMES["emoji"] else name[:5]  # the bridge parts a joined emoji
+    page.find(".row-link", start)
+    assert page.js(narrow)
+    page.tap(".row-link", start)
+    page.wait_text("it can be watched here")
+    page.find("details.tool summary").click()
+    page.wait("document.querySelector('.tool-body pre')?.checkVisibility()")
+    assert page.js(narrow)
+    assert page.js("document.querySelectorAll('#app img, #app b').length") == 0
+    assert "\u202e" not in page.text
+    page.driver.refresh()
+    page.wait_text("it can be watched here")
+    page.tap(".back")
+    page.find(".row-link", start)
+
+
+def test_a_message_with_any_text_comes_back_as_it_was(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "<script>alert(1)</script> & [x](javascript:alert(1)) **é**")
+    page.wait_text("repeats what you say: <script>alert(1)</script>")
+    assert page.js("document.querySelectorAll('#app a[href^=javascript]').length") == 0
+    say(page, "second")
+    page.wait_text("repeats what you say: second")
