@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
@@ -103,7 +104,7 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
         ("", "Fix the login <b>test</b>"),
         ("approvals", "npm test"),
         ("s/observed", "Edit: "),
-        ("s/observed/changes", "src/parser.py"),
+        ("s/observed/changes", "parser.py"),
         ("s/observed/files", "notes.txt"),
         ("s/observed/files/notes.txt", "new"),
     ):
@@ -112,7 +113,7 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
     page.open("s/observed").tap("summary", "Edit: ")
     page.wait_text("Open file")
     check(page, axe)
-    page.open("s/observed/changes").tap("summary", "src/parser.py")
+    page.open("s/observed/changes").tap("summary", "parser.py")
     page.wait_text("return [text]")
     check(page, axe)
 
@@ -129,6 +130,22 @@ def test_an_approval_at_each_step(make_page: MakePage, busy: Bridge, axe: str) -
             page.wait_text("The agent was told")
             check(page, axe)
             close_sheet(page)
+
+
+def test_a_long_edit_is_shown_whole(make_page: MakePage, busy: Bridge) -> None:
+    """Nothing of what is decided about scrolls within itself: the sheet's end is its end."""
+    text = {name: f"{name} {'word ' * 30}\n" * 20 for name in ("old_string", "new_string")}
+    with busy.phones() as [phone]:
+        agents.tool(phone, agents.begin(busy, phone), "Edit", file_path="long.py", **text)
+    page = make_page(busy).pair()
+    page.open("approvals")
+    open_approval(page, "long.py")
+    page.find(".sheet .diff", "new_string")
+    cut = "[...document.querySelectorAll('.sheet-body *')].filter((node) =>"
+    cut += (
+        " node.clientHeight && node.scrollHeight > node.clientHeight + 1).map((n) => n.className)"
+    )
+    assert page.js(f"{cut}.filter((name) => name !== 'unseen')") == []
 
 
 def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
