@@ -48,6 +48,15 @@ def closed(session: Session) -> BridgeError:
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
+def start_ended(session_pk: int, words: str = "") -> BridgeError:
+    """Return why a start came to nothing that somebody has ended, or cancelled."""
+    session = found(session_pk)
+    if session.status == Session.Status.CLOSED and not session.expired:
+        return closed(session)
+    why = words or session.reason or CANCELLED
+    return BridgeError("SESS_NOT_ACTIVE", why, session_id=session.session_id)
+
+
 def was_prompted(session: Session) -> bool:
     """Tell whether the agent was ever prompted; else it can begin afresh."""
     return (

@@ -82,7 +82,7 @@ async def start_agent(
     except OwnershipLost:
         breaker.succeeded()
         await close(driver, session.session_id)
-        raise BridgeError("SESS_CLOSED", session_id=session.session_id) from None
+        raise await readers.run(ownership.start_ended, session.pk) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
         await close(driver, session.session_id)
         raise await _not_started(session, driver, breaker, error) from None
@@ -117,14 +117,14 @@ async def _not_started(
     try:
         await stored(write, session.pk, leases.current(), reason)
     except OwnershipLost:
-        return BridgeError("SESS_CLOSED", session_id=session.session_id)
+        return await readers.run(ownership.start_ended, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)
 
 
 async def settled(session: Session) -> Session:
     """Wait until somebody's start of the session is over; return the session.
 
-    Raises AGENT_ERROR or SESS_NOT_RESUMABLE, as they were told.
+    Raises AGENT_ERROR, SESS_NOT_RESUMABLE or SESS_NOT_ACTIVE, as they were told.
     """
     deadline = time.monotonic() + limits.AGENT_START_SECONDS + limits.AGENT_CLOSE_SECONDS
     while (  # noqa: ASYNC110 - another process sets no event here
@@ -139,6 +139,8 @@ async def settled(session: Session) -> Session:
     }
     if found.expired:
         codes[Session.Status.CLOSED.value] = "SESS_NOT_RESUMABLE"
+    if found.reason == ownership.CANCELLED:
+        raise await readers.run(ownership.start_ended, session.pk)
     if found.kind == Session.Kind.BRIDGE and (code := codes.get(found.status)):
         raise BridgeError(code, found.reason, session_id=found.session_id)
     return found

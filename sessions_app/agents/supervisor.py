@@ -156,11 +156,8 @@ class Supervisor:
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
-            found = await readers.run(ownership.found, session.pk)
-            if found.status == Session.Status.CLOSED and not found.expired:
-                raise ownership.closed(found) from None
-            words = STOPPED if self._ticker is None else ownership.CANCELLED
-            raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id) from None
+            words = STOPPED if self._ticker is None else ""
+            raise await readers.run(ownership.start_ended, session.pk, words) from None
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]

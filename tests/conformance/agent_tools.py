@@ -33,6 +33,7 @@ class Script:
     def __init__(self, directory: Path, *modes: str) -> None:
         # named in every command line, so processes are found by it
         self.journal = directory / f"journal-{uuid.uuid4().hex}"
+        self.go = Path(f"{self.journal}-go")  # what the mode `told` waits for
         words = {
             mode: [sys.executable, "-IS", str(PROGRAM), mode, str(self.journal)] for mode in modes
         }

@@ -37,7 +37,14 @@ CHUNKS = 150
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
     return Script(
-        tmp_path_factory.mktemp("script"), "plain", "slow", "no-load", "forgets", "hangs", "stuck"
+        tmp_path_factory.mktemp("script"),
+        "plain",
+        "slow",
+        "told",
+        "no-load",
+        "forgets",
+        "hangs",
+        "stuck",
     )
 
 
@@ -239,6 +246,29 @@ def test_a_resume_that_hangs_is_cancelled(quick: Bridge, script: Script, phone: 
         script.assert_gone()
     phone.join(sid)
     end(phone, sid)
+
+
+def test_a_start_that_is_cancelled_while_it_succeeds(
+    quick: Bridge, script: Script, phone: Phone
+) -> None:
+    """Everybody who waits for it is told that it was cancelled, not that the session is closed."""
+    for _ in range(3):
+        sid = new_session()
+        script.go.unlink(missing_ok=True)
+        body = {"agent": "told", "session_id": sid, "working_directory": str(quick.root)}
+        phone.send("session_start", body | {"resume": False})
+        eventually(lambda sid=sid: quick.knows(sid) and script.processes())
+        with quick.phones(1) as (other,):
+            other.send("session_start", body | {"resume": False})
+            other.ping()
+            phone.send("session_interrupt", {"session_id": sid})
+            eventually(lambda sid=sid: status(quick, sid) == "paused")
+            script.go.touch()
+            for waits in (phone, other):
+                assert_refused(waits.expect("error"), "SESS_NOT_ACTIVE", True, sid)
+        assert listed(quick, sid) == ("paused", True)
+        phone.join(sid)
+        end(phone, sid)
 
 
 # -- left, and come back to ------------------------------------------------------------------------
