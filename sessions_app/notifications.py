@@ -84,7 +84,7 @@ WHY = {
     "session_closed": "because the session ended",
     "session_paused": "because the session was paused",
     "agent_died": "because the agent ended",
-    "interrupted": "because the agent was told to stop",
+    "interrupted": "because the agent stopped",  # told to, or by itself
     "turn_ended": "because the agent went on without it",
 }
 

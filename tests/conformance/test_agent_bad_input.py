@@ -343,9 +343,9 @@ def test_an_agent_that_dies_while_somebody_thinks(bridge: Bridge, phone: Phone) 
     call_id = phone.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
     assert phone.expect("error", session_id=sid)["payload"]["code"] == "AGENT_ERROR"
     wait_status(bridge, sid, "error")
-    decided = phone.expect("notification", session_id=sid, notification_type="approval_decided")[
-        "payload"
-    ]["data"]
+    told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
+    assert "because the agent" in told["payload"]["body"] and "told" not in told["payload"]["body"]
+    decided = told["payload"]["data"]
     assert (decided["tool_call_id"], decided["decision"], decided["decided_by"]) == (
         call_id,
         "rejected",
