@@ -14,6 +14,7 @@ from sessions_app.approvals.tool_call import TELLING_PARAMETERS, Question, quest
 Message = dict[str, Any]
 Writer = Callable[[Message], str]
 
+ASKED_CHARS: Final = 600  # of what somebody is to decide about
 DIM, BOLD, RED, GREEN, YELLOW, CYAN = 2, 1, 31, 32, 33, 36
 
 
@@ -77,16 +78,17 @@ def questions(body: Message) -> list[Question]:
     return questions_of(str(body.get("tool")), _object(body.get("params")))
 
 
-def _call(body: Message) -> str:
-    """Describe a tool call: name, main parameter, and the agent's own words."""
+def _call(body: Message, most: int = 120) -> str:
+    """Describe a tool call: name, main parameter up to ``most``, and the agent's own words."""
     params = _object(body.get("params"))
     telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
     words = plain(body.get("description") or params.get("description") or "")
     if telling is None and words:
         return words
-    short = plain(params[telling] if telling else json.dumps(params), 120) if params else ""
-    tool = plain(body.get("tool"))
-    more = "" if words in ("", short, tool, f"{tool}: {short}") else f"({words})"
+    value = (params[telling] if telling else json.dumps(params)) if params else ""
+    tool, short = plain(body.get("tool")), plain(value, most)
+    known = ("", tool, plain(value), plain(f"{tool}: {value}"))
+    more = "" if words in known else f"({words})"
     return " ".join(part for part in (tool, short, more) if part)
 
 
@@ -98,7 +100,7 @@ def _asks(body: Message) -> str:
     if asked:
         return f"{body.get('description')}\n[{notes[0]}]"
     notes.insert(0, str(body.get("risk_level")))
-    return f"{_call(body)} [{', '.join(filter(None, notes))}]"
+    return f"{_call(body, ASKED_CHARS)} [{', '.join(filter(None, notes))}]"
 
 
 def _prompt(body: Message) -> str:
@@ -116,8 +118,8 @@ def _result(body: Message) -> str:
 def _answer(body: Message) -> str:
     """Return the agent's text since the last tool call, and why it ended."""
     said = str(body.get("content") or body.get("message") or "").strip()
-    reason = str(body.get("finish_reason") or body.get("reason"))
-    usual = reason == "tool_call" or (said and reason in ("stop", "task_completed"))
+    reason = str(body.get("finish_reason") or body.get("reason") or "")
+    usual = reason in ("", "tool_call") or (said and reason in ("stop", "task_completed"))
     return f"{said}\n{'' if usual else f'({reason})'}".strip()
 
 
