@@ -4,11 +4,10 @@ import { h, icon, fill, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
 import { openApprovals } from "./store/approvals.js";
-import { openApproval } from "./views/approval.js";
+import { addressOf, BASE, screenOf } from "./views/addresses.js";
 import { approvalsView } from "./views/approvals.js";
 import { homeView } from "./views/home.js";
 
-const BASE = "/app/";
 const TICK_MS = 10_000;
 const LATER_MS = 2000; // after the first screen the others are loaded
 const PAIRING = "pairing"; // what /pair hands over, in this tab's storage
@@ -20,43 +19,16 @@ let shown = { view: null, path: "" };
 let sheet = null;
 let server = null; // net/served.js, loaded after the first screen
 
-// -- addresses --------------------------------------------------------------------------------------
-
-const part = encodeURIComponent;
-
 const go = {
-  /** The address of a screen. */
-  to(name, ...values) {
-    const [first, second] = values;
-    return (
-      BASE +
-      {
-        home: () => "",
-        approvals: () => "approvals",
-        approval: () => `approvals/${part(first.split("\n")[0])}/${part(first.split("\n")[1])}`,
-        new: () => "new",
-        settings: () => "settings",
-        wrong: () => "wrong",
-        session: () => `s/${part(first)}${second && second !== "chat" ? `/${second}` : ""}`,
-        file: () => `s/${part(first)}/files/${part(second)}`,
-      }[name]()
-    );
-  },
+  to: addressOf,
   open(name, ...values) {
-    history.pushState({ inside: true }, "", go.to(name, ...values));
+    history.pushState({ inside: true }, "", addressOf(name, ...values));
     show();
   },
   /** Follow a link without loading the page again. */
   follow(event) {
-    if (
-      event.defaultPrevented ||
-      event.button ||
-      event.metaKey ||
-      event.ctrlKey ||
-      event.shiftKey ||
-      event.altKey
-    )
-      return;
+    const isPlain = !(event.button || event.metaKey || event.ctrlKey || event.shiftKey);
+    if (event.defaultPrevented || event.altKey || !isPlain) return;
     event.preventDefault();
     history.pushState({ inside: true }, "", event.currentTarget.getAttribute("href"));
     show();
@@ -64,23 +36,6 @@ const go = {
 };
 
 const app = { model, go, offer: null };
-
-function route(path) {
-  const parts = path.slice(BASE.length).split("/");
-  const [first, second, third, fourth] = parts.map((text) =>
-    /%(?![0-9a-f]{2})/i.test(text) ? text : decodeURIComponent(text),
-  );
-  if (first === "approvals")
-    return { name: "approvals", approval: second ? `${second}\n${third}` : "" };
-  if (first === "s" && second)
-    return {
-      name: "session",
-      id: second,
-      tab: ["changes", "files"].includes(third) ? third : "chat",
-      path: fourth ?? "",
-    };
-  return { name: ["new", "settings", "wrong"].includes(first) ? first : "home" };
-}
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.
 const VIEWS = { home: homeView, approvals: approvalsView };
@@ -90,6 +45,15 @@ const LOADERS = {
   wrong: async () => (await import("./views/wrong.js")).wrongView,
   session: async () => (await import("./views/session.js")).sessionView,
 };
+
+async function loadSheet() {
+  try {
+    return (await import("./views/approval.js")).openApproval;
+  } catch (error) {
+    toast(`An approval could not be loaded: ${error.message} Reload the page.`, "warn");
+    return null;
+  }
+}
 
 async function loadView(name) {
   try {
@@ -144,7 +108,7 @@ function makeShell() {
 
 async function show() {
   const path = location.pathname;
-  const at = route(path);
+  const at = screenOf(path);
   const wideHome = WIDE.matches && at.name === "home";
   if (WIDE.matches && !shell.list) {
     shell.list = homeView(app);
@@ -168,26 +132,28 @@ async function show() {
   paint();
 }
 
-function showSheet(key) {
+async function showSheet(key) {
   if (sheet && sheet.key !== key) {
     const old = sheet;
     sheet = null;
-    old.view.close();
+    old.view?.close();
   }
-  if (key && !sheet) {
-    const mine = { key, view: null };
-    sheet = mine;
-    mine.view = openApproval(key, app, () => {
-      if (sheet !== mine) return;
-      sheet = null;
-      // Closed by its own button: the address follows, by going back where that leads inside.
-      if (history.state?.inside) history.back();
-      else {
-        history.replaceState(null, "", go.to("approvals"));
-        show();
-      }
-    });
-  }
+  if (!key || sheet) return;
+  const mine = { key, view: null };
+  sheet = mine;
+  const closed = () => {
+    if (sheet !== mine) return;
+    sheet = null;
+    // Closed by its own button: the address follows, by going back where that leads inside.
+    if (history.state?.inside) history.back();
+    else {
+      history.replaceState(null, "", go.to("approvals"));
+      show();
+    }
+  };
+  const open = await loadSheet();
+  if (!open) closed();
+  else if (sheet === mine) mine.view = open(key, app, closed);
 }
 
 function paint(news) {
@@ -255,7 +221,8 @@ async function loadServer() {
 }
 
 function loadLater() {
-  Object.keys(LOADERS).forEach(loadView);
+  for (const name of Object.keys(LOADERS)) loadView(name);
+  import("./views/approval.js").catch(() => {}); // said when it is needed
   server?.keepClient();
 }
 

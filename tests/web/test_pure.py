@@ -32,6 +32,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("modules")
     for name in ("protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
+    (directory / "views").mkdir()
+    shutil.copy(DIRECTORY / "views" / "addresses.js", directory / "views")
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
     (directory / "package.json").write_text('{"type": "module"}')
     return directory
@@ -49,7 +51,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("program", ["connection", "home", "outbox"])
+@pytest.mark.parametrize("program", ["addresses", "connection", "home", "outbox"])
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
 

@@ -1,0 +1,42 @@
+// Which address stands for which screen.
+
+export const BASE = "/app/";
+
+const part = encodeURIComponent;
+const SCREENS = {
+  home: () => "",
+  approvals: () => "approvals",
+  approval: (key) => `approvals/${key.split("\n").map(part).join("/")}`,
+  new: () => "new",
+  settings: () => "settings",
+  wrong: () => "wrong",
+  session: (id, tab = "chat") => `s/${part(id)}${tab === "chat" ? "" : `/${tab}`}`,
+  file: (id, path) => `s/${part(id)}/files/${part(path)}`,
+};
+
+/** The address of a screen. */
+export const addressOf = (name, ...values) => BASE + SCREENS[name](...values);
+
+/** The screen that an address stands for; an unknown one is home. */
+export function screenOf(path) {
+  const [first, second, third, fourth] = path.slice(BASE.length).split("/").map(decoded);
+  if (first === "approvals")
+    return { name: "approvals", approval: second ? `${second}\n${third}` : "" };
+  if (first === "s" && second)
+    return {
+      name: "session",
+      id: second,
+      tab: ["changes", "files"].includes(third) ? third : "chat",
+      path: fourth ?? "",
+    };
+  return { name: ["new", "settings", "wrong"].includes(first) ? first : "home" };
+}
+
+// A damaged address is taken as it stands.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
