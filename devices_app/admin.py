@@ -14,6 +14,8 @@ from django.urls import URLPattern, path, reverse
 from devices_app import pairing
 from devices_app.models import AuditEntry, Device, Token
 
+admin.site.site_url = "/app/"  # where "View site" leads: the web client (D53)
+
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
 
 

@@ -50,6 +50,10 @@ def admin() -> Client:
     return logged_in(Client())
 
 
+def test_the_index_leads_to_the_web_client(admin: Client) -> None:
+    assert b'<a href="/app/">' in admin.get("/admin/", secure=True).content
+
+
 def test_the_list_shows_who_where_and_when(admin: Client, mint: Callable[..., Minted]) -> None:
     _, token, plain = mint("Ada's phone")
     auth(plain, platform="ios", client_version="1.4.0", address="10.0.0.7")
