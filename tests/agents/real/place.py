@@ -14,6 +14,7 @@ import pytest
 from tests.agents.install import REQUIRED, missing_agents
 from tests.agents.real.models import Model
 from tests.agents.real.table import Real, lacks, of_agents, settle
+from tests.conformance.agent_tools import status
 from tests.conformance.agents import say, start
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import eventually
@@ -129,8 +130,28 @@ class Talk:
             answer
         )
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> Message:
+        """Stop the turn; its stream_end. An agent that a busy machine keeps from yielding within 5
+        seconds is ended, and its session paused (D40): then it is resumed.
+        """
         self.phone.send("session_interrupt", {"session_id": self.session})
+        ended = self.next_stop()
+        if status(self.place.bridge, self.session) == "paused":
+            self.resume()
+        return ended
+
+    def resume(self) -> Message:
+        """Have a paused session go on; its session_ready.
+
+        gemini-cli 0.61 names what it keeps of a session by the minute, and one that it continues in
+        the same minute it overwrites before it reads it: it is made older.
+        """
+        for path in self.place.home.glob(".gemini/tmp/*/chats/session-*"):
+            path.rename(path.with_name("session-2026-01-01T00-00-" + path.name.rpartition("-")[2]))
+        wanted = {"session_id": self.session, "agent": "", "working_directory": "", "resume": True}
+        ready = self.phone.request("session_start", wanted, SECONDS)
+        assert ready["type"] == "session_ready", ready
+        return ready
 
     def order_write(self, name: str, text: str) -> str:
         """What has the model write a file in the directory."""
