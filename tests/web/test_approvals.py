@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
 
 import pytest
 
-from tests.conformance import approvals
+from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge, eventually
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
 from tests.web.browser import NETWORK, Page
@@ -36,6 +37,27 @@ def test_one_decides(page: Page, bridge: Bridge) -> None:
     page.wait_text("Approved by you. The agent was told.")
     close_sheet(page)
     eventually((bridge.root / "one.txt").exists)
+
+
+def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
+    """D38: by one of its choices, or in other words."""
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    question = {"question": "Which colour?", "multiSelect": False}
+    asked = {"questions": [question | {"options": [{"label": "Red"}, {"label": "Blue"}]}]}
+    for answer in ("Blue", "Green, please"):
+        agents.say(phone, session_id, f"/tool AskUserQuestion {json.dumps(asked)}")
+        open_approval(page, "Which colour?")
+        page.wait("document.querySelector('dialog .sheet-foot .primary').disabled")
+        if answer == "Blue":
+            page.tap("dialog .choice", "Blue")
+        else:
+            page.type("dialog .question input[type=text]", answer)
+        pause(page)
+        page.tap("dialog .primary", "Answer")
+        result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
+        assert result["content"] == f"Which colour? {answer}"
+        close_sheet(page)
 
 
 def test_two_decide_the_same_at_once(make_page: MakePage, bridge: Bridge) -> None:

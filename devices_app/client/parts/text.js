@@ -93,6 +93,7 @@ export function subject(params) {
 
 /** A tool call in one line: "Bash: npm test". */
 export function callLine(tool, params, description = "") {
+  if (tool === "AskUserQuestion") return oneLine(params?.questions?.[0]?.question) || "A question";
   const about =
     oneLine(subject(params)) ||
     oneLine(description).replace(new RegExp(`^${escape(tool)}:?\\s*`), "");

@@ -5,6 +5,7 @@ import { copy, fill, h, icon, setText, toast } from "../parts/dom.js";
 import { guard, holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
+import { questionForm, questionsOf } from "./questions.js";
 
 /**
  * Open the sheet of one approval.
@@ -23,9 +24,15 @@ export function openApproval(key, { model, go }, closed) {
   const session = model.home.sessions[approval.session_id];
   const status = h("p.status", { role: "status" });
   const actions = h("div.actions");
+  const asked = questionsOf(approval);
+  const atMachine = approval.source === "hooks";
+  const form = asked.length
+    ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
+    : null;
   const content = [
-    h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]),
-    whole(approval),
+    form
+      ? form.node
+      : [h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]), whole(approval)],
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
     h(
       "dl.facts",
@@ -46,7 +53,12 @@ export function openApproval(key, { model, go }, closed) {
       h("dd", {}, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`),
     ),
   ];
-  const sheet = openSheet(oneLine(approval.tool), content, [status, actions], () => closed());
+  const sheet = openSheet(
+    form ? "A question" : oneLine(approval.tool),
+    content,
+    [status, actions],
+    () => closed(),
+  );
   let shownState = "";
   const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
 
@@ -91,12 +103,18 @@ export function openApproval(key, { model, go }, closed) {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
 
+  const answer = h("button.primary", { type: "button", disabled: true }, "Answer");
+  answer.onclick = () => decide("modified", { ...approval.params, answers: form.answers() });
+  const answered = () => (answer.disabled = !form.answers());
+
   const open = () => {
+    if (form && atMachine) return [];
     const reject = h(
       "button.reject",
       { type: "button", on: { click: () => decide("rejected") } },
-      "Reject",
+      form ? "Decline" : "Reject",
     );
+    if (form) return [reject, h("span.gap"), answer];
     const modify =
       editable(approval) &&
       h("button.quiet", { type: "button", on: { click: () => edit() } }, "Change…");
@@ -130,7 +148,9 @@ export function openApproval(key, { model, go }, closed) {
 
 const hooksSentence = (approval) =>
   approval.source === "hooks"
-    ? "Waiting at the machine. Your answer is only recorded: the agent asks there."
+    ? questionsOf(approval).length
+      ? "Waiting at the machine: it can be answered there only."
+      : "Waiting at the machine. Your answer is only recorded: the agent asks there."
     : "";
 
 const offlineSentence = (model) =>

@@ -1,0 +1,55 @@
+// An agent's questions to the person: their choices, and a field for an answer in other words.
+
+import { h } from "../parts/dom.js";
+import { visible } from "../parts/text.js";
+
+/** Return the questions that an approval asks; of any other call none. */
+export const questionsOf = ({ tool, params }) =>
+  tool === "AskUserQuestion" && Array.isArray(params.questions)
+    ? params.questions.filter((one) => typeof one?.question === "string")
+    : [];
+
+/** Make the fields that answer them; `answers()` is null while one has no answer. */
+export function questionForm(questions, { readOnly, changed }) {
+  const parts = questions.map(({ question, multiSelect, options }, number) => {
+    const choices = (Array.isArray(options) ? options : [])
+      .filter((one) => typeof one?.label === "string")
+      .map(({ label, description }) => ({
+        label,
+        about: typeof description === "string" ? description : "",
+        box: h("input", {
+          type: multiSelect ? "checkbox" : "radio",
+          name: `question-${number}`,
+          disabled: readOnly,
+        }),
+      }));
+    const other = h("input", { type: "text", "aria-label": `In other words: ${question}` });
+    other.placeholder = "In other words";
+    const node = h(
+      "fieldset.question",
+      {},
+      h("legend", {}, visible(question)),
+      choices.map(({ label, about, box }) =>
+        h(
+          "label.choice",
+          {},
+          box,
+          h("span", {}, visible(label), about && h("span.meta", {}, visible(about))),
+        ),
+      ),
+      !readOnly && other,
+    );
+    const chosen = () => choices.filter(({ box }) => box.checked).map(({ label }) => label);
+    return { question, node, answer: () => other.value.trim() || chosen().join(", ") };
+  });
+  const node = h(
+    "div.questions",
+    { on: { input: changed } },
+    parts.map((part) => part.node),
+  );
+  const answers = () => {
+    const all = parts.map(({ question, answer }) => [question, answer()]);
+    return all.every(([, answer]) => answer) ? Object.fromEntries(all) : null;
+  };
+  return { node, answers };
+}
