@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tests.agents.real.place import SECONDS, Place, Talk, payloads
+from tests.agents.real.place import SECONDS, Decision, Place, Talk, payloads
 from tests.agents.real.table import MEMORY
 from tests.conformance.agent_tools import status, wait_status
 from tests.conformance.agents import log_of, words
@@ -63,18 +63,18 @@ def test_approve(begin: Begin) -> None:
     assert talk.files() == ["approved"] and words(said).endswith("All done.")
     assert payloads(said, "stream_end")[-1]["finish_reason"] == "stop"
 
-    until_made(talk, talk.order_write("hello.txt", "hello there"), "hello.txt")
+    said = until_made(talk, talk.order_write("hello.txt", "hello there"), "hello.txt")
+    assert len(payloads(said, "approval_required")) == 1
     assert (talk.directory / "hello.txt").read_text() == "hello there"
 
     talk.turn("do: run touch again", "rejected")
     assert "again" not in talk.files(), "what was approved once was not allowed for good"
 
 
-def until_made(talk: Talk, prompt: str, name: str) -> list[Message]:
-    """What comes of a turn in which one call is asked for, approved, and makes that file."""
+def until_made(talk: Talk, prompt: str, name: str, *decisions: Decision) -> list[Message]:
+    """What comes of the turn, one of TRIES, in which that file is made."""
     for _ in range(TRIES):
-        said = talk.turn(prompt, "approved")
-        assert len(payloads(said, "approval_required")) == 1
+        said = talk.turn(prompt, *(decisions or ("approved",)))
         if name in talk.files():
             break
     return said
@@ -104,9 +104,8 @@ def test_modify(begin: Begin, place: Place) -> None:
     changed = {"command": "touch changed"}
     if not place.agent.modifies:
         changed["note"] = "do: run touch changed"  # how the scripted model understands it
-    said = talk.turn("do: run touch original", changed, "approved")
-    asked = payloads(said, "approval_required")
-    assert len(asked) == (1 if place.agent.modifies else 2)
+    said = until_made(talk, "do: run touch original", "changed", changed, "approved")
+    assert len(payloads(said, "approval_required")) == (1 if place.agent.modifies else 2)
     results = [result["result"]["success"] for result in payloads(said, "tool_result")]
     assert results == ([True] if place.agent.modifies else [False, True])
     assert talk.files() == ["changed"]
