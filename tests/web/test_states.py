@@ -26,7 +26,8 @@ NAMES = {
 def problem(page: Page) -> str:
     """What "What is wrong?" says, reached as a person reaches it."""
     page.tap(".connection")
-    page.find(".finding")
+    page.wait_text("What is wrong?")
+    page.find("li.finding")
     return page.text
 
 

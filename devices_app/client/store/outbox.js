@@ -39,7 +39,7 @@ export function due(items, { now, connection, joined, open }) {
     const { type, payload } = item.message;
     if (item.state === "failed" || (item.state === "sent" && item.connection === connection))
       return item;
-    if (item.first && now - item.first > REPEATABLE_MS)
+    if (item.first && Math.abs(now - item.first) > REPEATABLE_MS)
       return { ...item, state: "failed", problem: "Not confirmed: it may have arrived." };
     if (type === "approval_response") {
       const isNew = item.connection === connection && !item.first;
