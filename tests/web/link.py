@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 
 from tests.conformance.bridge import Bridge
@@ -15,7 +16,8 @@ Pair = tuple[socket.socket, socket.socket]
 class Link:
     """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay: float = 0.0) -> None:
+        self.delay = delay  # seconds, each way
         self.port = free_port()
         self.bridge: Bridge
         self._pairs: list[Pair] = []
@@ -77,6 +79,8 @@ class Link:
         with suppress(OSError):
             while data := source.recv(65536):
                 self._flowing.wait()
+                if self.delay:
+                    time.sleep(self.delay)
                 sink.sendall(data)
         for end in (source, sink):
             with suppress(OSError):
