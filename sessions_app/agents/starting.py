@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -65,8 +64,8 @@ async def start_agent(
 ) -> None:
     """Start the agent, whose driver ``begin`` starts; activate the session.
 
-    Raises BridgeError when that fails, CancelledError when it is cancelled; the driver is closed
-    and the state written down then.
+    Raises BridgeError when that fails, having written the state down, CancelledError when it is
+    cancelled; the driver is closed then.
     """
     owner, directory = leases.current(), Path(session.working_directory)
     try:
@@ -76,8 +75,6 @@ async def start_agent(
         await stored(ownership.activate, session.pk, owner, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
-        with contextlib.suppress(OwnershipLost):  # it was cancelled by somebody
-            await stored(ownership.pause, session.pk, owner, STOPPED)
         raise
     except OwnershipLost:
         breaker.succeeded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -112,10 +112,6 @@ class Supervisor:
         started.
         """
         self._check_running()
-        if session.owner is None and (launch := self._launching.get(session.pk)):
-            if session.pk in self._starting:  # it was cancelled, and is not over yet
-                self._starting[session.pk].cancel()
-            await asyncio.wait({launch})
         kind, driver = await starting.prepare_resume(session)
         attempted = breaker.of(kind.name, counted=kind.real)
         with self._reserving(), attempted.attempt():
@@ -147,6 +143,10 @@ class Supervisor:
         self, session: Session, driver: Driver, resume_id: str | None, attempted: breaker.Breaker
     ) -> None:
         """Start the agent in a task of its own: it goes on when the phone that asked vanishes."""
+        if former := self._launching.get(session.pk):  # cancelled, and not over yet
+            if session.pk in self._starting:
+                self._starting[session.pk].cancel()
+            await asyncio.wait({former})
         task = self._launching[session.pk] = asyncio.create_task(
             self._start(session, driver, resume_id, attempted), context=Context()
         )  # the agent outlives the request that the logs name here
@@ -168,7 +168,13 @@ class Supervisor:
         self, session: Session, driver: Driver, resume_id: str | None, attempted: breaker.Breaker
     ) -> None:
         begin = partial(self._begin, session.pk)
-        await starting.start_agent(session, driver, resume_id, attempted, begin)
+        try:
+            await starting.start_agent(session, driver, resume_id, attempted, begin)
+        except asyncio.CancelledError:
+            if self._ticker is None:  # else whoever cancelled it has written that down
+                with suppress(OwnershipLost):
+                    await stored(ownership.pause, session.pk, leases.current(), STOPPED)
+            raise
         runner = SessionRunner(session.pk, session.session_id, driver, leases.current(), self._end)
         self._running[session.pk] = runner
         runner.start()

@@ -248,6 +248,32 @@ def test_a_resume_that_hangs_is_cancelled(quick: Bridge, script: Script, phone: 
     end(phone, sid)
 
 
+def test_a_cancelled_resume_that_another_phone_takes_up(
+    quick: Bridge, script: Script, phone: Phone
+) -> None:
+    """The first is told that it was cancelled, and there are never two agents of one session."""
+    sids = [begin(quick, phone, agent="stuck") for _ in range(3)]
+    for sid in sids:
+        ask(phone, sid, "hello")
+    restart(quick, "kill")
+    phone.ready()
+    with quick.phones(1) as (other,):
+        for sid in sids:
+            loads = len(script.lines("load"))
+            body = {"agent": "", "session_id": sid, "working_directory": "", "resume": True}
+            first = phone.send("session_start", body)
+            eventually(lambda loads=loads: len(script.lines("load")) > loads)
+            phone.send("session_interrupt", {"session_id": sid})
+            second = other.send("session_start", body)
+            answer = phone.until(lambda message, id=first: message.get("id") == id, "its answer")  # type: ignore[misc]
+            assert_refused(answer, "SESS_NOT_ACTIVE", True, sid)
+            eventually(lambda: len(script.processes()) <= 1)
+            phone.join(sid)
+            end(phone, sid)
+            other.until(lambda message, id=second: message.get("id") == id, "its answer")  # type: ignore[misc]
+            script.assert_gone()
+
+
 def test_a_start_that_is_cancelled_while_it_succeeds(
     quick: Bridge, script: Script, phone: Phone
 ) -> None:
