@@ -120,7 +120,11 @@ export class Database {
 
   /** Give up storing rows, as a page must before it sleeps: others would wait for it. */
   abort() {
-    this.adding?.abort();
+    try {
+      this.adding?.abort();
+    } catch (error) {
+      if (error.name !== "InvalidStateError") throw error; // they are being committed already
+    }
   }
 
   /** Read up to `count` rows of a session that stand before `place`, oldest first, with places. */

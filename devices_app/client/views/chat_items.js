@@ -156,7 +156,7 @@ function fillTool(place, item, { go, id }) {
   );
 }
 
-// What a tool gave; of a long text the beginning, and with each tap five times as much.
+// What a tool gave: of a long text the beginning, and with each tap five times as much.
 function output(text) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
   const more = h("button.quiet", { type: "button", on: { click: () => show(shown * 5) } });
@@ -165,7 +165,7 @@ function output(text) {
     shown = count;
     fill(pre, visible(text.slice(0, shown)));
     more.hidden = text.length <= shown;
-    setText(more, `Show more (${(text.length - shown).toLocaleString()} characters are left)`);
+    setText(more, `Show more (${(text.length - shown).toLocaleString()})`);
   };
   show(OUTPUT_SHOWN);
   const whole = { type: "button", on: { click: () => copy(text) } };
