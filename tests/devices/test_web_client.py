@@ -154,3 +154,13 @@ def test_the_page_has_nothing_inline(client: Client) -> None:
     assert not re.search(r"<style|\bstyle=|\bon\w+=|javascript:", page)
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
     assert not re.search(r'(?:href|src)="(?!/app/)', page)
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/docs/errors", "/pair"])
+def test_the_pages_before_it_look_like_it(path: str, client: Client) -> None:
+    style = (DIRECTORY / "app.css").read_text()
+    tokens = dict(re.findall(r"--(back|text|soft|line|accent): (#[0-9a-f]{6});", style))
+    light, dark = (style.index("--back: #f6f6f3"), style.index("--back: #121417"))
+    page = client.get(path).content.decode()
+    assert len(tokens) == 5 and light < dark
+    assert all(colour in page for colour in (*tokens.values(), "#f6f6f3"))
