@@ -41,7 +41,8 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge
 
     def make(**settings: Any) -> Bridge:
         directory = tmp_path_factory.mktemp("bridge")
-        made.append(Bridge(directory, BRIDGE_DEMO_SHELL="1", **settings).start())
+        room = {"BRIDGE_DEMO_SHELL": "1", "BRIDGE_MAX_WEBSOCKETS": "100"}  # phones stay connected
+        made.append(Bridge(directory, **room | settings).start())
         return made[-1]
 
     yield make
