@@ -17,6 +17,10 @@ MakePage = Callable[..., Page]
 MakeBridge = Callable[..., Bridge]
 
 
+# the tests' phones stay connected
+ROOM = {"BRIDGE_DEMO_SHELL": "1", "BRIDGE_MAX_WEBSOCKETS": "100"}
+
+
 @pytest.fixture(scope="session")
 def chromium() -> None:
     if BROWSER is None or DRIVER is None:
@@ -41,8 +45,7 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge
 
     def make(**settings: Any) -> Bridge:
         directory = tmp_path_factory.mktemp("bridge")
-        room = {"BRIDGE_DEMO_SHELL": "1", "BRIDGE_MAX_WEBSOCKETS": "100"}  # phones stay connected
-        made.append(Bridge(directory, **room | settings).start())
+        made.append(Bridge(directory, **ROOM | settings).start())
         return made[-1]
 
     yield make
@@ -53,7 +56,7 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge for a file's tests."""
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM).start()
     yield bridge
     bridge.kill()
 
@@ -62,7 +65,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 def _link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
     made = Link()
     directory = tmp_path_factory.mktemp("bridge")
-    made.bridge = Bridge(directory, BRIDGE_DEMO_SHELL="1", BRIDGE_PUBLIC_URL=made.url).start()
+    made.bridge = Bridge(directory, BRIDGE_PUBLIC_URL=made.url, **ROOM).start()
     yield made
     made.close()
     made.bridge.kill()
