@@ -21,7 +21,7 @@ from bridge_project.http.request import client_address
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import chores
+from bridge_project.kernel.threads import health
 from bridge_project.network import certificates
 from bridge_project.network.authority import apple_profile
 from bridge_project.network.own_names import local_name
@@ -115,7 +115,7 @@ def _pair_page() -> tuple[str, str]:
         "frame-ancestors": "'none'",
     }
     try:
-        name = chores.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
+        name = health.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
     except TimeoutError:
         name = ""
     context = {"script": script, "style": style, "local_name": name}

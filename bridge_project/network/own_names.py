@@ -48,10 +48,12 @@ def local_name() -> str | None:
 
     May take seconds where no name server answers.
     """
-    name = next(name for name in certificates.wanted_names(conf) if name.endswith(".local"))
+    name = next((one for one in certificates.wanted_names(conf) if one.endswith(".local")), None)
+    if name is None:
+        return None  # a host name that no certificate can hold
     try:
         found = {normalise(str(entry[4][0])) for entry in socket.getaddrinfo(name, None)}
-    except OSError:
+    except (OSError, UnicodeError):  # nobody knows it, or it is too long for a name
         return None
     return name if found & set(interfaces.local_addresses()) else None
 

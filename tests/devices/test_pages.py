@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +56,17 @@ class TestPair:
         assert not re.findall(
             r"""\b(?:src|action)=|\bhref="(?!data:,"|/app/")|\bon\w+=|style=""", page
         )
+
+    @pytest.mark.parametrize("name", ["b\u00fcro", "x" * 64])
+    def test_a_machine_whose_name_is_none(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """D55: no certificate can hold it, or no name server knows it: no other name is offered."""
+        monkeypatch.setattr(socket, "gethostname", lambda: name)
+        views._pair_page.cache_clear()
+        response = client.get("/pair")
+        views._pair_page.cache_clear()
+        assert response.status_code == 200 and b'data-name=""' in response.content
 
     @pytest.mark.parametrize("method", ["post", "put", "delete", "options"])
     def test_other_methods(self, method: str, client: Client) -> None:
