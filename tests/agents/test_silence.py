@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -13,26 +12,15 @@ from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import decide, notifications
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running
+from tests.faults.quick import ImpatientBridge, nursery
 
 SECONDS = 2  # of silence, in place of a minute
-SERVE = f"""
-import runpy, sys
-from bridge_project.kernel import limits
-assert limits.TURN_SILENCE_SECONDS == 60
-limits.TURN_SILENCE_SECONDS = {SECONDS}
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
-"""
 
 
-class Impatient(QuickBridge):
+class Impatient(ImpatientBridge):
     """It serves as any other, but explains a shorter silence."""
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
+    limit, seconds = "TURN_SILENCE_SECONDS", SECONDS
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -32,30 +32,19 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_id, new_session
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running
+from tests.faults.quick import ImpatientBridge, nursery
 
 MODES = ("plain", "exits", "flaky", "garbage", "nonsense", "refuses", "hangs")
 LIMIT = 10
 KEY = "the-user's-own-key"
 # after which an agent that does not start has failed here; elsewhere it has a minute
 START_SECONDS = 20
-SERVE = f"""
-import runpy, sys
-from bridge_project.kernel import limits
-assert limits.AGENT_START_SECONDS == 60
-limits.AGENT_START_SECONDS = {START_SECONDS}
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
-"""
 
 
-class Impatient(QuickBridge):
+class Impatient(ImpatientBridge):
     """It serves as any other, but for how long it waits for an agent to start."""
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
+    limit, seconds = "AGENT_START_SECONDS", START_SECONDS
 
 
 @dataclass
