@@ -62,6 +62,13 @@ def envelope(kind: str, payload: Any, **more: Any) -> dict[str, Any]:
     return {"type": kind, "id": ID, "timestamp": "2026-01-31T12:00:00Z", "payload": payload} | more
 
 
+def ask_what_is_wrong(page: Page) -> None:
+    """Go from a conversation to "What is wrong?"."""
+    page.tap(".back")
+    page.tap("nav a", "Settings")
+    page.tap(".row-link", "What is wrong?")
+
+
 def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
     before_the_page(page, KEEP_SOCKETS)
@@ -103,9 +110,7 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
         receive(page, message)
     bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "After"}))
     page.wait_text("After")
-    page.tap(".back")
-    page.tap("nav a", "Settings")
-    page.tap(".row-link", "What is wrong?")
+    ask_what_is_wrong(page)
     page.wait_text("could not be read (not JSON)", "unknown type", "<b>markup</b>")
     page.wait_text("wrong or missing: content")
     page.open("approvals")
@@ -136,9 +141,7 @@ def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
     page.wait_text("storage is full", "repeats what you say: When there is none")
     say(page, "And again")
     page.wait_text("repeats what you say: And again")
-    page.tap(".back")
-    page.tap("nav a", "Settings")
-    page.tap(".row-link", "What is wrong?")
+    ask_what_is_wrong(page)
     page.wait_text("could not be stored")
     # With room again nothing is missing: what was not kept was not acknowledged.
     page.driver.refresh()
@@ -155,9 +158,7 @@ def test_a_clock_that_is_hours_off(make_page: MakePage, bridge: Bridge) -> None:
     page.pair()
     start_demo(page, bridge, "What time is it?")
     page.wait_text("repeats what you say: What time is it?")
-    page.tap(".back")
-    page.tap("nav a", "Settings")
-    page.tap(".row-link", "What is wrong?")
+    ask_what_is_wrong(page)
     page.wait_text("The clocks of this device and of the bridge are more than 5 minutes apart.")
 
 

@@ -3,6 +3,8 @@
 import { h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { oneLine } from "../parts/text.js";
 
+const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
+
 const touch = () => matchMedia("(pointer: coarse)").matches;
 
 /** The foot of a conversation: what waits to be sent, the field for a message, stop and resume. */
@@ -74,10 +76,7 @@ export function composer(id, { model }) {
   };
 
   // With each key: a page may go away at any moment.
-  const keep = () =>
-    model
-      .keepDraft(id, area.value)
-      .catch((error) => toast(`The draft could not be kept: ${error.message}`, "warn"));
+  const keep = () => model.keepDraft(id, area.value).catch(() => toast(NOT_KEPT, "warn"));
 
   const interrupt = () =>
     model.call("send", "session_interrupt", { session_id: id }).then(
