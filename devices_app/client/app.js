@@ -221,6 +221,7 @@ async function loadServer() {
 }
 
 function loadLater() {
+  if (server?.served.newer) return; // the bridge has no view of this version any more
   for (const name of Object.keys(LOADERS)) loadView(name);
   import("./views/approval.js").catch(() => {}); // said when it is needed
   server?.keepClient();

@@ -20,6 +20,11 @@ from tests.web.conftest import MakeBridge, MakePage
 pytestmark = pytest.mark.web
 
 VERSION = "document.querySelector('script[type=module]').src"
+LOADED_LATER = (
+    "['new_session', 'settings', 'wrong', 'session', 'approval'].every((view) =>"
+    " performance.getEntriesByType('resource')"
+    ".some(({name}) => name.endsWith(`/views/${view}.js`)))"
+)
 KEPT = "navigator.serviceWorker.getRegistration().then((found) => Boolean(found?.active))"
 
 
@@ -132,6 +137,7 @@ def test_a_newer_version_waits_for_a_tap(
     if trusted:
         wait_kept(page)
         page.open().wait_ready()
+    page.wait(LOADED_LATER, what="the views are there; the newer bridge has none of this version")
     before = page.js(VERSION)
     page.js("window.untouched = true")
     upgradable.upgrade()
