@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
@@ -48,6 +49,17 @@ class Connection(tcp.Server):
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.limiter.admit(self)
+
+    @cached_property
+    def _addresses(self) -> tuple[Any, Any]:
+        return super().getHost(), super().getPeer()
+
+    def getHost(self) -> Any:
+        """Return what twisted would ask the kernel for several times with each request."""
+        return self._addresses[0]
+
+    def getPeer(self) -> Any:
+        return self._addresses[1]
 
     @property
     def established(self) -> bool:

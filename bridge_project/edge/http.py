@@ -16,7 +16,6 @@ from twisted.web import http
 
 from bridge_project.edge.request import (
     Request,
-    asgi_headers,
     ask_for_body,
     raw_error_response,
 )
@@ -41,6 +40,7 @@ class Channel(http.HTTPChannel):
     requestFactory = Request
     server: Any
     timeOut: float | None
+    _deadline: float | None = None  # by the monotonic clock
     _path: bytes  # twisted's: the target of the request that arrives
     _receiving = False
     asking: asyncio.Task[None] | None = None  # whether a large body may come
@@ -62,10 +62,19 @@ class Channel(http.HTTPChannel):
     def resetTimeout(self) -> None:
         """Do nothing at each byte: a client that drips would never be timed out."""
 
+    def setTimeout(self, period: float | None) -> float | None:
+        """Keep a deadline, which the server looks at every second; return what was set before."""
+        before, self.timeOut = self.timeOut, period
+        self._deadline = None if period is None else time.monotonic() + period
+        return before
+
     def check_progress(self) -> None:
-        """Cut a client that reads nothing of its answer."""
+        """Cut a client that reads nothing of its answer, or is late with its request."""
         if connection_of(self.transport).stalls():
             self.transport.abortConnection()
+        elif self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            self.timeoutConnection()
 
     def dataReceived(self, data: bytes) -> None:
         if self._refused is not None:
@@ -80,7 +89,7 @@ class Channel(http.HTTPChannel):
 
     async def _ask(self, request: Request) -> None:
         """Ask the application before reading a large body; no clock runs meanwhile."""
-        head = request.head_scope(self._command, self._path)
+        head = request.head_scope(self._command, self._path) | {"bridge.body": "awaited"}
         try:
             refusal: bytes | None = await ask_for_body(self.server.application, head)
             if refusal is None:
@@ -150,7 +159,11 @@ class Channel(http.HTTPChannel):
             self._path = b"/" + absolute[2].removeprefix(b"/")
         request.bridge = self.server.transport_of(
             self.transport,
-            [one for one in asgi_headers(request.requestHeaders) if one[0] in FORWARDING_HEADERS],
+            [
+                (name, value)
+                for name in FORWARDING_HEADERS
+                for value in request.requestHeaders.getRawHeaders(name, ())
+            ],
         )
         if not request.bridge.secure and not request.is_upgrade():
             self.refuse("INSECURE_TRANSPORT")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from http.client import responses
 from typing import Any
@@ -13,16 +14,19 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
     connection_of,
     drain,
 )
-from daphne.http_protocol import WebRequest
+from daphne.http_protocol import HEADER_NAME_RE, INVALID_HEADER_VALUE_BYTES, WebRequest
 from twisted.web import http
+from twisted.web.http import NO_BODY_CODES
 
 from bridge_project.http import error_body
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.transport import Transport
 
 
-def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """Make a whole HTTP/1.1 response after which the connection ends.
+def raw_response(
+    status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, last: bool = True
+) -> bytes:
+    """Make a whole HTTP/1.1 response; after the ``last`` one the connection ends.
 
     Raises ValueError when a header would break out of its line.
     """
@@ -31,8 +35,8 @@ def raw_response(status: int, headers: Iterable[tuple[bytes, bytes]], body: byte
         if b"\r" in name + value or b"\n" in name + value:
             raise ValueError(f"a header of the answer holds a line break: {name!r}")
         if name.lower() not in (b"content-length", b"connection", b"transfer-encoding"):
-            lines.append(name + b": " + value)
-    lines += [b"Content-Length: %d" % len(body), b"Connection: close", b"", b""]
+            lines.append(name.title() + b": " + value)
+    lines += [b"Content-Length: %d" % len(body), *([b"Connection: close"] * last), b"", b""]
     return b"\r\n".join(lines) + body
 
 
@@ -84,6 +88,7 @@ class Request(WebRequest):  # type: ignore[misc]
     admitted = False  # the application has said that it wants the large body
     place: asyncio.Semaphore | None = None  # where a large body counts until it is dealt with
     bridge: Transport
+    _start: dict[str, Any] | None = None  # of an answer whose body has not begun
 
     def __init__(self, channel: Any, queued: object = False) -> None:
         super().__init__(channel, queued, parsePOSTFormSubmission=False)
@@ -98,7 +103,27 @@ class Request(WebRequest):  # type: ignore[misc]
             if self.server.stopping:
                 return self.basic_error(503, b"", "")
             self.server.channels.discard(self.channel)
-        return super().process()
+            return super().process()
+        if problem := self._problem():
+            return self.basic_error(400, b"", problem)
+        self.request_start = time.time()
+        scope = self.head_scope(self.method, self.uri)
+        self.application_queue = self.server.create_application(self, scope)
+        self.content.seek(0)
+        message = {"type": "http.request", "body": self.content.read(), "more_body": False}
+        self.application_queue.put_nowait(message)
+        return None
+
+    def _problem(self) -> str:
+        """Tell what no application could read of the head; empty when it is well."""
+        if not self.uri.isascii():
+            return "The request's target is not ASCII."
+        for name, values in self.requestHeaders.getAllRawHeaders():
+            if not HEADER_NAME_RE.fullmatch(name):
+                return "A header's name is not valid."
+            if any(INVALID_HEADER_VALUE_BYTES.intersection(value) for value in values):
+                return "A header's value is not valid."
+        return ""
 
     def handleContentChunk(self, data: bytes) -> None:
         self.received += len(data)
@@ -108,9 +133,9 @@ class Request(WebRequest):  # type: ignore[misc]
             super().handleContentChunk(data)
 
     def head_scope(self, method: bytes, target: bytes) -> dict[str, Any]:
-        """Return the ASGI scope of a request whose body has not been read."""
+        """Return the ASGI scope of a request."""
         path, _, query = target.partition(b"?")
-        host = self.channel.getHost()
+        host, peer = self.channel.getHost(), self.channel.getPeer()
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -122,10 +147,9 @@ class Request(WebRequest):  # type: ignore[misc]
             "root_path": "",
             "query_string": query,
             "headers": [one for one in asgi_headers(self.requestHeaders) if b"_" not in one[0]],
-            "client": [self.bridge.client, 0],
+            "client": [peer.host, peer.port],
             "server": [host.host, host.port],
             "bridge": self.bridge,
-            "bridge.body": "awaited",
             "bridge.connection": connection_of(self.channel.transport),
         }
 
@@ -136,11 +160,30 @@ class Request(WebRequest):  # type: ignore[misc]
             self.place = None
 
     def handle_reply(self, message: dict[str, Any]) -> None:
-        starts = message.get("type") == "http.response.start"
-        if starts and self.server.stopping and not self.finished and self.channel is not None:
-            self.channel.persistent = False
-            self.setHeader(b"connection", b"close")
-        super().handle_reply(message)
+        """Send a whole answer as one packet; what comes in pieces goes daphne's way."""
+        if self.finished or self.channel is None:
+            return
+        start, self._start = self._start, None
+        if start is None and message["type"] == "http.response.start":
+            self._start = message
+            if self.server.stopping:
+                self.channel.persistent = False
+                self.setHeader(b"connection", b"close")
+        elif start is None:
+            super().handle_reply(message)
+        elif message.get("more_body") or self.method == b"HEAD" or start["status"] in NO_BODY_CODES:
+            super().handle_reply(start)
+            super().handle_reply(message)
+        else:
+            self._answer(start["status"], start["headers"], message.get("body", b""))
+
+    def _answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        last = not self.channel.persistent
+        self.channel.transport.write(raw_response(status, headers, body, last=last))
+        self.startedWriting = 1
+        self.finish()
+        client, seconds = self.client_addr[0], time.time() - self.request_start
+        self.server.log_access(self.method, self.uri, status, client, len(body), seconds)
 
     async def has_room(self) -> None:
         """Wait until the connection takes more of the answer, or is gone."""

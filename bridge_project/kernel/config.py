@@ -160,7 +160,7 @@ class Conf(BaseModel):
                 raise ValueError(message)
         return self
 
-    @property
+    @cached_property
     def max_message_bytes(self) -> int:
         return self.bridge_max_message_mb * 2**20
 

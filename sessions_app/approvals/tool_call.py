@@ -17,6 +17,7 @@ ID_MAX_CHARS = 256
 DESCRIPTION_CHARS = 2000
 QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person something
 SUMMARY_CHARS = 200
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # What a person wants to know first of a call, by the names that agents give their parameters.
 TELLING_PARAMETERS = (
     "command",
@@ -48,9 +49,7 @@ class Call:
     @property
     def same(self) -> str:
         """Return a digest that is equal for equal calls, in any order of parameters."""
-        return hashlib.sha256(
-            json.dumps([self.tool, self.params], sort_keys=True, separators=(",", ":")).encode()
-        ).hexdigest()
+        return hashlib.sha256(_SORTED.encode([self.tool, self.params]).encode()).hexdigest()
 
     def doing(self, since: datetime) -> str:
         """Return what a session's ``doing`` says of it, as JSON."""

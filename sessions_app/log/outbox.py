@@ -59,7 +59,8 @@ class Outbox:
         """Add a message to the feed for all devices."""
         feed = (
             self._feeds.get(Feed.ALL)
-            or Feed.objects.get_or_create(pk=Feed.ALL, defaults={"kind": Feed.Kind.ALL})[0]
+            or ingest_sql.read_feed(self.cursor, Feed.ALL)
+            or Feed.objects.create(pk=Feed.ALL, kind=Feed.Kind.ALL)
         )
         return self.append(feed, message)
 
