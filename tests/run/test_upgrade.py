@@ -17,11 +17,11 @@ from tests.conformance.samples import prompt
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, stop_process
 
-# As commit 173779c left it: a phone that has acknowledged two events of a session and then went
-# away, three events since, and an approval that waits.
+# As two versions left it, the first that was published (3d5b6b1) and 173779c: a phone that has
+# acknowledged two events of a session and then went away, three events since, and, from 173779c on,
+# an approval that waits.
 DATABASES = Path(__file__).parents[1] / "fixtures" / "databases"
 TOKEN = "bridge_device_MovUowj1qDPaN-4CD0dvsavLZEnTJySMzCSgkuTvZAc"
-SESSION = "session-of-173779c"
 # or the log and the session would be too old by now
 TODAY = (
     "UPDATE sessions_app_logrow SET created_at = '{now}'",
@@ -37,16 +37,21 @@ INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0005
 """
 
 
-@pytest.fixture(params=["sqlite", "newer sqlite", "postgresql"])
-def bridge(
-    request: pytest.FixtureRequest, postgres_server: Postgres, tmp_path: Path
-) -> Iterator[Bridge]:
+@pytest.fixture(params=["3d5b6b1 sqlite", "173779c sqlite", "newer sqlite", "173779c postgresql"])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def bridge(version: str, postgres_server: Postgres, tmp_path: Path) -> Iterator[Bridge]:
     now = datetime.now(UTC).isoformat(sep=" ")
     today = [statement.format(now=now) for statement in TODAY]
-    script = (DATABASES / f"173779c-{request.param.split()[-1]}.sql").read_text()
-    if request.param == "newer sqlite":
+    script = (
+        DATABASES / f"{version.replace('newer', '173779c').replace(' ', '-')}.sql"
+    ).read_text()
+    if version == "newer sqlite":
         script += ADDED
-    if request.param != "postgresql":
+    if not version.endswith("postgresql"):
         made = QuickBridge(tmp_path)
         made.data.mkdir(mode=0o700)
         with closing(sqlite3.connect(made.data / "bridge.sqlite3")) as database:
@@ -64,17 +69,21 @@ def bridge(
     nursery.forget(made.environment)
 
 
-def test_an_old_phone_gets_what_it_missed(bridge: Bridge) -> None:
+def test_an_old_phone_gets_what_it_missed(bridge: Bridge, version: str) -> None:
+    first = version.startswith("3d5b6b1")
+    session = f"session-of-{'3d5b6b1' if first else '173779c'}"
+    missed = [2, 3, 4] if first else [2, 3, 4, None]  # None: what the approval is about
     bridge.start()
     phone = Phone(bridge.port, TOKEN).ready()
-    phone.wait_numbers(SESSION, [2, 3, 4, None])  # None: what the approval is about
-    asked = phone.expect("approval_required", session_id=SESSION)["payload"]
-    assert asked["tool_call_id"] == "waits"
-    phone.join(SESSION)
-    answer = {"session_id": SESSION, "tool_call_id": "waits", "decision": "approved"}
-    assert phone.request("approval_response", answer)["type"] == "approval_recorded"
-    bridge.accept(prompt(SESSION, 5))
-    phone.wait_numbers(SESSION, [2, 3, 4, None, 5])
+    phone.wait_numbers(session, missed)
+    asked = None if first else phone.expect("approval_required", session_id=session)["payload"]
+    phone.join(session)
+    if asked is not None:
+        assert asked["tool_call_id"] == "waits"
+        answer = {"session_id": session, "tool_call_id": "waits", "decision": "approved"}
+        assert phone.request("approval_response", answer)["type"] == "approval_recorded"
+    bridge.accept(prompt(session, 5))
+    phone.wait_numbers(session, [*missed, 5])
     phone.ack(*phone.messages)
     phone.close()
     assert "old phone" in bridge.manage("list_devices").stdout
@@ -83,8 +92,8 @@ def test_an_old_phone_gets_what_it_missed(bridge: Bridge) -> None:
     assert "[ ]" not in bridge.manage("showmigrations").stdout
     bridge.start()
     phone = Phone(bridge.port, TOKEN).ready()
-    bridge.accept(prompt(SESSION, 6))
-    phone.join(SESSION)
-    phone.wait_numbers(SESSION, [6])
+    bridge.accept(prompt(session, 6))
+    phone.join(session)
+    phone.wait_numbers(session, [6])
     phone.close()
     assert bridge.stop() == 0
