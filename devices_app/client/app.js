@@ -218,9 +218,11 @@ addEventListener("unhandledrejection", (event) => {
 async function loadServer() {
   server = await import("./net/served.js").catch(() => null);
   server?.begin(() => paint());
+  setTimeout(loadLater, LATER_MS);
 }
 
 function loadLater() {
+  if (!model.identity) return; // forgotten meanwhile
   if (server?.served.newer) return; // the bridge has no view of this version any more
   for (const name of Object.keys(LOADERS)) loadView(name);
   import("./views/approval.js").catch(() => {}); // said when it is needed
@@ -257,7 +259,6 @@ function begin() {
     show();
   });
   setInterval(() => document.visibilityState === "visible" && paint(), TICK_MS);
-  setTimeout(loadLater, LATER_MS);
   show().then(loadServer);
 }
 

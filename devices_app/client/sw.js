@@ -28,8 +28,7 @@ async function dropOthers() {
 }
 
 async function answer(path, request) {
-  const cache = await caches.open(CACHE);
-  return (await cache.match(path)) ?? fetch(request);
+  return (await caches.match(path, { cacheName: CACHE })) ?? fetch(request);
 }
 
 worker.addEventListener("install", (event) => event.waitUntil(keep()));

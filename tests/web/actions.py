@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from selenium.webdriver.common.action_chains import ActionChains
-
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.web.browser import Page
-
-QUIET = 0.6  # seconds: a card that appeared or changed takes no tap for half a second
 
 
 def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
@@ -44,8 +40,8 @@ def open_approval(page: Page, text: str) -> None:
 
 
 def pause(page: Page) -> None:
-    """Wait until a card that has just changed takes a tap."""
-    ActionChains(page.driver).pause(QUIET).perform()
+    """Wait until what has just appeared or changed takes a tap."""
+    page.wait("!document.querySelector('.guarded')", what="what has changed takes a tap")
 
 
 def approve(page: Page) -> None:

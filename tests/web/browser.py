@@ -10,18 +10,36 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.conformance.bridge import Bridge, Pairing
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PATIENCE = 30  # seconds; what is waited for comes in a fraction of it on a quiet machine
+# seconds; what is waited for comes in a fraction of it on a quiet machine, but a client that was
+# away tries again after up to 30 s
+PATIENCE = 90
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
 DESK = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 # what chromium itself writes when a request fails; the client has to deal with it, and says so
 NETWORK = "net::ERR_"
-# what it tells of itself: an offer to install that is kept for Settings, a worker that it refuses
-REMARKS = ("beforeinstallpromptevent", "error occurred when fetching the script.")
+# what it tells of itself: an offer to install that is kept for Settings, a worker that it refuses,
+# a socket that the client gave up while it was opened (a reload, another tab, 8 s without an answer)
+REMARKS = (
+    "beforeinstallpromptevent",
+    "error occurred when fetching the script.",
+    "closed before the connection is established",
+)
+# what the page loads after its first screen, from a bridge that must be there
+LATER = ("new_session", "settings", "wrong", "session", "approval")
+LOAD = (
+    "Promise.all(arguments[0].map((view) => import(new URL(`views/${view}.js`,"
+    " document.querySelector('script[type=module]').src)))).then(() => true)"
+)
 
 FIND = (
     "[...document.querySelectorAll(arguments[0])].find((node) => node.checkVisibility()"
@@ -82,8 +100,16 @@ class Page:
         self.driver.get(f"{self.base}/app/{path}")
         return self
 
+    def accept_warning(self, path: str = "") -> None:
+        """Click through the warning of a certificate, as a person does."""
+        self.open(path)
+        self.tap("#details-button")
+        self.tap("#proceed-link")
+
     def offline(self, away: bool = True) -> None:
         """Cut this browser off the network, or put it back; an open socket falls silent."""
+        if away:
+            self.wait_whole()
         self.cdp("Network.enable")
         self.cdp(
             "Network.emulateNetworkConditions",
@@ -95,19 +121,22 @@ class Page:
 
     # -- waiting
 
-    def wait(self, expression: str, *arguments: Any, what: str = "") -> Any:
+    def wait(
+        self, expression: str, *arguments: Any, what: str = "", seconds: float = PATIENCE
+    ) -> Any:
         """Wait until a JavaScript expression is true; return what it gives."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
         while not (found := self.js(expression, *arguments)):
             assert time.monotonic() < deadline, (
-                f"not within {PATIENCE} s: {what or expression}\n{self.text}\n{self.complaints()}"
+                f"not within {seconds} s: {what or expression}\n{self.text}\n{self.complaints()}"
             )
             time.sleep(0.05)
         return found
 
-    def wait_text(self, *texts: str) -> None:
+    def wait_text(self, *texts: str, seconds: float = PATIENCE) -> None:
         for text in texts:
-            self.wait("document.body.innerText.includes(arguments[0])", text, what=text)
+            has = "document.body.innerText.includes(arguments[0])"
+            self.wait(has, text, what=text, seconds=seconds)
 
     def wait_gone(self, text: str) -> None:
         self.wait("!document.body.innerText.includes(arguments[0])", text, what=f"without {text}")
@@ -115,6 +144,14 @@ class Page:
     def wait_ready(self) -> None:
         """Wait until the connection is good, which hides the sign that says otherwise."""
         self.wait("document.querySelector('.connection')?.hidden", what="the connection is ready")
+
+    def wait_whole(self) -> None:
+        """Wait until the page has all of its modules: from then on it asks the bridge for none."""
+        self.wait(LOAD, LATER, what="the page has all of its modules")
+
+    @property
+    def screen(self) -> str:
+        return str(self.js("location.pathname"))
 
     @property
     def text(self) -> str:
@@ -128,7 +165,17 @@ class Page:
         return found
 
     def tap(self, selector: str, text: str = "") -> None:
-        self.find(selector, text).click()
+        """Click; once more where the element moved or was made anew between look and click."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.find(selector, text).click()
+            except (
+                ElementClickInterceptedException,
+                ElementNotInteractableException,
+                StaleElementReferenceException,
+            ):
+                assert time.monotonic() < deadline, f"{selector} {text!r} takes no click"
 
     def type(self, selector: str, text: str) -> None:
         self.find(selector).send_keys(text)

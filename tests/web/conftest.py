@@ -90,9 +90,9 @@ def make_page(tmp_path_factory: pytest.TempPathFactory, chromium: None) -> Itera
     yield make
     complaints = []
     for page in made:
-        complaints += page.complaints()
+        complaints += [f"{page.screen}: {text}" for text in page.complaints()]
         page.close()
-    assert complaints == []
+    assert not complaints, "the console was told:\n" + "\n".join(complaints)
 
 
 @pytest.fixture

@@ -19,15 +19,14 @@ pytestmark = pytest.mark.web
 
 
 def at_once(taps: Iterable[tuple[Page, str]]) -> None:
-    """Tap in every browser in the same moment."""
-    moment = (time.time() + 2) * 1000
+    """Tap in every browser in the same moment; each has hold of its button before."""
+    pages = []
     for page, selector in taps:
-        page.driver.execute_script(
-            "const button = document.querySelector(`dialog ${arguments[0]}`);"
-            "setTimeout(() => button.click(), arguments[1] - Date.now())",
-            selector,
-            moment,
-        )
+        page.wait("window.button = document.querySelector(`dialog ${arguments[0]}`)", selector)
+        pages.append(page)
+    moment = (time.time() + 2) * 1000
+    for page in pages:
+        page.js("void setTimeout(() => button.click(), arguments[0] - Date.now())", moment)
 
 
 def test_one_decides(page: Page, bridge: Bridge) -> None:
@@ -102,6 +101,7 @@ def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> 
 
 def offline(page: Page, link: Link) -> None:
     page.expected.append(NETWORK)
+    page.wait_whole()
     link.cut()
     page.wait("document.querySelector('.connection')?.hidden === false", what="it is offline")
 

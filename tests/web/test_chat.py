@@ -14,7 +14,7 @@ from tests.conformance.samples import new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.web.actions import approve, pause, say, start_demo
-from tests.web.browser import Page
+from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
@@ -59,9 +59,10 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
 def test_a_session_that_stopped_is_resumed(make_bridge: MakeBridge, make_page: MakePage) -> None:
     bridge = make_bridge()
     page = make_page(bridge).pair()
-    page.expected += ["net::ERR_", "closed before"]
+    page.expected.append(NETWORK)
     start_demo(page, bridge, "Before the stop")
     page.wait_text("repeats what you say: Before the stop")
+    page.wait_whole()
     bridge.stop()
     bridge.start()
     page.wait_ready()

@@ -20,11 +20,6 @@ from tests.web.conftest import MakeBridge, MakePage
 pytestmark = pytest.mark.web
 
 VERSION = "document.querySelector('script[type=module]').src"
-LOADED_LATER = (
-    "['new_session', 'settings', 'wrong', 'session', 'approval'].every((view) =>"
-    " performance.getEntriesByType('resource')"
-    ".some(({name}) => name.endsWith(`/views/${view}.js`)))"
-)
 KEPT = "navigator.serviceWorker.getRegistration().then((found) => Boolean(found?.active))"
 
 
@@ -36,14 +31,6 @@ def wait_kept(page: Page) -> None:
 def shown(page: Page, *texts: str) -> None:
     """Open "What is wrong?" and wait for what it says."""
     page.open("wrong").wait_text(*texts)
-
-
-def accept_warning(page: Page) -> None:
-    """Click through the warning of a certificate, as a person does."""
-    page.open()
-    page.js("document.getElementById('details-button').click()")
-    page.js("document.getElementById('proceed-link').click()")
-    page.find("h1", "Pair this device")
 
 
 def test_what_was_kept_is_on_the_screen_without_a_network(page: Page, bridge: Bridge) -> None:
@@ -132,12 +119,12 @@ def test_a_newer_version_waits_for_a_tap(
     page = make_page(upgradable, trusted=trusted)
     page.expected.append(NETWORK)
     if not trusted:
-        accept_warning(page)
+        page.accept_warning()
     page.pair()
     if trusted:
         wait_kept(page)
         page.open().wait_ready()
-    page.wait(LOADED_LATER, what="the views are there; the newer bridge has none of this version")
+    page.wait_whole()  # the newer bridge has no module of this version
     before = page.js(VERSION)
     page.js("window.untouched = true")
     upgradable.upgrade()
@@ -153,7 +140,6 @@ def test_a_newer_version_waits_for_a_tap(
 
 
 def test_what_is_wrong_in_words(page: Page, bridge: Bridge) -> None:
-    page.wait("navigator.serviceWorker.controller || true")
     shown(
         page,
         f"Connected to 127.0.0.1:{bridge.port}",
@@ -168,7 +154,7 @@ def test_what_is_wrong_in_words(page: Page, bridge: Bridge) -> None:
 def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bridge) -> None:
     """The client is whole without the worker, and says what is not."""
     page = make_page(bridge, trusted=False)
-    accept_warning(page)
+    page.accept_warning()
     page.pair()
     shown(
         page,
@@ -205,6 +191,7 @@ def test_a_bridge_that_is_away(make_page: MakePage, make_bridge: MakeBridge) -> 
     page = make_page(bridge).pair()
     page.expected.append(NETWORK)
     wait_kept(page)
+    page.wait_whole()
     bridge.stop()
     page.wait_text("Offline")
     shown(page, f"The bridge at 127.0.0.1:{bridge.port} cannot be reached from here", "make run")

@@ -12,7 +12,7 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
 from tests.web.browser import DESK, NETWORK, PHONE, Page
-from tests.web.conftest import MakePage
+from tests.web.conftest import ROOM, MakePage
 
 pytestmark = pytest.mark.web
 
@@ -37,7 +37,7 @@ BESIDE = (
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with something on every screen: its sessions have ids that say what they are."""
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM).start()
     repository = Repository(bridge.root)
     repository.write("src/parser.py", "def parse(text):\n    return text\n")
     repository.commit("First")
@@ -65,10 +65,11 @@ def _call(tool: str, params: dict[str, str], call_id: str) -> dict[str, object]:
     return named | {"risk_level": "medium", "requires_approval": False}
 
 
-def check(page: Page, axe: str) -> None:
+def check(page: Page, axe: str, *texts: str) -> None:
     """In every size and theme: axe finds nothing, all is within the screen and in reach."""
     for metrics, dark in LOOKS:
         page.show_as(metrics, dark=dark)
+        page.wait_text(*texts)  # a list beside the screen is another page: it is made anew
         page.check_accessibility(axe)
         wide = page.js("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{page.js('location.pathname')}: {wide} pixels too wide at {metrics}"
@@ -95,7 +96,7 @@ def test_with_nothing_on_them(page: Page, axe: str) -> None:
         ("s/unknown", "unknown"),
     ):
         page.open(path).wait_text(text)
-        check(page, axe)
+        check(page, axe, text)
 
 
 def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> None:
@@ -109,7 +110,7 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
         ("s/observed/files/notes.txt", "new"),
     ):
         page.open(path).wait_text(text)
-        check(page, axe)
+        check(page, axe, text)
     page.open("s/observed").tap("summary", "Edit: ")
     page.wait_text("Open file")
     check(page, axe)

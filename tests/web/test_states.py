@@ -82,11 +82,8 @@ def test_a_public_connection_is_accepted_first(
 def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge, trusted=False)
     page.expected.append(NETWORK)
-    page.scan(bridge.pairing())
-    page.tap("#details-button")
-    page.tap("#proceed-link")
-    page.tap("button", "Use in this browser")
-    page.wait_ready()
+    page.accept_warning()
+    page.pair()
     start_demo(page, bridge, "Without trust")
     page.wait_text("repeats what you say: Without trust")
 

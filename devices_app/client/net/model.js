@@ -50,6 +50,7 @@ export class Model {
   async forget() {
     this.channel.postMessage({ gone: true });
     this.leave();
+    this.identity = null;
     await this.db.wipe();
   }
 

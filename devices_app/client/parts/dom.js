@@ -1,5 +1,7 @@
 // Make and update elements. Text is always text: nothing here takes markup.
 
+const QUIET_MS = 500; // a card that appears or changes takes no tap for so long
+
 /**
  * Make an element.
  *
@@ -105,6 +107,24 @@ export function onFrame(paint) {
   run.cancel = () => cancelAnimationFrame(asked);
   return run;
 }
+
+/** Let an element take no tap for half a second after it appeared or changed. */
+export function guard(node) {
+  node.classList.add("guarded");
+  clearTimeout(node.guarding);
+  node.guarding = setTimeout(() => node.classList.remove("guarded"), QUIET_MS);
+}
+
+for (const name of ["click", "pointerdown"])
+  document.addEventListener(
+    name,
+    (event) => {
+      if (!event.target.closest(".guarded")) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    },
+    { capture: true },
+  );
 
 const polite = () => document.getElementById("announce");
 

@@ -1,8 +1,7 @@
 // A sheet over the screen, and the buttons of a decision.
 
-import { h } from "./dom.js";
+import { guard, h } from "./dom.js";
 
-export const QUIET_MS = 500; // a card that appears or changes takes no tap for so long
 export const HOLD_MS = 1200;
 
 /**
@@ -101,18 +100,4 @@ export function twoSteps(first, second, act, kind = "primary") {
   };
   node.addEventListener("click", () => (armed ? act() : start()));
   return { node, start };
-}
-
-/** Let an element take no tap for half a second after it appeared or changed. */
-export function guard(node) {
-  const until = performance.now() + QUIET_MS;
-  const stop = (event) => {
-    if (performance.now() < until) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    } else {
-      for (const name of ["click", "pointerdown"]) node.removeEventListener(name, stop, true);
-    }
-  };
-  for (const name of ["click", "pointerdown"]) node.addEventListener(name, stop, true);
 }

@@ -1,8 +1,8 @@
 // The sheet on which somebody decides: the whole call, and buttons as its risk asks for.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { copy, fill, h, icon, setText, toast } from "../parts/dom.js";
-import { guard, holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
+import { copy, fill, guard, h, icon, setText, toast } from "../parts/dom.js";
+import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";

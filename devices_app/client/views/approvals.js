@@ -1,7 +1,6 @@
 // Approvals: the list of what waits and of what was decided, as cards.
 
-import { connectionSign, h, keyed, setText } from "../parts/dom.js";
-import { guard } from "../parts/sheet.js";
+import { connectionSign, guard, h, keyed, setText } from "../parts/dom.js";
 import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 
