@@ -65,9 +65,10 @@ BUILDING_COMMAND = re.compile(
     |(?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$))""",
     re.VERBOSE,
 )
-# These say nothing of what a command is for: between others they do not count.
+# These say nothing of what a command is for: between others they do not count, alone they read.
+# A shell also runs what stands in the subscript of a variable that some of them name.
 SILENT_COMMAND = re.compile(
-    r"(?:cd|echo|printf|true|false|:|test|\[|sleep|for|read|done|fi)(?: |$)"
+    r"(?:cd|echo|true|false|:|sleep|for|done|fi)(?: |$)|(?:printf|test|\[|read)(?: (?!.*\[.*[$`])|$)"
 )
 SECRET_PATH = re.compile(
     r"/\.(?:ssh|gnupg|aws|kube|netrc)|(?:^|/)\.env(?:\.|$)|/etc/g?shadow|/proc/|\bid_(?:rsa|ed25519)|credentials"
@@ -137,7 +138,9 @@ def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
             rated.add("low")
         elif BUILDING_COMMAND.match(simple):
             rated.add("medium")
-        elif not SILENT_COMMAND.match(simple):
+        elif SILENT_COMMAND.match(simple):
+            rated.add("low")
+        else:
             return "high"
     return next((level for level in ("high", "medium", "low") if level in rated), "high")
 

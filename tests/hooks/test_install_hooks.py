@@ -272,7 +272,7 @@ def test_without_a_terminal_it_does_nothing_unless_told(
     command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
     for more, written in (((), False), (("--yes",), True)):
         with Program(environment, *command, *more, terminal=False) as program:
-            assert program.ended() == 0, program.shown
+            assert (program.ended() == 0) is written, program.shown
         assert "This adds one command to 12 events of" in program.shown
         assert ("run this again with --yes" in program.shown) is not written
         assert (file.read_text() != "{}") is written

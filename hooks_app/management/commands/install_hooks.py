@@ -80,7 +80,7 @@ class Command(BaseCommand):
                 _make_spool(place)
             self.stdout.write(f"{shown}: {state}. Nothing to do.")
         elif not self._agreed(before, after, shown, options):
-            self.stdout.write("Nothing was changed.")
+            self.stdout.write("Nothing was changed.")  # as the person wanted it
         else:
             if not removing:
                 _make_spool(place)
@@ -102,8 +102,7 @@ class Command(BaseCommand):
             return True
         if not sys.stdin.isatty():
             again = "run this again with --yes (make hooks ARGS=--yes)"
-            self.stdout.write(f"\nThere is no terminal to ask at: {again}.")
-            return False
+            raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
