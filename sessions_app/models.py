@@ -136,6 +136,9 @@ class Session(models.Model):
     expired = models.BooleanField(
         default=False, help_text="Closed by its grace timer: it can be resumed (D60)."
     )
+    forgotten = models.BooleanField(
+        default=False, help_text="Its agent does not know it any more, as of the last resume."
+    )
     # Whether the agent asks before it acts (D59); unknown when nobody knows.
     asks = models.BooleanField(null=True)
     # The message_id of the stream that has begun and not ended.

@@ -175,9 +175,10 @@ def reported(
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
-def agent_failed(session: Session, why: str, error_id: str) -> Notification:
+def agent_failed(session: Session, why: str, error_id: str, own_id: str | None) -> Notification:
     """An agent failed; ``error_id``: the `error` in its session, which says the same."""
-    return _agent_error(session, "The agent failed", why, error_id=error_id)
+    made = _agent_error(session, "The agent failed", why, error_id=error_id)
+    return made.model_copy(update={"notification_id": own_id}) if own_id else made
 
 
 def stopped_asking(session: Session, why: str) -> Notification:

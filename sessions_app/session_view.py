@@ -13,7 +13,7 @@ from sessions_app.models import Session
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at"),
-    *("expired", "resume_id", "titled"),
+    *("expired", "forgotten", "resume_id", "titled"),
 )
 
 
@@ -22,6 +22,13 @@ def is_at_rest(session: Any) -> bool:
     return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
         session.status == Session.Status.CLOSED and session.expired
     )
+
+
+def is_resumable(session: Any) -> bool:
+    """Tell whether its agent can be started again, as far as is known (D60)."""
+    # without a prompt, which would have titled it, the agent can begin afresh
+    known = session.resume_id != "" and not session.forgotten
+    return is_at_rest(session) and (known or not session.titled)
 
 
 def is_starting(session: Session) -> bool:
@@ -41,8 +48,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "turn": "idle" if over else str(session.turn),
         "doing": json.loads(session.doing) if session.doing and not over else None,
         "pending_approvals": session.pending_approvals,
-        # without a prompt, which would have titled it, the agent can begin afresh
-        "resumable": is_at_rest(session) and (session.resume_id != "" or not session.titled),
+        "resumable": is_resumable(session),
         "last_activity_at": now_text(session.last_activity_at),
     }
 

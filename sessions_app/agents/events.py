@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -136,6 +137,11 @@ class EventQueue:
         self._closed = False
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
+        self.heard_at = 0.0  # the agent's last sign that is no event, by the monotonic clock
+
+    def heard(self) -> None:
+        """Note a sign of the agent that is no event, such as a thought."""
+        self.heard_at = time.monotonic()
 
     def put(self, event: Event) -> None:
         """Add an event; a closed queue ignores it."""

@@ -44,7 +44,7 @@ def found(session_pk: int) -> Session:
 def closed(session: Session) -> BridgeError:
     """Return SESS_CLOSED; of a session that can be resumed it says how (D60)."""
     words = "Nobody watched the session, so it was closed. Resume it: session_start with its id and resume true."
-    message = words if session_view.is_at_rest(session) else ""
+    message = words if session_view.is_resumable(session) else ""
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
@@ -136,7 +136,7 @@ def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
     with writing(session_pk, owner) as writer:
         session, told = writer.session, writer.session.asks
         former, session.status, session.reason = session.status, Session.Status.ACTIVE, ""
-        session.expired, session.closed_at = False, None
+        session.expired, session.forgotten, session.closed_at = False, False, None
         if former in (Session.Status.CREATED, Session.Status.CLOSED):
             observed_sessions.announce_start(writer.box, session)
         if former == Session.Status.CREATED:
@@ -177,10 +177,11 @@ def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
         writer.notify(notifications.stuck(writer.session))
 
 
-def release(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """Return a session that could not be resumed to its former state."""
+def release(session_pk: int, owner: uuid.UUID, reason: str, *, forgotten: bool) -> None:
+    """Return a session that could not be resumed to its former state; its agent has forgotten it."""
     with writing(session_pk, owner) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
+        writer.session.forgotten = forgotten
 
 
 def cancel_start(session_pk: int, device: Device | None) -> bool:
@@ -201,11 +202,13 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
         return True
 
 
-def fail(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+def fail(
+    session_pk: int, owner: uuid.UUID, reason: str, notification_id: str | None = None
+) -> None:
     """Mark the session as failed: its agent did not start, or the bridge failed."""
     with writing(session_pk, owner) as writer:
         writer.stop(Session.Status.ERROR, reason, "agent_died")
-        writer.report_failure(reason)
+        writer.report_failure(reason, notification_id)
 
 
 def expire(session_pk: int, owner: uuid.UUID) -> None:

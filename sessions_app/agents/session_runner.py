@@ -92,7 +92,7 @@ class SessionRunner:
         self._watchdog: asyncio.Task[None] | None = None
         self._cleaner: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
-        self._silence_told = False  # since the last sign
+        self._explained_at = 0.0  # when silence was last reported
 
     @property
     def busy(self) -> bool:
@@ -117,9 +117,13 @@ class SessionRunner:
 
     def explain_silence(self) -> None:
         """Report a turn that gives no sign for long, once until the next sign."""
-        silence = time.monotonic() - self.used_at
-        if self.busy and not self._silence_told and silence > limits.TURN_SILENCE_SECONDS:
-            self._silence_told = True
+        now, heard_at = time.monotonic(), max(self.used_at, self._driver.events.heard_at)
+        if (
+            self.busy
+            and heard_at > self._explained_at
+            and now - heard_at > limits.TURN_SILENCE_SECONDS
+        ):
+            self._explained_at = now
             self._driver.events.put(TurnSilent())
 
     async def stop(self) -> None:
@@ -181,7 +185,8 @@ class SessionRunner:
                 for event in batch
             ]
         await stored(self._transcript.write, coalesce(batch))
-        self.used_at, self._silence_told = time.monotonic(), kinds == {TurnSilent}
+        if kinds != {TurnSilent}:
+            self.used_at = time.monotonic()
         if kinds & {TurnEnded, AgentDied}:
             if self._interrupted:
                 self._clean()
@@ -199,7 +204,7 @@ class SessionRunner:
             await self._wake.wait()
             self._wake.clear()
             while command := await stored(self._transcript.take, busy=self.busy):
-                self.used_at, self._silence_told = time.monotonic(), False
+                self.used_at = time.monotonic()
                 try:
                     await self._obey(command)
                 except Exception as error:  # whatever it is, an agent that hears nothing is gone

@@ -25,7 +25,7 @@ from sessions_app.models import Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
-_STATE = ("status", "reason", "owner", "closed_at", "expired", "asks")
+_STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks")
 _TURN = ("turn", "doing", "pending_approvals")
 _SAVED = (*_STATE, *_TURN, "open_message", "resume_id", "last_activity_at")
 
@@ -183,11 +183,11 @@ class SessionWriter:
         by = ToolCall.DecidedBy.BRIDGE
         approvals.reject_pending(self.box, self.session, by=by, reason=reason)
 
-    def report_failure(self, why: str) -> None:
+    def report_failure(self, why: str, notification_id: str | None = None) -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
         why = storable_reason(why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
-        self.notify(notifications.agent_failed(self.session, why, row.id))
+        self.notify(notifications.agent_failed(self.session, why, row.id, notification_id))
 
     def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
         """Notify every device of what no message of the session says."""

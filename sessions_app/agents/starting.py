@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,20 @@ STOPPED = "The bridge was stopped."
 SETTLE_POLL_SECONDS = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Hold a start of a session's agent.
+
+    ``failure_id`` is that of the notification which tells every device that it failed.
+    """
+
+    session: Session
+    driver: Driver
+    breaker: Breaker
+    resume_id: str | None = None
+    failure_id: str | None = None
+
+
 async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
     """Return what resuming a session needs. Raises SESS_NOT_RESUMABLE."""
     why = ""
@@ -56,21 +71,18 @@ async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
 
 
 async def start_agent(
-    session: Session,
-    driver: Driver,
-    resume_id: str | None,
-    breaker: Breaker,
-    begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]],
+    launch: Launch, begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 ) -> None:
     """Start the agent, whose driver ``begin`` starts; activate the session.
 
     Raises BridgeError when that fails, having written the state down, CancelledError when it is
     cancelled; the driver is closed then.
     """
+    session, driver, breaker = launch.session, launch.driver, launch.breaker
     owner, directory = leases.current(), Path(session.working_directory)
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
-            start = Start(session.session_id, directory, resume_id)
+            start = Start(session.session_id, directory, launch.resume_id)
             await begin(lambda: driver.start(start))
         await stored(ownership.activate, session.pk, owner, driver.asks)
     except asyncio.CancelledError:
@@ -82,17 +94,16 @@ async def start_agent(
         raise await readers.run(ownership.start_ended, session.pk) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
         await close(driver, session.session_id)
-        raise await _not_started(session, driver, breaker, error) from None
+        raise await _not_started(launch, error) from None
     breaker.succeeded()
     about = {"session": session.session_id, "agent": session.agent_type}
-    log.info("agent_started", **about, resumed=resume_id is not None)
+    log.info("agent_started", **about, resumed=launch.resume_id is not None)
 
 
-async def _not_started(
-    session: Session, driver: Driver, breaker: Breaker, error: Exception
-) -> BridgeError:
+async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     """Write down why an agent did not start, and return the answer for whoever asked."""
-    agent, reason, code = session.agent_type, str(error), "AGENT_ERROR"
+    session, agent = launch.session, launch.session.agent_type
+    reason, code = str(error), "AGENT_ERROR"
     if isinstance(error, TimeoutError):
         seconds = limits.AGENT_START_SECONDS
         reason = f"The agent {agent} was not ready within {seconds:g} seconds."
@@ -104,15 +115,16 @@ async def _not_started(
         log.error("driver_failed", session=session.session_id, exc_info=error)
         reason = f"The agent {agent} could not be started: {error}"
     if code != "AGENT_UNAVAILABLE":
-        reason = with_last_words(reason, driver)
+        reason = with_last_words(reason, launch.driver)
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
-        breaker.failed()
-    # one that was closed stays closed
-    stays = code == "SESS_NOT_RESUMABLE" or session.status == Session.Status.CLOSED
-    write = ownership.release if stays else ownership.fail
+        launch.breaker.failed()
+    forgotten, owner = code == "SESS_NOT_RESUMABLE", leases.current()
     try:
-        await stored(write, session.pk, leases.current(), reason)
+        if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
+            await stored(ownership.release, session.pk, owner, reason, forgotten=forgotten)
+        else:
+            await stored(ownership.fail, session.pk, owner, reason, launch.failure_id)
     except OwnershipLost:
         return await readers.run(ownership.start_ended, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

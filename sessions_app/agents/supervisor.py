@@ -21,11 +21,11 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import Driver, Said
+from sessions_app.agents.driver import Said
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner, stored
 from sessions_app.agents.session_writer import OwnershipLost
-from sessions_app.agents.starting import STOPPED
+from sessions_app.agents.starting import STOPPED, Launch
 from sessions_app.models import Session
 
 log = structlog.get_logger("bridge.agent")
@@ -83,10 +83,16 @@ class Supervisor:
     # -- creating and resuming ---------------------------------------------------------------------
 
     async def create(
-        self, session_id: str | None, agent: str, directory: str, device: Device
+        self,
+        session_id: str | None,
+        agent: str,
+        directory: str,
+        device: Device,
+        failure_id: str | None = None,
     ) -> Session:
         """Return a new session with its agent ready, or the one with that id.
 
+        ``failure_id`` is that of the notification which says that it did not start.
         Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing
         was created); AGENT_ERROR when the agent could not be started (the session is in state
         ``error``, with the reason).
@@ -101,10 +107,13 @@ class Supervisor:
             )
             if not new:
                 return await starting.settled(session)
-            await self._launch(session, kind.make(), None, attempted)
+            launch = Launch(session, kind.make(), attempted, failure_id=failure_id)
+            await self._launch(launch)
         return await readers.run(ownership.found, session.pk)
 
-    async def resume(self, session: Session, device: Device) -> Session:
+    async def resume(
+        self, session: Session, device: Device, failure_id: str | None = None
+    ) -> Session:
         """Return a session with its agent ready, started again if it is at rest (D60).
 
         Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
@@ -117,7 +126,8 @@ class Supervisor:
         with self._reserving(), attempted.attempt():
             if not await threads.run(ownership.reserve_again, leases.current(), session.pk, device):
                 return await starting.settled(session)
-            await self._launch(session, driver, session.resume_id or None, attempted)
+            resume_id = session.resume_id or None
+            await self._launch(Launch(session, driver, attempted, resume_id, failure_id))
         return await readers.run(ownership.found, session.pk)
 
     def history(self, session_pk: int) -> Sequence[Said]:
@@ -139,16 +149,15 @@ class Supervisor:
 
     # -- starting ----------------------------------------------------------------------------------
 
-    async def _launch(
-        self, session: Session, driver: Driver, resume_id: str | None, attempted: breaker.Breaker
-    ) -> None:
+    async def _launch(self, launch: Launch) -> None:
         """Start the agent in a task of its own: it goes on when the phone that asked vanishes."""
+        session = launch.session
         if former := self._launching.get(session.pk):  # cancelled, and not over yet
             if session.pk in self._starting:
                 self._starting[session.pk].cancel()
             await asyncio.wait({former})
         task = self._launching[session.pk] = asyncio.create_task(
-            self._start(session, driver, resume_id, attempted), context=Context()
+            self._start(launch), context=Context()
         )  # the agent outlives the request that the logs name here
         task.add_done_callback(lambda done: self._launched(session.pk, done))
         try:
@@ -164,18 +173,18 @@ class Supervisor:
         if not task.cancelled():
             task.exception()  # whoever waits is told; the phone may be gone
 
-    async def _start(
-        self, session: Session, driver: Driver, resume_id: str | None, attempted: breaker.Breaker
-    ) -> None:
-        begin = partial(self._begin, session.pk)
+    async def _start(self, launch: Launch) -> None:
+        session = launch.session
         try:
-            await starting.start_agent(session, driver, resume_id, attempted, begin)
+            await starting.start_agent(launch, partial(self._begin, session.pk))
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
                     await stored(ownership.pause, session.pk, leases.current(), STOPPED)
             raise
-        runner = SessionRunner(session.pk, session.session_id, driver, leases.current(), self._end)
+        runner = SessionRunner(
+            session.pk, session.session_id, launch.driver, leases.current(), self._end
+        )
         self._running[session.pk] = runner
         runner.start()
 
@@ -271,7 +280,7 @@ class Supervisor:
     def _check(self, runner: SessionRunner, found: ownership.Look) -> None:
         """End a session that is lost, expired or idle (D35); a turn in progress is waited for.
 
-        Its silence is explained.         The clock is the monotonic one, which stands still while the machine sleeps.
+        Its silence is explained. The clock is the monotonic one, which stands still while the machine sleeps.
         """
         pk, now = runner.session_pk, time.monotonic()
         if pk not in found.held:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from bridge_project.kernel.errors import BridgeError
@@ -40,12 +42,15 @@ async def session_of(
     The order: unknown, closed, not joined.
 
     A closed observed session takes what only looks; ``acting``: the message is for its agent. While
-    an agent is being started nobody can have joined: whoever wants to may give it up.
+    an agent is being started nobody can have joined: whoever wants to may give it up. Nor can
+    anybody have joined one that its grace timer closed, which a person may end for good.
     """
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
     if message.type in _ENDS_A_START and session_view.is_starting(session):
+        return session
+    if message.type == "session_end" and session.expired:
         return session
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
         raise ownership.closed(session)
@@ -97,9 +102,11 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
 async def _created(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
     payload: c.SessionStart = message.payload
     assert connection.device is not None
-    return await _ready(
-        await supervisor.create(None, payload.agent, payload.working_directory, connection.device)
-    )
+    with _told_once(connection) as failure_id:
+        session = await supervisor.create(
+            None, payload.agent, payload.working_directory, connection.device, failure_id
+        )
+    return await _ready(session)
 
 
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
@@ -109,15 +116,35 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.SessionStart = message.payload
     assert connection.device is not None and payload.session_id is not None
     session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
-    if session is None:
-        session = await supervisor.create(
-            payload.session_id, payload.agent, payload.working_directory, connection.device
-        )
-    elif session.status == Session.Status.CREATED:
-        session = await starting.settled(session)
-    elif resumed := _must_wait(session, resume=payload.resume):
-        session = await supervisor.resume(session, connection.device)
+    with _told_once(connection) as failure_id:
+        if session is None:
+            session = await supervisor.create(
+                payload.session_id,
+                payload.agent,
+                payload.working_directory,
+                connection.device,
+                failure_id,
+            )
+        elif session.status == Session.Status.CREATED:
+            session = await starting.settled(session)
+        elif resumed := _must_wait(session, resume=payload.resume):
+            session = await supervisor.resume(session, connection.device, failure_id)
     await _join(connection, message, session, resumed=resumed)
+
+
+@contextmanager
+def _told_once(connection: ClientConnection) -> Iterator[str]:
+    """Choose the id of the notification that a start fails: whoever asked has it in the answer."""
+    assert connection.delivery is not None and connection.acknowledgements is not None
+    failure_id = str(uuid.uuid4())
+    connection.delivery.withheld.add(failure_id)
+    try:
+        yield failure_id
+    except BridgeError:
+        if not connection.over:
+            connection.acknowledgements.answered(failure_id)
+        raise
+    connection.delivery.withheld.discard(failure_id)
 
 
 async def _join(
@@ -187,8 +214,8 @@ def _end(
 ) -> None:
     with session_writer.writing(session_pk, owner=None) as writer:
         session_id = writer.session.session_id
-        starting_again = session_view.is_starting(writer.session)
-        if writer.session.status == Session.Status.CLOSED and not starting_again:
+        ends = session_view.is_starting(writer.session) or writer.session.expired
+        if writer.session.status == Session.Status.CLOSED and not ends:
             raise BridgeError("SESS_CLOSED", session_id=session_id)
         writer.end(reason, row_id=row_id)
         audit.record("session_end", device=device, session_id=session_id, reason=reason)

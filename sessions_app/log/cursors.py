@@ -34,6 +34,7 @@ def acknowledge(
     message_ids: Collection[str],
     through: Mapping[int, int] = MappingProxyType({}),
     gaps: Mapping[int, int] = MappingProxyType({}),
+    answered: Collection[str] = (),
 ) -> None:
     """Move the device's cursors for a ``notification_ack``.
 
@@ -41,16 +42,18 @@ def acknowledge(
     row when it and all earlier rows of the feed are acknowledged. ``through`` (feed id → row) are
     rows acknowledged together with all before them. ``gaps`` are those that the device was told of:
     it passes them by acknowledging a later row, for what was discarded was never sent to it.
+    ``answered`` are ids of rows that were not sent, since an answer had said the same.
     """
     acked: dict[int, set[int]] = defaultdict(set)
     types = set()
     # a row's id is one; anything else is unknown
     known = [message_id for message_id in message_ids if is_uuid(message_id)]
-    for ids in batched(known, IDS_AT_ONCE):
-        rows = LogRow.objects.filter(message_id__in=ids).values_list("feed_id", "seq", "type")
-        for feed_id, seq, type_ in rows:
+    for ids in batched([*known, *answered], IDS_AT_ONCE):
+        rows = LogRow.objects.filter(message_id__in=ids)
+        for feed_id, seq, type_, id_ in rows.values_list("feed_id", "seq", "type", "message_id"):
             acked[feed_id].add(seq)
-            types.add(type_)
+            if id_ not in answered:
+                types.add(type_)
     for feed_ids in batched(sorted(acked.keys() | through.keys()), FEEDS_AT_ONCE):
         with _locked(device_id) as device:
             _learn_style(device, types)

@@ -34,6 +34,7 @@ class Acknowledgements:
         self._gaps: dict[int, int] = {}
         # what came and is not stored yet: message ids; feed → row, by a summary; by heartbeats
         self._acked: set[str] = set()
+        self._answered: set[str] = set()
         self._through: dict[int, int] = {}
         self._proven: dict[int, int] = {}
         # when a pong was sent, and what had been sent since the one before
@@ -63,6 +64,11 @@ class Acknowledgements:
                 self._acked.add(self._answers.pop(message_id, message_id))
         self._write()
 
+    def answered(self, row_id: str) -> None:
+        """Count a row as received that was not sent: an answer has said the same."""
+        self._answered.add(row_id)
+        self._write()
+
     def ping(self, sent: dict[int, int]) -> None:
         """Take a heartbeat that is answered now; ``sent``: feed → newest row sent.
 
@@ -84,13 +90,15 @@ class Acknowledgements:
             self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
-        while self._acked or self._proven or self._through:
+        while self._acked or self._answered or self._proven or self._through:
             acked, through, proven = self._acked, self._through, self._proven
+            answered, self._answered = self._answered, set()
             self._acked, self._through, self._proven = set(), {}, {}
             try:
-                if acked or through:
+                if acked or answered or through:
+                    gaps = dict(self._gaps)
                     await writers.run(
-                        cursors.acknowledge, self._device_id, acked, through, dict(self._gaps)
+                        cursors.acknowledge, self._device_id, acked, through, gaps, answered
                     )
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
@@ -102,6 +110,7 @@ class Acknowledgements:
                     error=error.__class__.__name__,
                 )
                 self._acked |= acked
+                self._answered |= answered
                 self._through = through | self._through
                 self._proven = proven | self._proven
                 await asyncio.sleep(limits.POLL_SECONDS)

@@ -69,6 +69,8 @@ class Delivery:
         self._asked: set[str] = set()
         # row's message id → the answer, to a request of this client, that it is sent as
         self.answers: dict[str, Encoded] = {}
+        # ids of rows that are not sent: the answer to a request of this client says the same
+        self.withheld: set[str] = set()
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
         self.live = 0
@@ -247,6 +249,7 @@ class Delivery:
             row.feed_id in feeds
             and row.seq > self.sent.get(row.feed_id, 0)
             and row.id not in self._asked
+            and row.id not in self.withheld
         )
 
     def _send(self, rows: Sequence[Row]) -> int:

@@ -64,3 +64,13 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
         assert low(other, runs).count(works) == 1 and not low(other, waits)
         for session_id in (waits, silent, runs):
             end(phone, session_id)
+
+
+def test_thoughts_are_a_sign(bridge: Bridge) -> None:
+    """A turn that thinks for longer than that is not silent, though a person sees nothing of it."""
+    with bridge.phones(1) as (phone,):
+        thinks = begin(bridge, phone, agent="plain")
+        say(phone, thinks, f"/think {2 * SECONDS}")
+        phone.expect("stream_end", session_id=thinks, finish_reason="stop")
+        assert not low(phone, thinks)
+        end(phone, thinks)

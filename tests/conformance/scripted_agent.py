@@ -162,6 +162,7 @@ class Scripted:
         word, _, rest = text.partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,
+            "/think": self.think,
             "/stamp": self.stamp,
             "/ask": self.ask,
             "/ask-and-die": self.ask_and_die,
@@ -189,6 +190,14 @@ class Scripted:
         """The time of its own first chunk."""
         self.say(f"{time.time():.6f} ")
         self.say("and that was it")
+
+    def think(self, seconds: str) -> None:
+        """Thinks aloud for so long."""
+        until = time.monotonic() + float(seconds)
+        while time.monotonic() < until:
+            content = {"type": "text", "text": "hm "}
+            self.update(sessionUpdate="agent_thought_chunk", content=content)
+            time.sleep(0.1)
 
     def rate(self, rest: str) -> None:
         """LABEL COUNT PER_SECOND: so many numbered chunks, each due at its own time."""

@@ -340,6 +340,22 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
         stays.close()
 
 
+def test_what_the_grace_timer_closed_is_ended_for_good(quick: Bridge) -> None:
+    """D60: by a person, who need not resume it for that; every device is told."""
+    with quick.phones(2) as (leaves, stays):
+        sid = begin(quick, leaves, agent="plain")
+        ask(leaves, sid, "hello")
+        leaves.vanish()
+        stays.expect("session_end", session_id=sid, reason="timeout")
+        assert listed(quick, sid) == ("closed", True)
+        leaves.ready()
+        assert end(leaves, sid)["type"] == "session_end"
+        stays.expect("session_end", session_id=sid, reason="user_request")
+        assert listed(quick, sid) == ("closed", False)
+        for answer in (start(leaves, quick.root, sid, resume=True), end(leaves, sid)):
+            assert_refused(answer, "SESS_CLOSED", False, sid)
+
+
 def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
     """The session's state, and whether it can be resumed, in GET /sessions."""
     sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
@@ -349,7 +365,9 @@ def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
 
 @pytest.mark.parametrize("agent", ["no-load", "forgets"])
 def test_an_agent_without_its_checkpoint(quick: Bridge, agent: str) -> None:
-    """D60: one that cannot load is not resumable; one that has forgotten it stays closed."""
+    """D60: one that cannot load is not resumable; one that has forgotten it stays closed, and is not
+    resumable from then on.
+    """
     with quick.phones(2) as (leaves, stays):
         asked, unasked = (begin(quick, leaves, agent=agent) for _ in range(2))
         ask(leaves, asked, "hello")
@@ -360,7 +378,9 @@ def test_an_agent_without_its_checkpoint(quick: Bridge, agent: str) -> None:
         leaves.ready()
         answer = start(leaves, quick.root, asked, resume=True)
         assert_refused(answer, "SESS_NOT_RESUMABLE", False, asked)
-        assert listed(quick, asked) == ("closed", agent == "forgets")
+        assert listed(quick, asked) == ("closed", False)
+        refused = assert_refused(start(leaves, quick.root, asked), "SESS_CLOSED", False, asked)
+        assert "Resume it" not in refused["message"]
         if agent == "no-load":
             assert listed(quick, unasked) == ("closed", True), "nothing was said: it begins afresh"
             assert start(leaves, quick.root, unasked, resume=True)["type"] == "session_ready"

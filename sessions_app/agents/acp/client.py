@@ -82,6 +82,7 @@ class AcpClient:
                 if text := clean(text_of(update.content)):
                     self._events.put(Chunk(text))
             case schema.AgentThoughtChunk():
+                self._events.heard()
                 self._calls.think(clean(text_of(update.content)))
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 for event in self._calls.update(update):

@@ -24,6 +24,7 @@ from claude_agent_sdk import (
     PermissionResultAllow,
     PermissionResultDeny,
     ResultError,
+    StreamEvent,
     ToolPermissionContext,
 )
 
@@ -135,6 +136,8 @@ class ClaudeDriver(Driver):
         reason = "It ended by itself."
         try:
             async for message in client.receive_messages():
+                if isinstance(message, StreamEvent):  # its thoughts come so, and are no events
+                    self.events.heard()
                 for event in (*self._retries.read(message), *self._translation.read(message)):
                     if isinstance(event, ApprovalWithdrawn):
                         self.approvals.withdraw(event.call_id)
