@@ -107,8 +107,7 @@ class Supervisor:
             )
             if not new:
                 return await starting.settled(session)
-            launch = Launch(session, kind.make(), attempted, failure_id=failure_id)
-            await self._launch(launch)
+            await self._launch(Launch(session, kind.make(), attempted, failure_id=failure_id))
         return await readers.run(ownership.found, session.pk)
 
     async def resume(
@@ -182,9 +181,8 @@ class Supervisor:
                 with suppress(OwnershipLost):
                     await stored(ownership.pause, session.pk, leases.current(), STOPPED)
             raise
-        runner = SessionRunner(
-            session.pk, session.session_id, launch.driver, leases.current(), self._end
-        )
+        ids, owner = (session.pk, session.session_id), leases.current()
+        runner = SessionRunner(*ids, launch.driver, owner, self._end)
         self._running[session.pk] = runner
         runner.start()
 

@@ -22,10 +22,11 @@ WORDS = re.compile(r"\S+\s*")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Streamed word by word; before the last one the model waits for ``hold``."""
+    """Streamed word by word; before the last one the model waits for ``hold``. Said, or thought."""
 
     text: str
     hold: threading.Event | None = None
+    kind: str = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,8 @@ def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> di
 
 def _content(block: Block, *, begun: bool = False) -> dict[str, Any]:
     if isinstance(block, Text):
-        return {"type": "text", "text": "" if begun else block.text}
+        signed = {} if block.kind == "text" else {"signature": ""}
+        return {"type": block.kind, block.kind: "" if begun else block.text} | signed
     call = {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": block.name}
     return call | {"input": {} if begun else dict(block.input)}
 
@@ -239,4 +241,4 @@ def _deltas(block: Block) -> Iterator[dict[str, Any]]:
     for number, word in enumerate(words, 1):
         if number == len(words) and block.hold is not None:
             block.hold.wait(PATIENCE)
-        yield {"type": "text_delta", "text": word}
+        yield {"type": f"{block.kind}_delta", block.kind: word}

@@ -156,6 +156,17 @@ async def test_a_command_that_takes_too_long(model: Model, session: Drive) -> No
     assert only(ToolFailed, said).code == "TOOL_TIMEOUT"
 
 
+async def test_a_thought_is_a_sign_of_life(
+    model: Model, session: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person is told nothing of it, and not that the agent is silent."""
+    signs: list[None] = []
+    monkeypatch.setattr(session.driver.events, "heard", lambda: signs.append(None))
+    thought = Text("hm " * 50, kind="thinking")
+    said = await session.turn(model.play("thought", [thought, Text("Done.")]))
+    assert text(said) == "Done." and len(signs) > 50
+
+
 async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Drive) -> None:
     """Nobody is asked about what cannot run, and it is said all the same."""
     said = await session.turn(model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")]))
