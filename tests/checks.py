@@ -53,8 +53,10 @@ OTHERS: list[Step] = [
         ],
     ),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
+    ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py"]),
+    ("properties", ["-m", "pytest", "-m", "hypothesis", "--timeout", "0"]),
 ]
-# of the last three; the environment may say something else
+# of all but the crashes; the environment may say something else
 LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}
 
 AGENT_TESTS = [

@@ -12,9 +12,13 @@ from tests.servers import postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
-# How long an example takes says how busy the machine is, no more. Single tests say how many they
-# want.
-settings.register_profile("bridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, no more. `make soak` asks for more of them.
+settings.register_profile(
+    "bridge",
+    max_examples=int(os.environ.get("SOAK_EXAMPLES") or 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("bridge")
 
 # The tests may be run by an agent that a bridge has started, whose hooks report nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from bridge_project.protocol.jsontext import dumps_unicode
@@ -59,7 +59,6 @@ def said(change: Change, *kinds: str) -> list[DiffLine]:
 # -- patches ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(old=LINES, new=LINES, old_ends=some.booleans(), new_ends=some.booleans())
 def test_a_diff_of_anything_gives_back_both_files(
     lonely: Repository, old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool
@@ -146,7 +145,6 @@ def test_the_kinds_of_changes(kinds: bytes) -> None:
     assert conflict and not any(change.cut for change in read(kinds).values())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=some.data())
 def test_a_patch_without_its_end(kinds: bytes, data: some.DataObject) -> None:
     """Whatever is missing, what is there is right, and what lacks lines says so."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from bridge_project.kernel import limits
@@ -107,7 +107,6 @@ VALUES = some.text(alphabet='a "\\\n\t#;=ü[]', max_size=12)
 SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
 
 
-@settings(max_examples=60)
 @given(pairs=some.lists(some.tuples(SUBSECTIONS, VALUES), max_size=5))
 def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
     written = [

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from bridge_project.kernel.errors import BridgeError
@@ -65,7 +65,6 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
             continue  # the example makes it twice, or a file of it is in the way
 
 
-@settings(max_examples=150)
 @given(
     made=some.lists(things(), max_size=12),
     asked=some.lists(paths(), min_size=1, max_size=8),

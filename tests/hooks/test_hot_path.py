@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 import time_machine
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.http import ratelimit
@@ -211,7 +211,6 @@ fields = st.fixed_dictionaries(
 
 
 @given(changes=fields)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_posted_both_answer_alike(
     changes: dict[str, Any], hot: FastPath, view: Handler
 ) -> None:

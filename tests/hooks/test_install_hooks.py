@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hooks_app.producer.install import SettingsError, install, installed, remove
@@ -197,7 +197,6 @@ def meaning(text: str) -> Any:
     return value
 
 
-@settings(max_examples=100)
 @given(text=documents)
 def test_any_settings_survive(text: str) -> None:
     once = install(text, SPOOL)
@@ -233,7 +232,6 @@ def run(file: Path, spool: Path, *arguments: str) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=30)
 @given(text=documents)
 def test_any_file_comes_back_byte_for_byte(
     text: str, tmp_path_factory: pytest.TempPathFactory

@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.docs import asyncapi
@@ -282,7 +282,6 @@ FRAMES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
 @given((FRAMES | JSON).map(json.dumps) | st.text(max_size=100) | st.binary(max_size=100))
 def test_anything_is_a_message_or_protocol_invalid(text: str | bytes) -> None:
     for strict in (True, False):

@@ -68,9 +68,16 @@ def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.Mo
     """Each for as long as it takes by itself, or as the environment says; arguments ask for less."""
     monkeypatch.setenv("SOAK_SECONDS", "5")
     assert checks.main(["soak"]) == 0
-    assert [name for name, _ in asked] == ["crashes", "model", "document", "cycles"]
+    assert [name for name, _ in asked] == [
+        "crashes",
+        "model",
+        "document",
+        "cycles",
+        "races",
+        "properties",
+    ]
     files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
-    assert len(files) == 6 and all(Path(setup.PROJECT, file).is_file() for file in files)
+    assert len(files) == 7 and all(Path(setup.PROJECT, file).is_file() for file in files)
     assert [os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS")] == ["300", "5"]
     asked.clear()
     assert checks.main(["soak", "--instants", "5"]) == 0

@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.docs import asyncapi
@@ -186,7 +186,6 @@ junk = st.recursive(
 FIELDS = ("tool", "params", "result", "success", "prompt", "message", "execution_time_ms")
 
 
-@settings(max_examples=30)
 @given(
     name=st.sampled_from([*HOOK_EVENTS, "Other"]),
     payload=st.dictionaries(st.sampled_from(FIELDS), junk),

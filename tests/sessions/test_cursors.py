@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devices_app.models import Device
@@ -74,7 +74,6 @@ def test_a_new_device_starts_where_the_log_stood(five: list[Row]) -> None:
 
 
 @given(order=st.permutations(range(5)), split=st.integers(0, 5))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(
     order: list[int], split: int
 ) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
@@ -130,7 +130,6 @@ ages = st.lists(
 
 
 @given(hours=ages, read=st.integers(0, 12), step=st.sampled_from([1, 3, 100]))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_keeps_the_end_of_a_feed_and_says_what_came_before(
     monkeypatch: pytest.MonkeyPatch, hours: list[int], read: int, step: int
 ) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
@@ -56,7 +56,6 @@ def told(pages: Iterator[log_reader.Page], sent: dict[int, int]) -> list[tuple[i
     window=st.sampled_from([1, 3, 5_000]),
     last=st.integers(1, 60),
 )
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_each_row_once_in_order_or_a_gap_before_what_follows_it(
     monkeypatch: pytest.MonkeyPatch,
     posts: list[int],
