@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "instants" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(60 + SECONDS_EACH * _instants(config)))
+            item.add_marker(pytest.mark.timeout(240 + SECONDS_EACH * _instants(config)))
 
 
 def _instants(config: pytest.Config) -> int:

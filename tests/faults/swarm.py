@@ -22,6 +22,7 @@ from tests.faults.quick import QuickBridge
 log = logging.getLogger("tests.faults")
 
 POSTERS, PHONES, SESSIONS = 64, 5, 4
+PHASES = ("starting", "handshakes", "under load")
 EPOCH = 25  # instants, after which everything must have arrived, and is forgotten
 # the longest life, in times that a process needs until it listens: one in seven never does
 LIVES = 7
@@ -81,9 +82,9 @@ class Server:
         if self._killed or process is None:
             return None
         self._killed = True
-        phase = "under load" if self.answers else "handshakes" if self.listening else "starting"
+        phase = PHASES[2 if self.answers else 1 if self.listening else 0]
         process.send_signal(signal.SIGKILL)
-        if phase == "starting":
+        if phase == PHASES[0]:
             self._learn(at_least=True)
         self.listening = False
         return phase
@@ -148,7 +149,10 @@ class Server:
 
 @dataclass
 class Swarm:
-    """`kill(instants)` is the test; it raises Wrong when a promise was broken."""
+    """`kill(instants)` is the test; it raises Wrong when a promise was broken.
+
+    It goes on until a process has died in each phase of its life.
+    """
 
     bridges: Sequence[QuickBridge]
     seed: str
@@ -210,11 +214,15 @@ class Swarm:
             actors += [group.create_task(phone.run()) for phone in self.phones]
             actors.append(group.create_task(self._watch()))
             await self._come_back()
-            while instants > 0:
-                await self._epoch(min(EPOCH, instants))
+            while instants > 0 or not self._died_in_each_phase:
+                await self._epoch(max(5, min(EPOCH, instants)))
                 instants -= EPOCH
             for actor in actors:
                 actor.cancel()
+
+    @property
+    def _died_in_each_phase(self) -> bool:
+        return all(self.count[f"killed {phase}"] for phase in PHASES)
 
     async def _watch(self) -> None:
         """A process that ends by itself is a fault at any time."""
