@@ -16,6 +16,7 @@ from twisted.web import http
 
 from bridge_project.edge.request import (
     Request,
+    asgi_headers,
     ask_for_body,
     raw_error_response,
 )
@@ -157,13 +158,9 @@ class Channel(http.HTTPChannel):
         if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host stands over `Host`
             request.requestHeaders.setRawHeaders(b"Host", [absolute[1]])
             self._path = b"/" + absolute[2].removeprefix(b"/")
+        request.head = asgi_headers(request.requestHeaders)
         request.bridge = self.server.transport_of(
-            self.transport,
-            [
-                (name, value)
-                for name in FORWARDING_HEADERS
-                for value in request.requestHeaders.getRawHeaders(name, ())
-            ],
+            self.transport, [one for one in request.head if one[0] in FORWARDING_HEADERS]
         )
         if not request.bridge.secure and not request.is_upgrade():
             self.refuse("INSECURE_TRANSPORT")

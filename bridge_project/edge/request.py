@@ -88,6 +88,7 @@ class Request(WebRequest):  # type: ignore[misc]
     admitted = False  # the application has said that it wants the large body
     place: asyncio.Semaphore | None = None  # where a large body counts until it is dealt with
     bridge: Transport
+    head: list[tuple[bytes, bytes]]  # its headers, for ASGI
     _start: dict[str, Any] | None = None  # of an answer whose body has not begun
 
     def __init__(self, channel: Any, queued: object = False) -> None:
@@ -95,8 +96,8 @@ class Request(WebRequest):  # type: ignore[misc]
         self.received = 0
 
     def process(self) -> Any:
-        self.requestHeaders.removeHeader(b"daphne-root-path")
         if self.is_upgrade():
+            self.requestHeaders.removeHeader(b"daphne-root-path")
             protocols = self.requestHeaders.getRawHeaders(b"Sec-WebSocket-Protocol", [])
             if not all(value.isascii() for value in protocols):
                 return self.basic_error(400, b"", "Sec-WebSocket-Protocol is not ASCII.")
@@ -118,10 +119,10 @@ class Request(WebRequest):  # type: ignore[misc]
         """Tell what no application could read of the head; empty when it is well."""
         if not self.uri.isascii():
             return "The request's target is not ASCII."
-        for name, values in self.requestHeaders.getAllRawHeaders():
+        for name, value in self.head:
             if not HEADER_NAME_RE.fullmatch(name):
                 return "A header's name is not valid."
-            if any(INVALID_HEADER_VALUE_BYTES.intersection(value) for value in values):
+            if INVALID_HEADER_VALUE_BYTES.intersection(value):
                 return "A header's value is not valid."
         return ""
 
@@ -146,7 +147,7 @@ class Request(WebRequest):  # type: ignore[misc]
             "raw_path": path,
             "root_path": "",
             "query_string": query,
-            "headers": [one for one in asgi_headers(self.requestHeaders) if b"_" not in one[0]],
+            "headers": [one for one in self.head if b"_" not in one[0]],
             "client": [peer.host, peer.port],
             "server": [host.host, host.port],
             "bridge": self.bridge,

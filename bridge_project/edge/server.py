@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import math
 import os
 import signal
 import socket
@@ -91,7 +92,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         self.channels: set[http.Channel] = set()
         # the application of each request and socket, and when it is cancelled after its end
         self.tasks: dict[Any, asyncio.Task[None]] = {}
-        self._kills: dict[Any, asyncio.TimerHandle] = {}
+        self._kills: dict[Any, float] = {}  # by the monotonic clock
         bodies = max(1, limits.BODIES_IN_FLIGHT_BYTES // conf.max_message_bytes)
         self.hook_bodies = asyncio.Semaphore(bodies)
         self.other_bodies = asyncio.Semaphore(bodies)
@@ -220,6 +221,9 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 socket_.check_timeouts()
             for channel in list(self.channels):
                 channel.check_progress()
+            for protocol, due in list(self._kills.items()):
+                if time.monotonic() >= due:
+                    self._kill(protocol)
 
     # -- applications --
 
@@ -276,20 +280,19 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         Called once or several times, before or after it ended, or without one.
         """
         if protocol in self.tasks and protocol not in self._kills:
-            seconds = self.application_close_timeout
-            self._kills[protocol] = self.loop.call_later(seconds, self._kill, protocol)
+            self._kills[protocol] = time.monotonic() + self.application_close_timeout
 
     def _kill(self, protocol: Any) -> None:
         seconds = self.application_close_timeout
         log.warning("The application of %r ran %d s after its end: cancelled.", protocol, seconds)
+        self._kills[protocol] = math.inf
         self.tasks[protocol].cancel()
 
     def _application_done(self, protocol: Any, task: asyncio.Task[None]) -> None:
         del self.tasks[protocol]
-        kill = self._kills.pop(protocol, None)
+        ended = self._kills.pop(protocol, None) is not None
         error = None if task.cancelled() else task.exception()
-        if kill is not None:
-            kill.cancel()
+        if ended:
             if error is not None:
                 self.log_failure(error, "-")
         elif error is not None:

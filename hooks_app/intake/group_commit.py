@@ -24,6 +24,7 @@ from bridge_project.kernel.threads import ingestion
 from hooks_app.intake.store import Posted, Receipt, store
 
 Outcome = Receipt | Exception
+_Waiting = tuple[Posted, asyncio.Future[Receipt]]
 
 
 def store_group(group: Sequence[Posted]) -> list[Outcome]:
@@ -48,26 +49,41 @@ class GroupWriter:
     """Store events in the order in which ``store`` was called."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Posted, asyncio.Future[Receipt]]] = deque()
-        self._writing: asyncio.Task[None] | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._writing = False
 
     async def store(self, posted: Posted) -> Receipt:
         """Return when the event is committed; raise what storing it raised."""
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Receipt] = loop.create_future()
         self._waiting.append((posted, future))
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write())
+        if not self._writing:
+            self._begin(loop)
         return await future
 
-    async def _write(self) -> None:
-        while self._waiting:
-            count = min(len(self._waiting), limits.BATCH_MAX_EVENTS)
-            group = [self._waiting.popleft() for _ in range(count)]
-            outcomes = await ingestion.run(store_group, [posted for posted, _ in group])
-            for (_, future), outcome in zip(group, outcomes, strict=True):
-                if future.done():
-                    continue  # nobody waits any more; the event is stored all the same
-                if isinstance(outcome, Receipt):
-                    future.set_result(outcome)
-                else:
-                    future.set_exception(outcome)
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand what waits to the thread that writes; rest when nothing does."""
+        count = min(len(self._waiting), limits.BATCH_MAX_EVENTS)
+        group = [self._waiting.popleft() for _ in range(count)]
+        self._writing = bool(group)
+        if group:
+            ingestion.begin(self._write, loop, group)
+
+    def _write(self, loop: asyncio.AbstractEventLoop, group: Sequence[_Waiting]) -> None:
+        outcomes = store_group([posted for posted, _ in group])
+        loop.call_soon_threadsafe(self._written, loop, group, outcomes)
+
+    def _written(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        group: Sequence[_Waiting],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        self._begin(loop)
+        for (_, future), outcome in zip(group, outcomes, strict=True):
+            if future.done():
+                continue  # nobody waits any more; the event is stored all the same
+            if isinstance(outcome, Receipt):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)

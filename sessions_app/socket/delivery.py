@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -27,7 +28,7 @@ from sessions_app.socket.acknowledgements import Acknowledgements
 ROWS_AT_ONCE = 64  # of a page, in one turn of the event loop: live rows of others come in between
 
 logger = structlog.get_logger("bridge.delivery")
-_delivered = cache(metrics.deliveries.labels)  # asked for with each row and socket
+_delivered = cache(metrics.deliveries.labels)
 
 
 class Outlet(Protocol):
@@ -208,8 +209,7 @@ class Delivery:
             message = encode_replay(session_id, [row.frame for row in rows], complete=complete)
             self._acknowledgements.sent_summary(message.id, feed_id, missed.through, missed.cut)
             await self._outlet.send_in_turn(message.text)
-            for row in rows:
-                self._has_sent(row)
+            self._have_sent(rows)
         if missed.through:
             self.sent[feed_id] = missed.through
 
@@ -225,7 +225,7 @@ class Delivery:
                     due = due[count:]
                 else:
                     await self._outlet.send_in_turn(self._answering(due[0]).frame)
-                    self._has_sent(due[0])
+                    self._have_sent(due[:1])
                     # a session may have been left meanwhile
                     due = [row for row in due if self._is_due(row, feeds)]
             await asyncio.sleep(0)
@@ -256,8 +256,7 @@ class Delivery:
         """Send the first rows, as many as there is room for; return how many."""
         rows = [self._answering(row) for row in rows] if self.answers else rows
         count = self._outlet.send_rows(rows) if rows else 0
-        for row in rows[:count]:
-            self._has_sent(row)
+        self._have_sent(rows[:count])
         return count
 
     def _answering(self, row: Row) -> Row:
@@ -265,12 +264,14 @@ class Delivery:
         answer = self.answers.get(row.id)
         return replace(row, frame=answer.text) if answer is not None else row
 
-    def _has_sent(self, row: Row) -> None:
-        self.sent[row.feed_id] = row.seq
-        if answer := self.answers.pop(row.id, None):
-            self._acknowledgements.sent_answer(answer.id, row.id)
-        if row.type == "session_end":
-            self._outlet.session_ended(row.frame)
-        if row.type == "approval_required":
-            self._asked.add(row.id)
-        _delivered(row.type).inc()
+    def _have_sent(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.sent[row.feed_id] = row.seq
+            if answer := self.answers.pop(row.id, None):
+                self._acknowledgements.sent_answer(answer.id, row.id)
+            if row.type == "session_end":
+                self._outlet.session_ended(row.frame)
+            if row.type == "approval_required":
+                self._asked.add(row.id)
+        for type_, count in Counter(row.type for row in rows).items():
+            _delivered(type_).inc(count)

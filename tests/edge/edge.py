@@ -106,7 +106,7 @@ class Edge:
 
     def ready(self) -> Edge:
         assert self.output is not None
-        ready, _, _ = select.select([self.output], [], [], 20)
+        ready, _, _ = select.select([self.output], [], [], 120)
         assert ready and self.output.readline() == "listening\n", self.log
         return self
 
