@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin test test-agents test-web soak bench lint setup clean
+.PHONY: help run watch hooks doctor qr admin upgrade uninstall test test-agents test-web soak bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one is a last resort.
 bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
@@ -30,6 +30,12 @@ qr: ## pair a phone: a new QR code, good for ten minutes
 
 admin: ## make a user of the admin site
 	$(call bootstrap,manage make_admin $(ARGS))
+
+upgrade: ## after git pull: requirements, a copy of the database, migrations, restart of the service
+	$(call bootstrap,manage upgrade $(ARGS))
+
+uninstall: ## take out the hooks and services; the data is kept unless you say otherwise
+	$(call bootstrap,manage uninstall $(ARGS))
 
 test: ## linters, import contracts and every test
 	$(call bootstrap,check test $(ARGS))

@@ -39,6 +39,14 @@ UNFINISHED: Final = "-unfinished.sqlite3"
 FAILED: Final = "-failed.sqlite3"
 
 
+class MigrationFailed(CommandError):
+    """Report a migration that failed, and the copy from before it."""
+
+    def __init__(self, why: str, copy: Path | None, back: str) -> None:
+        super().__init__(f"A migration failed ({why}). {back}.")
+        self.why, self.copy = why, copy
+
+
 def migrate(conf: Conf) -> None:
     """Apply pending migrations; of several starting processes one does it.
 
@@ -58,14 +66,19 @@ def migrate(conf: Conf) -> None:
             _rename_copies(conf, copy)
 
 
+def pending() -> list[str]:
+    """Return pending migrations. Raises CommandError when the database is too new."""
+    with _usable():
+        return _pending()
+
+
 def check_migrated() -> None:
     """Refuse a database with pending migrations. Raises CommandError, one line."""
-    with _usable():
-        if waiting := _pending():
-            raise CommandError(
-                f"The database waits for migrations ({len(waiting)})."
-                " Run `python manage.py serve` once: it copies the database first."
-            )
+    if waiting := pending():
+        raise CommandError(
+            f"The database waits for migrations ({len(waiting)})."
+            " Run `python manage.py serve` once: it copies the database first."
+        )
 
 
 @contextlib.contextmanager
@@ -116,7 +129,7 @@ def _locked(conf: Conf) -> Iterator[None]:
 
 
 def _apply(conf: Conf) -> None:
-    """Apply the migrations. Raises CommandError, one line that names the copy to go back to."""
+    """Apply the migrations. Raises MigrationFailed, one line that names the copy to go back to."""
     try:
         call_command("migrate", interactive=False, verbosity=0)
     except Exception as error:
@@ -124,14 +137,14 @@ def _apply(conf: Conf) -> None:
         # the newest copy in which no failed start has applied a migration yet
         copy = min(reversed(_unfinished(conf)), key=_count_applied, default=None)
         back = "It was new: nothing is lost"
+        then = ", then start the version that you had"
         if copy is not None:
             command = restore_command(conf, copy)
-            back = f"To go back to the database as it was: `{command}`"
+            back = f"To go back to the database as it was: `{command}`{then}"
         elif connection.vendor == "postgresql":
-            back = "To go back: load your dump with pg_restore"
-        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        then = "" if back.startswith("It") else ", then start the version that you had"
-        raise CommandError(f"A migration failed ({text}). {back}{then}.") from error
+            back = f"To go back: load your dump with pg_restore{then}"
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise MigrationFailed(why, copy, back) from error
 
 
 # -- copies ----------------------------------------------------------------------------------------

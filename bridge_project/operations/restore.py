@@ -221,3 +221,15 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
         raise CommandError(f"{copy} cannot be restored ({error}).") from None
     finally:
         staged.unlink(missing_ok=True)
+
+
+def put_back(conf: Conf, copy: Path) -> None:
+    """Move a copy into the place of the database that a migration failed on, and drop that.
+
+    A full disk allows it, and a kill at any moment leaves a whole database. Raises OSError.
+    """
+    target = sqlite_file(conf)
+    assert target is not None
+    for suffix in ("-wal", "-shm"):
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
+    os.replace(copy, target)

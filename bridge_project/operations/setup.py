@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
         prepare("test" if what == "check" else "run")
     except Missing as missing:
         print(missing, file=sys.stderr)
+        if rest[:1] == ["upgrade"]:
+            print(_untouched(), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
@@ -82,6 +84,33 @@ def prepare(kind: str) -> None:
         draft = STAMP.with_suffix(".new")
         draft.write_text(json.dumps(stamp, indent=2), encoding="utf-8")
         draft.replace(STAMP)
+
+
+def earlier_commit(last_start: Path) -> str:
+    """Return the commit that ran at the last start; "" if unknown, or the present one.
+
+    `last_start` is the file that each start writes. git remembers what the clone was at that time.
+    """
+    try:
+        moment = time.gmtime(last_start.stat().st_mtime)
+    except OSError:
+        return ""
+    then = f"HEAD@{{{time.strftime('%Y-%m-%d %H:%M:%S +0000', moment)}}}"
+    found = []
+    for what in ("HEAD", then):
+        command = ["git", "-C", str(PROJECT), "rev-parse", "--short", "--verify", "--quiet", what]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found.append(done.stdout.strip())
+    return found[1] if found[0] != found[1] else ""
+
+
+def _untouched() -> str:
+    """Return what an upgrade says that ends before anything but `.venv` was changed."""
+    data = Path(os.environ.get("BRIDGE_DATA_DIR") or PROJECT / "var")
+    back = ""
+    if commit := earlier_commit(data / "server.json"):
+        back = f" To go back: `git checkout {commit}` and `make setup`."
+    return f"The database was not touched, and a bridge that runs was not stopped.{back}"
 
 
 def _read_stamp() -> dict[str, str]:

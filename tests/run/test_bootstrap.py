@@ -207,3 +207,34 @@ def test_the_step_holds_the_lock_itself(tmp_path: Path) -> None:
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert setup.main(["nonsense"]) == 1
     assert "no such command: nonsense" in capsys.readouterr().err
+
+
+def test_an_upgrade_without_its_requirements_says_the_way_back(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commit is the one that ran at the last start, two pulls ago."""
+    data = clone / "data"
+    data.mkdir()
+    monkeypatch.setenv("BRIDGE_DATA_DIR", str(data))
+    (data / "server.json").touch()
+    os.utime(data / "server.json", (1_700_000_500, 1_700_000_500))
+    commits = []
+    for moment in (1_700_000_000, 1_700_001_000, 1_700_002_000):
+        when = {f"GIT_{who}_DATE": f"{moment} +0000" for who in ("AUTHOR", "COMMITTER")}
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for command in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "x"]):
+            subprocess.run(["git", *command], check=True, env=os.environ | when)
+        told = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True)
+        commits.append(told.stdout.decode()[:7])
+
+    def full(*_: object) -> None:
+        raise setup.Missing("Installing requirements failed")
+
+    monkeypatch.setattr(setup, "run_step", full)
+    assert setup.main(["manage", "upgrade"]) == 1
+    said = capsys.readouterr().err
+    assert "The database was not touched, and a bridge that runs was not stopped." in said
+    assert f"To go back: `git checkout {commits[0]}` and `make setup`." in said
+    os.utime(data / "server.json")
+    assert setup.main(["manage", "upgrade"]) == 1
+    assert "git checkout" not in capsys.readouterr().err, "it ran with the present code"

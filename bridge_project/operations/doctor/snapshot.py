@@ -77,9 +77,9 @@ def take(conf: Conf) -> Snapshot:
     recorded = None
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
-    holder = _holder(conf)
+    held_by = holder(conf)
     if recorded is None:
-        return Snapshot(conf, None, "", holder, trouble="it was never started with this data")
+        return Snapshot(conf, None, "", held_by, trouble="it was never started with this data")
     url = f"https://{urlsplit(recorded.local_ws_url or recorded.ws_url).netloc}"
 
     def ask(path: str, token: str, seconds: float) -> Reached:
@@ -90,11 +90,11 @@ def take(conf: Conf) -> Snapshot:
         health = ask("health", "hook_token", HEALTH_SECONDS)
     except WrongKey as wrong:
         served = wrong.certificate
-        return Snapshot(conf, recorded, url, holder, trouble=str(wrong), served=served)
+        return Snapshot(conf, recorded, url, held_by, trouble=str(wrong), served=served)
     except OSError as error:
-        return Snapshot(conf, recorded, url, holder, trouble=reason(error))
+        return Snapshot(conf, recorded, url, held_by, trouble=reason(error))
     served, statuses = health.certificate, {"hook_token": health.status}
-    seen = Snapshot(conf, recorded, url, holder, health, served=served, statuses=statuses)
+    seen = Snapshot(conf, recorded, url, held_by, health, served=served, statuses=statuses)
     try:
         info = ask("info", "admin_token", FETCH_SECONDS)
     except OSError:  # a slow one has said enough with the first answer
@@ -110,7 +110,7 @@ def read_secret(conf: Conf, name: str) -> str:
         return ""
 
 
-def _holder(conf: Conf) -> str:
+def holder(conf: Conf) -> str:
     """Return who holds `serve.lock`; the number in it may be a dead process's."""
     with contextlib.suppress(OSError), (conf.bridge_data_dir / "serve.lock").open() as file:
         try:

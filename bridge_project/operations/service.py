@@ -1,0 +1,153 @@
+"""Find what runs this bridge (a systemd unit or a terminal), stop it, start it again."""
+
+from __future__ import annotations
+
+import configparser
+import getpass
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+from django.core.management.base import CommandError
+
+from bridge_project.kernel.config import PROJECT_DIR, Conf
+from bridge_project.operations.doctor import snapshot
+
+COMMAND: Final = "manage.py serve"
+USER: Final[tuple[str, ...]] = ("systemctl", "--user")
+SYSTEM: Final[tuple[str, ...]] = ("systemctl",)
+# a stop takes 25 seconds at most, a first answer after a start a few
+PATIENCE_SECONDS: Final = 60.0
+SYSTEMCTL_SECONDS: Final = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Describe a systemd unit that runs this clone with this data directory."""
+
+    name: str
+    file: Path
+    manager: tuple[str, ...]  # systemctl, and whose units it means
+
+    def command(self, *words: str) -> str:
+        """Return a systemctl command about it, for a person to run."""
+        sudo = ("sudo",) if self.manager == SYSTEM else ()
+        return shlex.join([*sudo, *self.manager, *words, self.name])
+
+    def control(self, *words: str) -> None:
+        """Run systemctl about it. Raises CommandError with the command to run instead."""
+        done = _run([*self.manager, *words, self.name])
+        if done.returncode:
+            said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+            text = f"`{shlex.join([*self.manager, *words, self.name])}` failed ({said})"
+            raise CommandError(f"{text}. Run `{self.command(*words)}`, then this again.")
+
+    @property
+    def pid(self) -> str:
+        """Return the process that it runs; "0" when none, "" when systemd does not say."""
+        return _run([*self.manager, "show", "--property=MainPID", "--value", self.name]).stdout
+
+
+def units(conf: Conf) -> list[Unit]:
+    """Return the units, the user's own and the system's, that run this bridge."""
+    if shutil.which("systemctl") is None:
+        return []
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
+    managers = ((USER, own), (SYSTEM, Path("/etc/systemd/system")))
+    return [
+        Unit(file.name.replace("@.", f"@{getpass.getuser()}."), file, manager)
+        for manager, directory in managers
+        for file in sorted(directory.glob("*.service"))
+        if _is_ours(file, conf)
+    ]
+
+
+def running_unit(conf: Conf) -> Unit | None:
+    """Return the unit whose process holds the data directory."""
+    holder = snapshot.holder(conf)
+    return next((unit for unit in units(conf) if holder and unit.pid.strip() == holder), None)
+
+
+def stop(conf: Conf, unit: Unit | None) -> bool:
+    """Stop the bridge that runs; tell whether one did. Raises CommandError."""
+    holder = snapshot.holder(conf)
+    if not holder:
+        return False
+    if unit is not None:
+        unit.control("stop")
+    else:
+        try:
+            process = psutil.Process(int(holder))
+            # the number may be a process of another container's
+            words = " ".join(process.cmdline())
+            if COMMAND not in words and "bridge_project.asgi" not in words:
+                raise ValueError
+            process.terminate()
+        except (psutil.Error, ValueError):
+            text = f"A bridge serves from {conf.bridge_data_dir} (process {holder})"
+            raise CommandError(f"{text}, but not as a process of yours. Stop it first.") from None
+    if not _wait(lambda: not snapshot.holder(conf)):
+        raise CommandError(f"Process {holder} has not stopped. Nothing was changed.")
+    return True
+
+
+def start(conf: Conf, unit: Unit) -> None:
+    """Start the unit and wait until the bridge answers. Raises CommandError."""
+    unit.control("start")
+    if not _wait(lambda: snapshot.take(conf).health is not None):
+        log = shlex.join(["journalctl", *unit.manager[1:], "-n", "20", "-u", unit.name])
+        raise CommandError(f"{unit.name} was started and does not answer; `{log}` says why.")
+
+
+def reload(unit: Unit) -> None:
+    """Have systemd forget a unit whose file is gone."""
+    _run([*unit.manager, "daemon-reload"])
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    """Wait until the condition is true; tell whether it became so in time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _is_ours(file: Path, conf: Conf) -> bool:
+    """Tell whether a unit file runs this clone with this data directory."""
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        text = file.read_text(errors="replace")
+        if COMMAND not in text:
+            return False
+        for specifier, value in (("%h", str(Path.home())), ("%i", getpass.getuser())):
+            text = text.replace(specifier, value)
+        parser.read_string(text)
+    except (OSError, configparser.Error):
+        return False
+    lines = [line for line in text.splitlines() if line.startswith("Environment=")]
+    words = [word for line in lines for word in shlex.split(line.partition("=")[2])]
+    data = dict(word.split("=", 1) for word in words if "=" in word).get("BRIDGE_DATA_DIR")
+    clone = parser.get("Service", "WorkingDirectory", fallback="")
+    here = os.path.realpath(data or PROJECT_DIR / "var")
+    return here == os.path.realpath(conf.bridge_data_dir) and Path(clone).resolve() == PROJECT_DIR
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=SYSTEMCTL_SECONDS,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )

@@ -1,0 +1,189 @@
+"""`upgrade` and `uninstall` of a bridge that systemd runs, as far as a `systemctl` of the tests can
+stand for it, and of one that runs in a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.samples import new_session, prompt
+from tests.run.terminal import Program
+from tests.servers import stop_process, wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+# It runs the ExecStart of the one unit there is, and knows its process by a file.
+SYSTEMCTL = """
+import json, os, pathlib, shlex, signal, subprocess, sys, time
+here = pathlib.Path(__file__).parent
+words = [word for word in sys.argv[1:] if word != "--user"]
+with open(here / "asked", "a") as asked:
+    print(*words, file=asked)
+pid = here / "pid"
+if (here / "denied").exists() and words[0] != "show":
+    sys.exit("Access denied")
+if words[0] == "show":
+    print(pid.read_text() if pid.exists() else "0")
+if words[0] in ("stop", "disable") and pid.exists():
+    os.kill(int(pid.read_text()), signal.SIGTERM)
+    pid.unlink()
+if words[0] == "start":
+    unit = pathlib.Path(os.environ["XDG_CONFIG_HOME"], "systemd/user", words[1]).read_text()
+    [line] = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+    process = subprocess.Popen(
+        shlex.split(line.partition("=")[2]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True, cwd=os.environ["CLONE"],
+    )
+    pid.write_text(str(process.pid))
+"""
+
+
+class Machine(Bridge):
+    """A bridge of a user with an agent's settings file and, once asked for, a systemd unit."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home, self.bin = directory / "home", directory / "bin"
+        self.unit = self.home / ".config/systemd/user/bridge.service"
+        super().__init__(directory)
+        for made in (self.home / ".claude", self.bin):
+            made.mkdir(parents=True)
+        self.agent_settings = self.home / ".claude/settings.json"
+        self.agent_settings.write_text('{"model": "opus"}\n')
+
+    @property
+    def environment(self) -> dict[str, str]:
+        mine = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config")}
+        mine |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "CLONE": str(REPOSITORY)}
+        without = {k: v for k, v in super().environment.items() if k != "CLAUDE_CONFIG_DIR"}
+        return without | mine
+
+    def install_unit(self) -> None:
+        text = (REPOSITORY / "docs/deploy/bridge.service").read_text()
+        python = f"ExecStart={sys.executable}"
+        text = text.replace("ExecStart=%h/bridge/.venv/bin/python", python)
+        text = text.replace("%h/bridge", str(REPOSITORY))
+        text = text.replace(
+            "[Service]\n", f'[Service]\nEnvironment="BRIDGE_DATA_DIR={self.data}"\n'
+        )
+        self.unit.parent.mkdir(parents=True)
+        self.unit.write_text(text)
+        systemctl = self.bin / "systemctl"
+        systemctl.write_text(f"#!{sys.executable}\n{SYSTEMCTL}")
+        systemctl.chmod(0o755)
+
+    def systemctl(self, *words: str) -> None:
+        command = [str(self.bin / "systemctl"), "--user", *words, "bridge.service"]
+        subprocess.run(command, env=self.environment, check=True, timeout=30)
+
+    @property
+    def service_process(self) -> psutil.Process | None:
+        """What the unit runs."""
+        file = self.bin / "pid"
+        return psutil.Process(int(file.read_text())) if file.exists() else None
+
+    def answers(self) -> bool:
+        try:
+            return self.get("/api/v1/health", self.hook_token).status == 200
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    if made.process is not None:
+        stop_process(made.process)
+    if (process := made.service_process) is not None:
+        process.kill()
+
+
+@pytest.fixture
+def served(machine: Machine) -> Machine:
+    """It runs as a service, and has the agent's hooks."""
+    machine.install_unit()
+    machine.systemctl("start")
+    wait_until(machine.answers, 60, "the service answers")
+    machine.manage("install_hooks", "--yes")
+    assert "hooks" in json.loads(machine.agent_settings.read_text())
+    return machine
+
+
+def test_upgrade_restarts_the_service(served: Machine) -> None:
+    session_id, before = new_session(), served.service_process
+    served.accept(prompt(session_id, 1))
+    said = served.manage("upgrade").stdout
+    assert "bridge.service runs again" in said and "make run" not in said
+    after = served.service_process
+    assert before is not None and after is not None and before.pid != after.pid
+    assert served.answers() and served.knows(session_id)
+
+
+def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
+    (served.bin / "denied").touch()
+    for command in (("upgrade",), ("uninstall", "--data", "remove")):
+        done = served.manage(*command, check=False)
+        assert done.returncode == 1
+        assert "Access denied" in done.stderr
+        assert "Run `systemctl --user stop bridge.service`, then this again" in done.stderr
+        assert served.answers() and served.unit.exists()
+
+
+def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
+    process = served.service_process
+    said = served.manage("uninstall", "--data", "keep").stdout
+    assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
+    assert not served.unit.exists()
+    asked = (served.bin / "asked").read_text()
+    assert "disable --now bridge.service" in asked and "daemon-reload" in asked
+    assert process is not None
+    process.wait(30)
+    assert f"The data is kept: {served.data}" in said and "rm -rf" in said
+    assert (served.data / "bridge.sqlite3").exists()
+    assert "phone" in served.manage("mint_pairing_qr", "--name", "phone", "--format", "json").stdout
+
+
+def test_uninstall_removes_the_data_when_asked(machine: Machine) -> None:
+    machine.start()
+    (machine.data / "mine.txt").write_text("not the bridge's")
+    said = machine.manage("uninstall", "--data", "remove").stdout
+    assert machine.ended() == 0
+    assert f"{machine.data} is removed, but for what is not the bridge's" in said
+    assert [path.name for path in machine.data.iterdir()] == ["mine.txt"]
+
+    (machine.data / "mine.txt").unlink()
+    machine.start()
+    assert f"{machine.data} is removed." in machine.manage("uninstall", "--data", "remove").stdout
+    assert not machine.data.exists()
+
+
+def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
+    machine.start()
+    done = machine.manage("uninstall", check=False)
+    assert done.returncode == 1 and "Nothing was done" in done.stderr
+    assert machine.answers()
+    for answers, kept in ((["no"], True), (["yes", "yes"], True), (["yes", "remove"], False)):
+        with Program(machine.environment, "uninstall", terminal=True, cold=True) as program:
+            for question, answer in zip(("Go on?", 'Type "remove"'), answers, strict=False):
+                program.until(question)
+                program.say(answer)
+            assert program.ended() == (1 if answers == ["no"] else 0), program.shown
+        assert machine.data.exists() is kept
+        assert machine.answers() is (answers == ["no"])
+
+
+def test_a_data_directory_that_holds_more_is_refused(machine: Machine) -> None:
+    (machine.home / "git").mkdir()
+    machine.settings["BRIDGE_DATA_DIR"] = str(machine.home)
+    done = machine.manage("uninstall", "--data", "remove", check=False)
+    assert done.returncode == 1 and "holds more than the bridge's data" in done.stderr
+    assert (machine.home / "git").exists()
