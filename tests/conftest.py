@@ -35,7 +35,6 @@ LONG = (
     "faults/test_stores.py",
     "conformance/test_approval_race.py",
     "faults/test_state_machine.py",
-    "faults/test_phones.py",
     "sessions/test_on_postgresql.py",
     "run/test_clone.py",
     "faults/test_clock.py",

@@ -66,38 +66,48 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
     """Two events, no notification_ack: the first before an answered ping, the second after it;
     another ping ten seconds later; a reconnect.
 
-    `sent_again` is what the next connection brings. `too_early` is the same with both pings inside
-    the pong wait.
+    `sent_again` is what the next connection brings, `left_out` the same for a device that has
+    acknowledged the event before these. `too_early` is it with both pings inside the pong wait.
     """
     session_id = new_session()
-    bridge.accept(prompt(session_id, 0))
-    patient, hasty = bridge.phone(), bridge.phone()
-    for phone in (patient, hasty):
+    bridge.accept(prompt(session_id, "before"))
+    patient, acknowledging, hasty = phones = [bridge.phone() for _ in range(3)]
+    for phone in phones:
         phone.ready()
         phone.join(session_id)
+    bridge.accept(prompt(session_id, 0))
+    for phone in phones:
+        phone.wait_numbers(session_id, [0])
+    acknowledging.ack(*acknowledging.events(session_id))
     bridge.accept(prompt(session_id, 1))
-    for phone in (patient, hasty):
-        phone.wait_numbers(session_id, [1])
+    for phone in phones:
+        phone.wait_numbers(session_id, [0, 1])
         phone.ping()
     bridge.accept(prompt(session_id, 2))
-    for phone in (patient, hasty):
-        phone.wait_numbers(session_id, [1, 2])
+    for phone in phones:
+        phone.wait_numbers(session_id, [0, 1, 2])
     hasty.ping()
     hasty.close()
     hasty.ready()
-    hasty.wait_numbers(session_id, [1, 2])
+    hasty.wait_numbers(session_id, [0, 1, 2])
     bridge.fence(hasty)
     started = time.monotonic()
     time.sleep(PONG_WAIT + 1)  # the ten seconds that the proof is about
-    patient.ping()
-    patient.close()
-    patient.ready()
+    for phone in (patient, acknowledging):
+        phone.ping()
+        phone.close()
+        phone.ready()
     bridge.accept(prompt(session_id, 3))
-    patient.join(session_id)
-    patient.collect(lambda: 3 in patient.numbers(session_id), "the last event")
-    seen = {"sent_again": patient.numbers(session_id), "too_early": hasty.numbers(session_id)}
-    patient.close()
-    hasty.close()
+    for phone in (patient, acknowledging):
+        phone.join(session_id)
+        phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
+    seen = {
+        "sent_again": patient.numbers(session_id),
+        "left_out": acknowledging.numbers(session_id),
+        "too_early": hasty.numbers(session_id),
+    }
+    for phone in phones:
+        phone.close()
     return Outcome(time.monotonic() - started, seen=seen)
 
 

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from socket import (
     AF_UNIX,
-    SO_RCVBUF,
     SO_REUSEADDR,
     SOCK_SEQPACKET,
     SOL_SOCKET,
@@ -101,14 +100,11 @@ class Host:
         timeout: float,
         *,
         source: str | None = None,
-        receive_buffer: int | None = None,
     ) -> Socket:
         """A connection from this host. Raises OSError."""
         made = self.socket()
         try:
             made.settimeout(timeout)
-            if receive_buffer is not None:
-                made.setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer)
             if source is not None:
                 made.bind((source, 0))
             made.connect((address, port))

@@ -27,9 +27,9 @@ class Land:
     mobile: Cable
     bridge: Bridge
 
-    def over(self, cable: Cable, **how: Any) -> Callable[[float], socket.socket]:
+    def over(self, cable: Cable) -> Callable[[float], socket.socket]:
         return lambda timeout: self.clients.dial(
-            cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there, **how
+            cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there
         )
 
 
