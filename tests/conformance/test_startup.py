@@ -51,7 +51,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
             )
         for name, process in processes.items():
             try:
-                output, _ = process.communicate(timeout=20)
+                output, _ = process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 output, _ = process.communicate()

@@ -322,7 +322,7 @@ def test_an_administrator_logs_in_and_revokes(
     """
     User.objects.create_superuser("ada", password="sphinx-of-black-quartz")
     device, _, plain = mint()
-    browser.implicitly_wait(20)  # for the page that a click leads to
+    browser.implicitly_wait(60)  # for the page that a click leads to
     browser.get(f"https://{site.host}/admin/devices_app/device/{device.pk}/change/")
     browser.find_element(By.NAME, "username").send_keys("ada")
     browser.find_element(By.NAME, "password").send_keys("sphinx-of-black-quartz")

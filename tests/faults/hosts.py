@@ -124,7 +124,7 @@ class Host:
     def close(self) -> None:
         """The host is gone, once nothing runs there any more."""
         self._control.close()
-        self._agent.wait(10)
+        self._agent.wait(60)
         if self._agent.stderr is not None:
             self._agent.stderr.close()
 

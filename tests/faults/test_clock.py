@@ -122,7 +122,7 @@ def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Pa
             ["/bin/sh", "-c", hook_command(str(spool))],
             input=json.dumps(raw).encode(),
             capture_output=True,
-            timeout=10,
+            timeout=60,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         if number == 0:

@@ -86,7 +86,7 @@ class Agent:
                 ["/bin/sh", "-c", hook_command(str(self.spool))],
                 input=json.dumps(raw).encode(),
                 capture_output=True,
-                timeout=10,
+                timeout=60,
             )
             assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
             self.fired += 1

@@ -198,7 +198,7 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     def hold(held: ScriptedBridge, path: str, events: list[dict[str, Any]]) -> None:
         held.take(events)
         holding.set()
-        release.wait(20)
+        release.wait(60)
 
     for number in range(5):
         put(spool, str(number), time.time() - 50 + number)
@@ -211,7 +211,7 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
         holding.clear()
         bridge.script.append(hold)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        assert holding.wait(20)
+        assert holding.wait(60)
         process.kill()
         process.wait()
     assert len(waiting(spool)) == 5

@@ -132,7 +132,7 @@ async def test_cookies_are_sent() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits holds no other up."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def meet() -> list[AgentInfo]:
         both.wait()

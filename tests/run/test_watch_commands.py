@@ -273,7 +273,7 @@ def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
     """Whoever holds the other end of the pipe need not close it first."""
     piped.ask("status", "kept.txt")
     piped.process.send_signal(signal.SIGTERM)
-    assert piped.process.wait(5) == 0, piped.shown
+    assert piped.process.wait(60) == 0, piped.shown
 
 
 def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
