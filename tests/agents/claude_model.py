@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 MARK = re.compile(r"play:([a-z_]+)")
 NOTIFICATION = "<task-notification>"
 WORDS = re.compile(r"\S+\s*")

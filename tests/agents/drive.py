@@ -24,7 +24,7 @@ from sessions_app.agents.events import (
 )
 
 E = TypeVar("E")
-SECONDS = 30.0  # for whatever a test waits for; reached only when it fails
+SECONDS = 60.0  # for whatever a test waits for; reached only when it fails
 APPROVED, REJECTED = Verdict("approved"), Verdict("rejected")
 
 

@@ -65,7 +65,7 @@ class Script:
                     found[int(entry.name)] = command.replace(b"\0", b" ").decode()
         return found
 
-    def assert_gone(self, seconds: float = 15) -> None:
+    def assert_gone(self, seconds: float = 60) -> None:
         eventually(lambda: not self.processes() or None, seconds)
 
 
@@ -133,7 +133,7 @@ def status(bridge: Bridge, session_id: str) -> str:
     return str(bridge.session(session_id)["status"])
 
 
-def wait_status(bridge: Bridge, session_id: str, wanted: str, seconds: float = 15) -> None:
+def wait_status(bridge: Bridge, session_id: str, wanted: str, seconds: float = 60) -> None:
     eventually(lambda: status(bridge, session_id) == wanted, seconds)
 
 

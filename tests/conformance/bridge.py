@@ -180,7 +180,7 @@ class Bridge:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
-    def ended(self, seconds: float = 15) -> int:
+    def ended(self, seconds: float = 60) -> int:
         """The exit code, once the process has ended; AssertionError when it does not in time."""
         assert self.process is not None
         try:

@@ -42,7 +42,7 @@ runpy.run_module("tests.edge.program", run_name="__main__")
 """
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 10) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
     """The condition's first true value; AssertionError when none comes in time."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -131,7 +131,7 @@ class Edge:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = 15) -> int:
+    def ended(self, seconds: float = 60) -> int:
         assert self.process is not None
         return self.process.wait(seconds)
 

@@ -16,7 +16,7 @@ from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import new_id, now
 from tests.faults.ledger import Wrong
 
-PATIENCE = 30.0  # seconds: an answer is there by then, or the connection's end
+PATIENCE = 60.0  # seconds: an answer is there by then, or the connection's end
 Message = dict[str, Any]
 GONE = (
     OSError,

@@ -100,7 +100,7 @@ class Agency:
 
 
 async def until(
-    condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 10
+    condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 60
 ) -> Any:
     """The first true value of ``condition()``; AssertionError after the deadline."""
     deadline = time.monotonic() + seconds

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 T = TypeVar("T")
 WRITERS, ROUNDS, READERS = 5, 12, 3
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 LATE = 0.3  # seconds in which a writer that nobody holds up has long committed
 
 
