@@ -1,4 +1,4 @@
-"""Store devices, their tokens (D14, D15, D62), and the audit trail."""
+"""Store devices, their tokens (D14, D15, D62), push (D56), and the audit trail."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 from django.db import models
 from django.utils import timezone
+
+from bridge_project.kernel import limits
 
 
 class Device(models.Model):
@@ -93,6 +95,36 @@ class Token(models.Model):
 
     def __str__(self) -> str:
         return f"token {self.pk} of {self.device}"
+
+
+class PushSubscription(models.Model):
+    """Store where a device's pushes go (D56), and how far they have got.
+
+    It goes with the device, when it is revoked too, and when the push service knows it no more.
+    """
+
+    class Detail(models.TextChoices):
+        QUIET = "quiet"
+        FULL = "full"
+
+    device = models.OneToOneField(Device, on_delete=models.CASCADE, related_name="push")
+    endpoint = models.CharField(max_length=limits.PUSH_ENDPOINT_MAX_CHARS, unique=True)
+    p256dh = models.CharField(max_length=87, help_text="The browser's public key.")
+    auth = models.CharField(max_length=22, help_text="Its secret.")
+    detail = models.CharField(max_length=5, choices=Detail.choices, default=Detail.QUIET)
+    public_key = models.CharField(
+        max_length=87, help_text="The key it was made for: only who has it can send."
+    )
+    position = models.BigIntegerField(
+        help_text="Every row of the log up to here was pushed, or is not to be."
+    )
+    # Not before: a process is sending now, or the push service wants to be left alone.
+    next_at = models.DateTimeField(null=True)
+    tries = models.IntegerField(default=0, help_text="That failed since the last one that did not.")
+    problem = models.CharField(max_length=200, default="", help_text="Why the last one failed.")
+
+    def __str__(self) -> str:
+        return f"push to {self.device}"
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):

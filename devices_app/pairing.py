@@ -13,7 +13,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit, signals, tokens
-from devices_app.models import AuditEntry, Device, Token
+from devices_app.models import AuditEntry, Device, PushSubscription, Token
 from devices_app.tokens import Principal
 
 State = Literal["waiting", "paired", "void", "expired", "revoked"]
@@ -158,6 +158,7 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
             device.refresh_from_db(fields=["revoked_at"])
             return False
         Token.objects.filter(device=device, revoked_at=None).update(revoked_at=now)
+        PushSubscription.objects.filter(device=device).delete()
         device.revoked_at = now
         audit.record("revoke", actor=actor, who=who, subject=str(device))
         signals.device_revoked.send(sender=Device, device=device)

@@ -14,7 +14,7 @@ from bridge_project.operations.monitors import AddressUpdater, DataFilesMonitor
 from files_app import request_limiter
 from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
-from sessions_app import polling
+from sessions_app import polling, push
 from sessions_app.agents import registry
 from sessions_app.agents.supervisor import supervisor
 
@@ -46,6 +46,7 @@ _data_files = DataFilesMonitor(conf)
 WORKS: tuple[Work, ...] = (
     Work("hook configuration", _read_hook_configuration, _nothing),
     Work("sessions", polling.start, polling.stop),
+    Work("push", push.start, push.stop),
     Work("chores", chores.task.start, chores.task.stop),
     Work("agents", supervisor.start, supervisor.stop),
     # of the agents that the supervisor has loaded

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from files_app.handlers import files, git
-from sessions_app.handlers import agent, connection, session
+from sessions_app.handlers import agent, connection, push, session
 
-MODULES = (agent, connection, files, git, session)
+MODULES = (agent, connection, files, git, push, session)

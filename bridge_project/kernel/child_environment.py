@@ -65,6 +65,7 @@ def _secrets() -> list[str]:
         conf.secret("hook_token"),
         conf.secret("admin_token"),
         conf.secret("django_secret"),
+        conf.secret("push_key"),
         os.environ.get("PGPASSWORD", ""),
     ]
     for url in (conf.database_url, conf.redis_url):

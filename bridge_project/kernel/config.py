@@ -121,6 +121,11 @@ class Conf(BaseModel):
     """Give `claude-code` the memory files of the user and the project: `CLAUDE.md`,
     `.claude/CLAUDE.md`, `CLAUDE.local.md`, `.claude/rules/*.md`, up to the root of the repository,
     and `~/.claude/CLAUDE.md`."""
+    bridge_push: Literal["on", "off"] = "on"
+    """`off` forbids push: no device can ask for it, and nothing is sent to a push service."""
+    bridge_push_hosts: CommaList = []
+    """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
+    Microsoft's; these may be in a private network and on any port. Comma between them."""
     bridge_tls_cert: AbsolutePath | None = None
     """A PEM certificate chain to use instead of the bridge's own."""
     bridge_tls_key: AbsolutePath | None = None
@@ -188,7 +193,9 @@ class Conf(BaseModel):
         """Return files of secrets that settings name: the private key, each `X_FILE`."""
         return (*self._secret_files, *filter(None, [self.bridge_tls_key]))
 
-    def secret(self, name: Literal["hook_token", "admin_token", "django_secret"]) -> str:
+    def secret(
+        self, name: Literal["hook_token", "admin_token", "django_secret", "push_key"]
+    ) -> str:
         """Return a secret from the settings, else from the data directory; make it once."""
         given = getattr(self, f"bridge_{name}", "")
         try:

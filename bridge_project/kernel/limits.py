@@ -138,6 +138,23 @@ PAIRING_TTL_SECONDS: Final = 600
 VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
+# -- push (D56) ------------------------------------------------------------------------------------
+# after which a row that a connected device has not shown to have is pushed: a frozen phone's socket
+# looks alive
+PUSH_PROOF_SECONDS: Final = 20.0
+PUSH_ANSWER_SECONDS: Final = 10.0  # for a push service, from the connection to its answer
+PUSH_TEST_SECONDS: Final = 15.0  # for the answer to push_test, looking up the name included
+# after which another process sends what one had begun to send
+PUSH_CLAIM_SECONDS: Final = 60
+PUSH_RETRY_SECONDS: Final = 5  # before the second try; doubled with each, or as the service asks
+PUSH_RETRY_MAX_SECONDS: Final = 3600
+PUSH_NEWS_SECONDS: Final = 3600  # older rows are no news, but for an approval that still waits
+PUSH_TTL_SECONDS: Final = 24 * 3600  # a push service keeps it so long for a phone that is off
+PUSH_BYTES: Final = 3000  # of a push before it is encrypted; services take 4,096 encrypted
+PUSH_ANSWER_BYTES: Final = 2000  # read of a push service's answer
+PUSH_ENDPOINT_MAX_CHARS: Final = 2048  # real ones have under 500
+PUSH_SENDERS: Final = 4  # pushes that are being sent at once
+
 # -- the admin site (D16) ------------------------------------------------------------------------
 PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each holds one of 8 threads
 ADMIN_FORM_BYTES: Final = 64 * 1024  # of a form's body; real ones have a few kilobytes

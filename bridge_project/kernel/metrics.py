@@ -33,6 +33,7 @@ events = _counter("events_accepted", "Hook events accepted and stored, by event.
 deliveries = _counter("deliveries", "Rows of the log sent to sockets, by message type.", "type")
 http_errors = _counter("http_errors", "Errors answered over HTTP, by code.", "code")
 socket_errors = _counter("websocket_errors", "Errors sent over WebSockets, by code.", "code")
+pushes = _counter("pushes", "Pushes that were tried, by what became of them.", "outcome")
 commits = Histogram(
     PREFIX + "commit_seconds",
     "How long the commits of transactions took that appended to the log.",

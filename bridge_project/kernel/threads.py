@@ -82,3 +82,4 @@ chores: Final = Threads("db-chores", 1)  # deleting may take minutes
 health: Final = Threads("health", 8)  # a check may hang
 files: Final = Threads("files", limits.FILE_READERS)
 git: Final = Threads("git", limits.GIT_PROCESSES)
+push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer

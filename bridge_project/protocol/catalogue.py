@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from bridge_project.protocol import (
     client_messages,
     jsontext,
+    push_messages,
     repository_messages,
     server_messages,
 )
@@ -22,7 +23,7 @@ HEARTBEATS: Final = frozenset({"heartbeat_ping", "heartbeat_pong"})  # without i
 
 CATALOGUE: Final[Mapping[str, type[Payload]]] = {
     model.type: model
-    for module in (client_messages, server_messages, repository_messages)
+    for module in (client_messages, server_messages, repository_messages, push_messages)
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, Payload) and "type" in vars(model)
 }

@@ -56,6 +56,12 @@ class SessionInfo(SessionState):
     working_directory: str | None = None
 
 
+class PushOffer(Sent):
+    """``public_key``: the bridge's own for push (VAPID), uncompressed, in base64url (D56)."""
+
+    public_key: str
+
+
 class HealthChecks(Sent):
     tls_valid: bool
     clock_sync: bool

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
     HealthChecks,
+    PushOffer,
     SessionInfo,
     ToolErrorDetails,
     ToolOutcome,
@@ -52,6 +53,9 @@ class ConnectionAck(ServerPayload):
         description="Takes the place of the pairing code's token: store it, then use it. From its"
         " first use the code's token is refused. Sent until then, another one each time; only to a"
         " device that gave a `device_id`.",
+    )
+    push: PushOffer | None = Field(
+        None, description="Absent where push is off: with which key to subscribe (D56)."
     )
 
 

@@ -49,6 +49,7 @@ NotificationType = Literal[
     "agent_notification",
 ]
 Priority = Literal["low", "normal", "high"]
+PushDetail = Literal["quiet", "full"]  # D56
 ToolErrorCode = Literal["TOOL_EXECUTION_FAILED", "TOOL_TIMEOUT"]  # D50
 
 HOOK_EVENTS: Final[tuple[HookEventName, ...]] = get_args(HookEventName)

@@ -21,9 +21,10 @@ from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.resources import HealthChecks
+from bridge_project.protocol.resources import HealthChecks, PushOffer
 from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
 from devices_app import pairing, tokens
+from devices_app.push import vapid
 from sessions_app import session_view
 from sessions_app.agents.registry import supported
 from sessions_app.log import reader
@@ -127,6 +128,7 @@ def _connection_ack(
         active_sessions=list(map(session_view.info_of, sessions)),
         device_name=device_name,
         device_token=fresh,
+        push=None if conf.bridge_push == "off" else PushOffer(public_key=vapid.public_key()),
     )
     return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
 

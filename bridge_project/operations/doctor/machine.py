@@ -26,7 +26,9 @@ from hooks_app.producer.spool import spool_status
 
 DIRECTORIES: Final = ("secrets", "tls", "spool", "logs")
 FILES: Final = (".env", "watch.json", "bridge.sqlite3", "tls/ca.key", "tls/server.key")
-SECRETS: Final = ("secrets/hook_token", "secrets/admin_token", "secrets/django_secret")
+SECRETS: Final = tuple(
+    f"secrets/{name}" for name in ("hook_token", "admin_token", "django_secret", "push_key")
+)
 FILES_MIN: Final = 256  # sockets, database, logs and what an agent's git needs
 FILES_LOW: Final = 1024
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one

@@ -1,0 +1,75 @@
+"""Define the messages about push, of both sides (D56)."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from bridge_project.kernel import limits
+from bridge_project.protocol.base import ClientPayload, Received, ServerPayload
+from bridge_project.protocol.types import PushDetail
+
+
+def _check_key(size: int, value: str) -> str:
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{-(-size * 4 // 3)}}}={{0,2}}", value):
+        raise ValueError(f"must be {size} bytes in base64url")
+    return value.rstrip("=")
+
+
+class PushKeys(Received):
+    """``p256dh``: the browser's public key, an uncompressed point; ``auth``: its secret."""
+
+    p256dh: Annotated[str, AfterValidator(partial(_check_key, 65))]
+    auth: Annotated[str, AfterValidator(partial(_check_key, 16))]
+
+
+class PushSubscription(Received):
+    """What a browser's ``PushSubscription.toJSON()`` gives."""
+
+    endpoint: str = Field(max_length=limits.PUSH_ENDPOINT_MAX_CHARS)
+    keys: PushKeys
+
+
+class PushSubscribe(ClientPayload):
+    """A device's last subscription counts, and goes with the device. ``detail`` ``full``: pushes
+    say the tool and its description; ``quiet``, the default, only that an agent needs somebody.
+    """
+
+    type = "push_subscribe"
+    summary = "Asks for pushes to this browser, for when the device is not connected."
+    lane = "push"
+    reply = ("push_state",)
+    subscription: PushSubscription
+    detail: PushDetail = "quiet"
+
+
+class PushUnsubscribe(ClientPayload):
+    type = "push_unsubscribe"
+    summary = "Asks for no more pushes."
+    lane = "push"
+    reply = ("push_state",)
+
+
+class PushTest(ClientPayload):
+    """Answered when the push service has answered, or takes too long to."""
+
+    type = "push_test"
+    summary = "Asks for a push now."
+    lane = "push"
+    reply = ("push_state",)
+
+
+class PushState(ServerPayload):
+    """``detail`` is null where nothing is subscribed. ``problem``: why the push service has not
+    taken the last push, in words; absent when it has.
+    """
+
+    type = "push_state"
+    summary = "Whether this device is sent pushes, and how much they say."
+    nullable = frozenset({"detail"})
+    subscribed: bool
+    detail: PushDetail | None = None
+    problem: str | None = None

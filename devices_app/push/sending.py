@@ -1,0 +1,194 @@
+"""Send one push to a push service, bounded in time and size (D56; RFC 8030, 8188, 8291)."""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+from urllib.parse import SplitResult
+
+import http_ece
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.text import printable
+from devices_app.models import PushSubscription
+from devices_app.push import endpoints, vapid
+
+GONE: Final = (404, 410)
+TOO_LARGE: Final = 413
+PASSES: Final = (408, 429)  # and 5xx
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Hold what is sent: of ``contents`` the first that is not too large.
+
+    ``topic``: a push of the same topic that the phone has not got yet is replaced.
+    """
+
+    contents: Sequence[Mapping[str, Any]]
+    topic: str
+    urgency: str = "high"
+    ttl: int = limits.PUSH_TTL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Report what became of a push; ``problem`` is empty when the service has taken it.
+
+    ``gone``: the subscription is no more. ``again_in``: seconds to wait for, None: not again.
+    """
+
+    problem: str = ""
+    gone: bool = False
+    again_in: float | None = None
+
+
+def send(subscription: PushSubscription, push: Push) -> Outcome:
+    """Send a push now; takes PUSH_ANSWER_SECONDS at most, and what it takes to look the name up.
+
+    Raises BridgeError PUSH_ENDPOINT_REFUSED when the address may not be connected to any more, or
+    sends the bridge elsewhere.
+    """
+    try:
+        outcome = _send(subscription, push)
+    except BridgeError:
+        metrics.pushes.labels("refused").inc()
+        raise
+    failed = "gone" if outcome.gone else "failed"
+    metrics.pushes.labels(failed if outcome.problem else "taken").inc()
+    return outcome
+
+
+def _send(subscription: PushSubscription, push: Push) -> Outcome:
+    parts = endpoints.check(subscription.endpoint)
+    texts = [json.dumps(one, ensure_ascii=False).encode() for one in push.contents]
+    fit = [text for text in texts if len(text) <= limits.PUSH_BYTES]
+    outcome = Outcome("The push is too large.")
+    for text in fit:
+        try:
+            status, waits, said = _post(parts, _encrypt(subscription, text), push)
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            return Outcome(f"{parts.hostname} cannot be reached: {reason}", again_in=0)
+        if status < 300:
+            return Outcome()
+        outcome = _refused(f"{parts.hostname} answered {status} {said}".strip(), status, waits)
+        if status != TOO_LARGE:
+            break
+    return outcome
+
+
+def _refused(problem: str, status: int, waits: str) -> Outcome:
+    if status < 400:
+        raise BridgeError("PUSH_ENDPOINT_REFUSED", f"{problem}: redirects are not followed.")
+    passes = status in PASSES or status >= 500
+    return Outcome(problem, status in GONE, _seconds(waits) if passes else None)
+
+
+def _seconds(waits: str) -> float:
+    """Read a ``Retry-After``: seconds, or a date; 0 when it is neither."""
+    try:
+        if waits.isdecimal():
+            return float(waits[:9])
+        return max(0.0, email.utils.parsedate_to_datetime(waits).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _encrypt(subscription: PushSubscription, text: bytes) -> bytes:
+    encrypted: bytes = http_ece.encrypt(
+        text,
+        private_key=ec.generate_private_key(ec.SECP256R1()),
+        dh=vapid.decode(subscription.p256dh),
+        auth_secret=vapid.decode(subscription.auth),
+    )
+    return encrypted
+
+
+def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
+    """Return status, ``Retry-After`` and the beginning of what the service says.
+
+    Raises OSError or HTTPException when there is no answer.
+    """
+    host = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+    headers = {
+        "Host": host,
+        "Authorization": vapid.authorization(f"https://{host}"),
+        "Content-Encoding": "aes128gcm",
+        "Content-Type": "application/octet-stream",
+        "TTL": str(push.ttl),
+        "Topic": push.topic,
+        "Urgency": push.urgency,
+        "Connection": "close",
+    }
+    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    with _connect(parts) as stream:
+        ended = threading.Event()
+
+        def end() -> None:  # a service that sends a byte now and then would hold a thread for ever
+            ended.set()
+            with suppress(OSError):
+                socket.socket.shutdown(stream, socket.SHUT_RDWR)
+
+        deadline = threading.Timer(limits.PUSH_ANSWER_SECONDS, end)
+        deadline.start()
+        try:
+            stream.do_handshake()
+            connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 443)
+            connection.sock = stream
+            connection.request("POST", path, body, headers)
+            answer = connection.getresponse()
+            if ended.is_set():  # what was cut off may read like an answer
+                raise TimeoutError
+            said = _reason(answer) if answer.status >= 300 else ""
+        except (OSError, http.client.HTTPException):
+            if ended.is_set():
+                raise TimeoutError(f"no answer in {limits.PUSH_ANSWER_SECONDS:g} s") from None
+            raise
+        finally:
+            deadline.cancel()
+    return answer.status, answer.headers.get("Retry-After", "").strip(), said
+
+
+def _reason(answer: http.client.HTTPResponse) -> str:
+    """Read the beginning of an answer's body, which says why; "" when it does not come."""
+    try:
+        said = answer.read(limits.PUSH_ANSWER_BYTES)
+    except (OSError, http.client.HTTPException):
+        return ""
+    return printable(" ".join(said.decode("utf-8", "replace").split()))[:100]
+
+
+def _connect(parts: SplitResult) -> ssl.SSLSocket:
+    """Connect to the first allowed address that answers; the name is looked up once."""
+    failed: OSError = OSError("no address")
+    until = time.monotonic() + limits.PUSH_ANSWER_SECONDS
+    for address in endpoints.resolve(parts):
+        wait = max(0.1, min(until - time.monotonic(), limits.PUSH_ANSWER_SECONDS / 2))
+        try:
+            stream = socket.create_connection(address, wait)
+        except OSError as error:
+            failed = error
+            continue
+        stream.settimeout(limits.PUSH_ANSWER_SECONDS)
+        return _context().wrap_socket(
+            stream, server_hostname=parts.hostname, do_handshake_on_connect=False
+        )
+    raise failed
+
+
+@cache
+def _context() -> ssl.SSLContext:
+    return ssl.create_default_context()

@@ -1,0 +1,60 @@
+"""Subscribe and unsubscribe devices, and say which of them may be sent pushes (D56)."""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from bridge_project.kernel.errors import BridgeError
+from devices_app import audit
+from devices_app.models import Device, PushSubscription, Token
+from devices_app.push import endpoints, vapid
+
+
+def subscribe(
+    device: Device, endpoint: str, p256dh: str, auth: str, detail: str, position: int
+) -> PushSubscription:
+    """Send the device's pushes there from now on; ``position``: the log's newest row.
+
+    The same browser, paired once more, takes its subscription along. Raises BridgeError
+    PUSH_ENDPOINT_REFUSED: an address that is not sent to, or another device's; ValueError: no
+    public key.
+    """
+    ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid.decode(p256dh))
+    endpoints.check(endpoint)
+    where = {"endpoint": endpoint, "p256dh": p256dh, "auth": auth}
+    where["public_key"] = vapid.public_key()
+    with transaction.atomic():
+        # one after the other, and none for a device that is being revoked
+        current = Device.objects.select_for_update(no_key=True).get(pk=device.pk)
+        if current.revoked_at is not None:
+            raise BridgeError("PUSH_ENDPOINT_REFUSED", "The device was revoked.")
+        for other in PushSubscription.objects.filter(endpoint=endpoint).exclude(device=device):
+            if (other.p256dh, other.auth) != (p256dh, auth):
+                raise BridgeError("PUSH_ENDPOINT_REFUSED", "Another device is subscribed there.")
+            other.delete()
+        known = PushSubscription.objects.filter(device=device)
+        if not known.filter(**where).update(detail=detail):
+            known.delete()
+            PushSubscription.objects.create(
+                device=device, detail=detail, position=position, **where
+            )
+            audit.record("push_subscribed", device=device, subject=endpoints.host_of(endpoint))
+        return known.get()
+
+
+def unsubscribe(device: Device) -> None:
+    """Send the device no more pushes."""
+    if PushSubscription.objects.filter(device=device).delete()[0]:
+        audit.record("push_unsubscribed", device=device)
+
+
+def usable() -> QuerySet[PushSubscription]:
+    """Return the subscriptions that this process can send to, of devices that could connect."""
+    tokens = Token.objects.filter(device=OuterRef("device"), revoked_at=None, replaced_at=None)
+    valid = tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
+    return PushSubscription.objects.select_related("device").filter(
+        Exists(valid), device__revoked_at=None, public_key=vapid.public_key()
+    )

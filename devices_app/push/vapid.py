@@ -1,0 +1,55 @@
+"""Keep the bridge's key for push, and sign with it (D56; RFC 8292)."""
+
+from __future__ import annotations
+
+import base64
+import time
+from functools import cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from py_vapid import Vapid02
+
+from bridge_project.kernel.config import conf
+from bridge_project.network.authority import PRIVATE_DOMAINS
+from bridge_project.network.transport import parse_address
+
+SIGNED_SECONDS: Final = 12 * 3600  # a service takes at most 24 hours
+# Apple refuses a contact whose host it cannot know, as `.local`; so a bridge without a public name
+# has one in the domain that is nobody's.
+NO_CONTACT: Final = "mailto:bridge@example.com"
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve
+
+
+def decode(text: str) -> bytes:
+    """Decode base64url without padding."""
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+@cache
+def _key() -> Vapid02:
+    """Make the key of the data directory's secret, which is as random as a key."""
+    secret = int.from_bytes(decode(conf.secret("push_key")))
+    return Vapid02(ec.derive_private_key(secret % (_ORDER - 1) + 1, ec.SECP256R1()))
+
+
+@cache
+def public_key() -> str:
+    """Return what browsers subscribe with: the uncompressed point, in base64url."""
+    point = _key().public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    return base64.urlsafe_b64encode(point).decode().rstrip("=")
+
+
+def authorization(origin: str) -> str:
+    """Return the header that proves to a push service who sends."""
+    claims = {"aud": origin, "exp": int(time.time()) + SIGNED_SECONDS, "sub": _contact()}
+    return str(_key().sign(claims)["Authorization"])
+
+
+def _contact() -> str:
+    host = urlsplit(conf.bridge_public_url).hostname or ""
+    private = host.endswith(tuple(f".{name}" for name in PRIVATE_DOMAINS if name != "ts.net"))
+    named = "." in host and not private and parse_address(host) is None
+    return f"https://{host}" if named else NO_CONTACT

@@ -1,0 +1,86 @@
+"""Handle push_subscribe, push_unsubscribe and push_test (D56)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from bridge_project.kernel import limits, threads
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import readers, writers
+from bridge_project.protocol import push_messages as p
+from bridge_project.protocol.parse import ClientMessage
+from devices_app.models import Device, PushSubscription
+from devices_app.push import endpoints, sending, subscriptions
+from devices_app.push.sending import Outcome
+from sessions_app import push
+from sessions_app.log import reader
+from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.dispatch import handles, invalid_message
+
+
+@handles(p.PushSubscribe)
+async def push_subscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
+    payload: p.PushSubscribe = message.payload
+    _check_allowed()
+    endpoint, keys = payload.subscription.endpoint, payload.subscription.keys
+    with suppress(OSError):  # a bridge without a network looks again when it sends
+        await threads.push.run(endpoints.resolve, endpoints.check(endpoint))
+    position = await readers.run(reader.head_seq)
+    try:
+        subscription = await writers.run(
+            subscriptions.subscribe,
+            *(_device(connection), endpoint, keys.p256dh, keys.auth, payload.detail, position),
+        )
+    except ValueError:
+        raise invalid_message(
+            "p256dh is no public key.",
+            "payload.subscription.keys.p256dh",
+            "point of the curve P-256",
+            "string",
+        ) from None
+    return _state(subscription)
+
+
+@handles(p.PushUnsubscribe)
+async def push_unsubscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
+    await writers.run(subscriptions.unsubscribe, _device(connection))
+    return _state(None)
+
+
+@handles(p.PushTest)
+async def push_test(connection: ClientConnection, message: ClientMessage) -> p.PushState:
+    _check_allowed()
+    found = await readers.run(_subscription, _device(connection))
+    if found is None:
+        return _state(None)
+    try:
+        async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
+            outcome = await threads.push.run(sending.send, found, push.TEST)
+    except TimeoutError:
+        outcome = Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
+    await writers.run(push.settle, found, outcome, None)
+    return _state(await readers.run(_subscription, _device(connection)))
+
+
+def _check_allowed() -> None:
+    if conf.bridge_push == "off":
+        raise BridgeError("PUSH_ENDPOINT_REFUSED", "Push is switched off: BRIDGE_PUSH is off.")
+
+
+def _device(connection: ClientConnection) -> Device:
+    assert connection.device is not None
+    return connection.device
+
+
+def _subscription(device: Device) -> PushSubscription | None:
+    return PushSubscription.objects.filter(device=device).first()
+
+
+def _state(found: PushSubscription | None) -> p.PushState:
+    if found is None:
+        return p.PushState(subscribed=False)
+    detail: Any = found.detail
+    return p.PushState(subscribed=True, detail=detail, problem=found.problem or None)

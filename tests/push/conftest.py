@@ -1,0 +1,55 @@
+"""A push service, and a bridge that may send to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
+from tests.conformance.samples import hook, new_session
+from tests.push.service import Browser, PushService, running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
+    with running(tmp_path_factory.mktemp("service")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
+    settings = service.settings | {"BRIDGE_MAX_WEBSOCKETS": "100"}
+    made = Bridge(tmp_path_factory.mktemp("bridge"), **settings).start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    made = bridge.phone().ready()
+    yield made
+    made.close()
+
+
+def subscribe(phone: Phone, browser: Browser, **more: str) -> Message:
+    answer = phone.request("push_subscribe", {"subscription": browser.subscription} | more)
+    assert answer["type"] == "push_state", answer
+    return answer
+
+
+def ask(bridge: Bridge, command: str = "rm -r build", call: str = "call-1") -> str:
+    """Let an agent ask for a command by its hooks; return its session."""
+    session_id = new_session()
+    named = {"tool": "Bash", "params": {"command": command}, "tool_use_id": call}
+    payload = named | {"risk_level": "high", "requires_approval": True}
+    bridge.accept(hook("PreToolUse", session_id, payload))
+    return session_id
+
+
+def finish(bridge: Bridge, message: str = "All is done") -> str:
+    """Let an agent be done; return its session."""
+    session_id = new_session()
+    bridge.accept(hook("Stop", session_id, {"reason": "task_completed", "message": message}))
+    return session_id

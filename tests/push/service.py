@@ -1,0 +1,247 @@
+"""A push service on loopback, and browsers that are subscribed there.
+
+A browser decrypts by RFC 8291 and checks who sent by RFC 8292, with nothing of what the bridge does
+it with.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cryptography.x509.oid import NameOID
+
+from tests.servers import wait_until
+
+HOST = "localhost"
+PATIENCE = 60  # seconds; a push comes in a fraction of it on a quiet machine
+
+Answer = Callable[[BaseHTTPRequestHandler, "Received"], None]
+
+
+def encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def point(key: ec.EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+
+
+@dataclass
+class Received:
+    """One request, as it came."""
+
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+    at: float = field(default_factory=time.time)
+
+
+def status(code: int, body: str = "", **headers: str) -> Answer:
+    """Answer with a status; `retry_after` is the header Retry-After."""
+
+    def answer(handler: BaseHTTPRequestHandler, received: Received) -> None:
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-").title(), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body.encode())
+
+    return answer
+
+
+def drip(handler: BaseHTTPRequestHandler, received: Received) -> None:
+    """Answer a byte a second, and never to the end."""
+    handler.wfile.write(b"HTTP/1.1 201 ")
+    while True:
+        handler.wfile.write(b"C")
+        handler.wfile.flush()
+        time.sleep(1)
+
+
+class PushService:
+    """`answers` of a path are given in turn, the last one again and again; without any 201."""
+
+    def __init__(self, directory: Path) -> None:
+        self.requests: list[Received] = []
+        self.answers: dict[str, list[Answer]] = {}
+        self.authority, chain, key = _certificate(directory)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain, key)
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                named = {name.lower(): value for name, value in self.headers.items()}
+                received = Received(self.path, named, body)
+                service.requests.append(received)
+                answers = service.answers.get(self.path) or [status(201)]
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                answer(self, received)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *args: Any) -> None:
+                pass  # the bridge has ended the connection
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.port = int(self.server.server_address[1])
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def origin(self) -> str:
+        return f"https://{HOST}:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a bridge needs to use it."""
+        return {"BRIDGE_PUSH_HOSTS": HOST, "SSL_CERT_FILE": str(self.authority)}
+
+    def browser(self) -> Browser:
+        return Browser(self)
+
+    def to(self, path: str) -> list[Received]:
+        return [one for one in self.requests if one.path == path]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[PushService]:
+    service = PushService(directory)
+    yield service
+    service.close()
+
+
+def _certificate(directory: Path) -> tuple[Path, Path, Path]:
+    """A certificate for HOST that is its own authority: (authority, chain, key)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A push service of the tests")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    chain, private = directory / "push.crt", directory / "push.key"
+    chain.write_bytes(made.public_bytes(Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+    return chain, chain, private
+
+
+class Browser:
+    """One that is subscribed: it has the keys, and reads what comes."""
+
+    def __init__(self, service: PushService) -> None:
+        self.service = service
+        self.path = f"/push/{secrets.token_urlsafe(16)}"
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.secret = secrets.token_bytes(16)
+
+    @property
+    def subscription(self) -> dict[str, Any]:
+        """What `PushSubscription.toJSON()` gives."""
+        keys = {"p256dh": encode(point(self.key.public_key())), "auth": encode(self.secret)}
+        endpoint = self.service.origin + self.path
+        return {"endpoint": endpoint, "expirationTime": None, "keys": keys}
+
+    @property
+    def requests(self) -> list[Received]:
+        return self.service.to(self.path)
+
+    def answer(self, *answers: Answer) -> None:
+        self.service.answers[self.path] = list(answers)
+
+    def wait(self, count: int = 1) -> list[dict[str, Any]]:
+        """Wait for that many pushes; what all say that have come."""
+        wait_until(lambda: len(self.requests) >= count, PATIENCE, f"push {count} of {self.path}")
+        return self.read()
+
+    def read(self) -> list[dict[str, Any]]:
+        return [json.loads(self.decrypt(one.body)) for one in self.requests]
+
+    def decrypt(self, body: bytes) -> bytes:
+        """RFC 8291, 3.4 and RFC 8188, 2: one record, as push services take it."""
+        assert len(body) <= 4096
+        salt, size, length = body[:16], int.from_bytes(body[16:20]), body[20]
+        sender, sealed = body[21 : 21 + length], body[21 + length :]
+        assert length == 65
+        assert len(sealed) <= size
+        shared = self.key.exchange(
+            ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
+        )
+        info = b"WebPush: info\0" + point(self.key.public_key()) + sender
+        secret = _derive(self.secret, shared, info, 32)
+        key = _derive(salt, secret, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = _derive(salt, secret, b"Content-Encoding: nonce\0", 12)
+        padded = AESGCM(key).decrypt(nonce, sealed, None).rstrip(b"\0")
+        assert padded[-1:] == b"\2", "the last record"
+        return padded[:-1]
+
+
+def _derive(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=salt, info=info).derive(secret)
+
+
+def check_sender(received: Received, public_key: str, origin: str) -> dict[str, Any]:
+    """RFC 8292: signed for this service by the key that the browser subscribed with; the claims."""
+    scheme, _, rest = received.headers["authorization"].partition(" ")
+    parts = dict(part.strip().split("=", 1) for part in rest.split(","))
+    assert scheme == "vapid"
+    assert parts["k"] == public_key
+    signed, _, signature = parts["t"].rpartition(".")
+    header, claims = (json.loads(decode(part)) for part in signed.split("."))
+    assert header == {"typ": "JWT", "alg": "ES256"}
+    raw = decode(signature)
+    assert len(raw) == 64
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decode(public_key))
+    der = encode_dss_signature(int.from_bytes(raw[:32]), int.from_bytes(raw[32:]))
+    key.verify(der, signed.encode(), ec.ECDSA(hashes.SHA256()))
+    assert claims["aud"] == origin
+    assert 0 < claims["exp"] - time.time() <= 24 * 3600
+    return dict(claims)

@@ -1,0 +1,283 @@
+"""What the bridge must not be made to call, and push services that are slow or refuse (D56)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
+from tests.push.conftest import ask, finish, subscribe
+from tests.push.service import HOST, Browser, PushService, drip, encode, status
+
+REFUSED = "PUSH_ENDPOINT_REFUSED"
+RESOLVER = Path(__file__).parent / "resolver"
+
+
+def ask_for_test(phone: Phone) -> Message:
+    """Ask for a push; what becomes of it."""
+    return phone.request("push_test", {})
+
+
+def problem(phone: Phone) -> str:
+    state = ask_for_test(phone)
+    assert state["type"] == "push_state", state
+    return str(state["payload"].get("problem", ""))
+
+
+def with_endpoint(browser: Browser, endpoint: str) -> dict[str, Any]:
+    return {"subscription": browser.subscription | {"endpoint": endpoint}}
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://fcm.googleapis.com/fcm/send/x",
+        "ftp://fcm.googleapis.com/x",
+        "https://push.example/x",
+        "https://fcm.googleapis.com.push.example/x",
+        "https://fcm.googleapis.com@push.example/x",
+        "https://push.example#@fcm.googleapis.com/x",
+        "https://user@fcm.googleapis.com/x",
+        "https://fcm.googleapis.com:8443/x",
+        "https://push.apple.com.example/x",
+        "https://notpush.apple.com/x",
+        "https://.push.apple.com/x",
+        "https://127.0.0.1/x",
+        "https://[::1]/x",
+        "https://0/x",
+        "https://localhost.push.example:1/x",
+        "https://fcm.googleapis.com\\@push.example/x",
+        "https://fcm.googleapis.com/x\r\nHost: push.example",
+        "https://fcm.googleapis.com/\N{SNOWMAN}",
+        "https://fcm.googleapis.com:port/x",
+        "https://[fcm.googleapis.com/x",
+        "//fcm.googleapis.com/x",
+        "",
+    ],
+)
+def test_an_address_that_is_not_allowed(endpoint: str, phone: Phone, service: PushService) -> None:
+    answer = phone.request("push_subscribe", with_endpoint(service.browser(), endpoint))
+    assert (answer["type"], answer["payload"]["code"]) == ("error", REFUSED), answer
+    assert answer["payload"]["recoverable"] is True
+    assert ask_for_test(phone)["payload"]["subscribed"] is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("p256dh", encode(b"\4" + bytes(64))),  # no point of the curve
+        ("p256dh", "A" * 1_000_000),
+        ("p256dh", encode(bytes(33))),
+        ("p256dh", 1),
+        ("auth", "A" * 1_000_000),
+        ("auth", encode(bytes(15))),
+        ("auth", "not base64url at all!!"),
+        ("auth", None),
+    ],
+)
+def test_keys_that_are_none(field: str, value: object, phone: Phone, service: PushService) -> None:
+    subscription = service.browser().subscription
+    subscription["keys"] |= {field: value}
+    answer = phone.request("push_subscribe", {"subscription": subscription})
+    assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+    (violation,) = answer["payload"]["violations"]
+    assert violation["field"] == f"payload.subscription.keys.{field}"
+    assert len(json.dumps(answer)) < 2000
+
+
+def test_other_fields_that_are_wrong(phone: Phone, service: PushService) -> None:
+    good = service.browser().subscription
+    long = good | {"endpoint": f"{service.origin}/{'x' * 3000}"}
+    wrong: list[dict[str, Any]] = [{}, {"subscription": "x"}, {"subscription": {}}]
+    for payload in (*wrong, {"subscription": long}):
+        answer = phone.request("push_subscribe", payload)
+        assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE", payload
+    answer = phone.request("push_subscribe", {"subscription": good, "detail": "all"})
+    assert answer["payload"]["violations"][0]["field"] == "payload.detail"
+
+
+def test_another_devices_subscription(bridge: Bridge, service: PushService, phone: Phone) -> None:
+    """Who knows the address alone cannot take it; the same browser, paired once more, can."""
+    browser = service.browser()
+    subscribe(phone, browser)
+    other = bridge.phone().ready()
+    stolen = browser.subscription | {"keys": service.browser().subscription["keys"]}
+    answer = other.request("push_subscribe", {"subscription": stolen})
+    assert answer["payload"]["code"] == REFUSED
+    assert ask_for_test(phone)["payload"]["subscribed"] is True
+    subscribe(other, browser)
+    assert ask_for_test(phone)["payload"]["subscribed"] is False
+    other.close()
+    finish(bridge)
+    assert len(browser.wait(2)) == 2
+
+
+def test_a_redirect_is_not_followed(service: PushService, phone: Phone) -> None:
+    """The bridge must not be made to call into its own network."""
+    browser, inside = service.browser(), service.browser()
+    subscribe(phone, browser)
+    for code in (301, 302, 303, 307, 308):
+        browser.answer(status(code, location=f"{service.origin}{inside.path}"))
+        answer = ask_for_test(phone)
+        assert answer["payload"]["code"] == REFUSED
+        assert "redirect" in answer["payload"]["message"]
+    assert len(browser.requests) == 5
+    assert inside.requests == []
+
+
+@pytest.mark.slow
+def test_a_service_that_answers_slowly_holds_nothing_up(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    slow, quick = service.browser(), service.browser()
+    slow.answer(drip)
+    subscribe(phone, slow)
+    phone.send("push_test", {})
+    phone.ping()
+    other = bridge.phone().ready()
+    subscribe(other, quick)
+    other.close()
+    ask(bridge)
+    quick.wait()
+    state = phone.expect("push_state", timeout=60, subscribed=True)
+    assert "no answer in 10 s" in state["payload"]["problem"]
+
+
+@pytest.mark.parametrize("code", [404, 410])
+def test_a_subscription_that_the_service_knows_no_more(
+    code: int, bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    browser = service.browser()
+    subscribe(phone, browser)
+    phone.close()
+    browser.answer(status(code))
+    finish(bridge)
+    browser.wait()
+    phone.ready()
+    assert ask_for_test(phone)["payload"] == {"subscribed": False, "detail": None}
+    assert len(browser.requests) == 1
+
+
+def test_a_push_that_is_too_large_is_sent_quietly(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    browser = service.browser()
+    subscribe(phone, browser, detail="full")
+    phone.close()
+    browser.answer(status(413), status(201), status(413))
+    first = finish(bridge, "A long story")
+    told, again = browser.wait(2)
+    assert (told["body"], again["title"]) == ("A long story", "An agent needs you")
+    second, third = finish(bridge, "Not told"), finish(bridge, "Told")
+    browser.answer(status(413), status(413), status(201))
+    said = browser.wait(5)
+    assert [one["session_id"] for one in said] == [first, first, second, second, third]
+
+
+def test_a_service_that_asks_to_wait(bridge: Bridge, service: PushService, phone: Phone) -> None:
+    """It is tried again as long as it asks, and not forgotten; what is refused for good is."""
+    browser = service.browser()
+    subscribe(phone, browser)
+    phone.close()
+    browser.answer(status(429, retry_after="7"), status(503), status(201))
+    session_id = ask(bridge)
+    pushes = browser.wait(3)
+    assert [one["session_id"] for one in pushes] == [session_id] * 3
+    first, second, third = browser.requests
+    assert second.at - first.at >= 7
+    assert third.at - second.at >= 5
+    assert len({one.headers["topic"] for one in browser.requests}) == 1, "the phone shows one"
+    browser.answer(status(403, '{"reason": "BadJwtToken"}'), status(201))
+    refused, told = finish(bridge), finish(bridge)
+    assert [one["session_id"] for one in browser.wait(5)[3:]] == [refused, told]
+    browser.answer(status(403, '{"reason": "BadJwtToken"}'))
+    phone.ready()
+    assert problem(phone) == f'{HOST} answered 403 {{"reason": "BadJwtToken"}}'
+
+
+def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    browser = service.browser()
+    subscribe(phone, browser)
+    phone.close()
+    browser.answer(status(429), status(201))
+    session_id = ask(bridge)
+    browser.wait()
+    other = bridge.phone().ready()
+    answer = {"session_id": session_id, "tool_call_id": "call-1", "decision": "rejected"}
+    other.request("approval_response", answer)
+    other.expect("notification", notification_type="approval_decided", session_id=session_id)
+    other.close()
+    last = finish(bridge)
+    assert [one["session_id"] for one in browser.wait(2)] == [session_id, last]
+
+
+def test_a_certificate_that_is_not_trusted(tmp_path: Path, phone: Phone, bridge: Bridge) -> None:
+    """What stands at an address but cannot prove its name is told nothing."""
+    directory = tmp_path / "impostor"
+    directory.mkdir()
+    impostor = PushService(directory)
+    try:
+        browser = impostor.browser()
+        subscribe(phone, browser)
+        assert "certificate" in problem(phone).lower()
+        assert browser.requests == []
+    finally:
+        impostor.close()
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[tuple[Bridge, Path]]:
+    """A bridge whose names are looked up in a file."""
+    names = tmp_path / "names.json"
+    names.write_text("{}")
+    settings = {"PYTHONPATH": str(RESOLVER), "TEST_NAMES": str(names)}
+    bridge = Bridge(tmp_path, **settings).start()
+    yield bridge, names
+    bridge.stop()
+
+
+PRIVATE = [
+    "127.0.0.1",
+    "10.0.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "::1",
+    "fd00::1",
+    "fe80::1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::a00:1",
+    "2002:a00:1::1",
+]
+
+
+@pytest.mark.timeout(420)
+def test_a_host_that_leads_into_a_private_network(
+    named: tuple[Bridge, Path], service: PushService
+) -> None:
+    """When it is subscribed, and when it leads elsewhere later (DNS rebinding)."""
+    bridge, names = named
+    host = "updates.push.services.mozilla.com"
+    phone = bridge.phone().ready()
+    wanted = with_endpoint(service.browser(), f"https://{host}/wpush/v2/x")
+    for address in PRIVATE:
+        names.write_text(json.dumps({host: address}))
+        answer = phone.request("push_subscribe", wanted)
+        assert answer["payload"]["code"] == REFUSED, address
+    # a public address, to which nothing is sent
+    names.write_text(json.dumps({host: "2001:4860:4860::8888"}))
+    assert phone.request("push_subscribe", wanted)["payload"]["subscribed"] is True
+    for address in PRIVATE:
+        names.write_text(json.dumps({host: address}))
+        answer = ask_for_test(phone)
+        assert answer["payload"]["code"] == REFUSED, address
+        assert "private network" in answer["payload"]["message"]

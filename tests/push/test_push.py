@@ -1,0 +1,225 @@
+"""Who is sent a push, when, and what is in it (D56)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.https import parse_time
+from tests.conformance.phone import Phone
+from tests.conformance.samples import hook, new_session
+from tests.push.conftest import ask, finish, subscribe
+from tests.push.service import PushService, check_sender
+from tests.servers import Postgres, Redis
+
+
+@pytest.mark.spec("ws.push_subscribe", "ws.push_state")
+def test_a_device_that_is_away_is_told_that_somebody_is_needed(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    """Quiet: nothing of the tool and its command; signed by the bridge's key."""
+    public_key = phone_key(bridge)
+    browser = service.browser()
+    state = subscribe(phone, browser)
+    assert state["payload"] == {"subscribed": True, "detail": "quiet"}
+    phone.close()
+    session_id = ask(bridge, "rm -r secret-project")
+    (said,) = browser.wait()
+    assert said["title"] == "An agent needs you"
+    assert (said["session_id"], said["tool_call_id"]) == (session_id, "call-1")
+    assert said["notification_type"] == "approval_required"
+    (request,) = browser.requests
+    text = browser.decrypt(request.body).decode()
+    assert "secret-project" not in text and "Bash" not in text
+    claims = check_sender(request, public_key, service.origin)
+    assert claims["sub"] == "mailto:bridge@example.com", "Apple takes no local name"
+    headers = request.headers
+    assert headers["content-encoding"] == "aes128gcm"
+    assert (headers["ttl"], headers["urgency"]) == ("86400", "high")
+    assert len(headers["topic"]) == 32
+
+
+def phone_key(bridge: Bridge) -> str:
+    other = bridge.phone().connect()
+    key = other.auth()["payload"]["push"]["public_key"]
+    other.close()
+    return str(key)
+
+
+def test_full_detail_and_every_kind(bridge: Bridge, service: PushService, phone: Phone) -> None:
+    """Of what an agent says without needing anybody nothing is pushed."""
+    browser = service.browser()
+    assert subscribe(phone, browser, detail="full")["payload"]["detail"] == "full"
+    phone.close()
+    ask(bridge, "rm -r build")
+    session_id = new_session()
+    bridge.accept(
+        hook("Notification", session_id, {"message": "By the way", "level": "info"}),
+        hook("Stop", session_id, {"reason": "error", "message": "It broke"}),
+    )
+    finish(bridge, "It is done")
+    asked, failed, done = browser.wait(3)
+    assert asked["title"] == "Bash asks at the machine"
+    assert "rm -r build" in asked["body"]
+    assert (failed["notification_type"], failed["body"]) == ("error", "It broke")
+    assert (done["notification_type"], done["body"]) == ("task_complete", "It is done")
+    assert [one.headers["urgency"] for one in browser.requests] == ["high", "normal", "normal"]
+
+
+def test_a_long_description_is_cut_to_what_services_take(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    browser = service.browser()
+    subscribe(phone, browser, detail="full")
+    phone.close()
+    ask(bridge, "echo " + "\N{GRINNING FACE}" * 5000, call="\N{GRINNING FACE}" * 250)
+    (said,) = browser.wait()  # which checks the size
+    assert said["tool_call_id"] == "\N{GRINNING FACE}" * 250
+
+
+@pytest.mark.slow
+def test_a_frozen_phone_and_one_that_has_it(bridge: Bridge, service: PushService) -> None:
+    """A socket that looks alive is waited for; what was received, or decided meanwhile, is not
+    pushed.
+    """
+    frozen, awake, away = (service.browser() for _ in range(3))
+    phones = [bridge.phone().ready() for _ in range(3)]
+    for phone, browser in zip(phones, (frozen, awake, away), strict=True):
+        subscribe(phone, browser, detail="full")
+    phones[2].close()
+    decided = ask(bridge, "echo decided", call="decided")
+    phones[1].expect("notification", session_id=decided)
+    away.wait()
+    answer = {"session_id": decided, "tool_call_id": "decided", "decision": "approved"}
+    phones[1].request("approval_response", answer)
+    phones[1].expect("notification", notification_type="approval_decided", session_id=decided)
+    pending = ask(bridge, "echo pending", call="pending")
+    asked = phones[1].expect("notification", session_id=pending)
+    phones[1].ack(*phones[1].messages)
+    assert [one["tool_call_id"] for one in away.wait(2)] == ["decided", "pending"]
+    assert [one["tool_call_id"] for one in frozen.wait()] == ["pending"]
+    written = parse_time(asked["timestamp"]).timestamp()
+    assert frozen.requests[0].at - written > 19.5, "its socket has time to show that it has it"
+    assert away.requests[1].at < frozen.requests[0].at, "who has none is told at once"
+    phones[1].ping()
+    phones[1].close()
+    last = finish(bridge)
+    assert [one["session_id"] for one in awake.wait()] == [last]
+    assert [one["session_id"] for one in away.wait(3)] == [decided, pending, last]
+
+
+@pytest.mark.spec("ws.push_unsubscribe")
+def test_none_after_unsubscribing_and_none_twice(
+    bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    """Subscribing again changes the detail; the last browser of a device counts."""
+    old, new, witness = (service.browser() for _ in range(3))
+    other = bridge.phone().ready()
+    subscribe(other, witness)
+    other.close()
+    subscribe(phone, old)
+    subscribe(phone, new)
+    state = subscribe(phone, new, detail="full")
+    assert state["payload"] == {"subscribed": True, "detail": "full"}
+    phone.close()
+    finish(bridge, "First")
+    assert [one["body"] for one in new.wait()] == ["First"]
+    phone.ready()
+    state = phone.request("push_unsubscribe", {})
+    assert state["payload"] == {"subscribed": False, "detail": None}
+    assert phone.request("push_test", {})["payload"]["subscribed"] is False
+    phone.close()
+    finish(bridge, "Second")
+    witness.wait(2)
+    assert (len(old.requests), len(new.requests)) == (0, 1)
+
+
+@pytest.mark.spec("ws.push_test")
+def test_a_test_says_what_became_of_it(service: PushService, phone: Phone) -> None:
+    browser = service.browser()
+    subscribe(phone, browser)
+    state = phone.request("push_test", {})
+    assert state["payload"] == {"subscribed": True, "detail": "quiet"}
+    (said,) = browser.read()
+    assert (said["notification_type"], said["title"]) == ("test", "Test")
+
+
+@pytest.mark.timeout(420)
+def test_a_subscription_outlives_restarts_and_goes_with_its_device(
+    service: PushService, tmp_path: Path
+) -> None:
+    bridge = Bridge(tmp_path, **service.settings).start()
+    try:
+        kept, revoked = service.browser(), service.browser()
+        pairing = bridge.mint("--name", "lost phone")
+        for phone, browser in ((bridge.phone(), kept), (bridge.phone(pairing), revoked)):
+            subscribe(phone.ready(), browser, detail="full")
+            phone.close()
+        first = finish(bridge, "Before the restart")
+        kept.wait()
+        revoked.wait()
+        bridge.stop()
+        bridge.manage("revoke_device", "lost phone")
+        bridge.start()
+        second = finish(bridge, "After the restart")
+        assert [one["session_id"] for one in kept.wait(2)] == [first, second]
+        assert len(revoked.requests) == 1
+        key = bridge.data / "secrets" / "push_key"
+        assert key.stat().st_mode & 0o777 == 0o600
+    finally:
+        bridge.stop()
+
+
+def test_push_that_is_switched_off(service: PushService, tmp_path: Path) -> None:
+    bridge = Bridge(tmp_path, BRIDGE_PUSH="off", **service.settings).start()
+    try:
+        phone = bridge.phone().connect()
+        assert "push" not in phone.auth()["payload"]
+        phone.health_check()
+        refused = phone.request("push_subscribe", {"subscription": service.browser().subscription})
+        assert refused["payload"]["code"] == "PUSH_ENDPOINT_REFUSED"
+        assert "BRIDGE_PUSH" in refused["payload"]["message"]
+    finally:
+        bridge.stop()
+
+
+@pytest.mark.timeout(420)
+def test_two_processes_send_a_push_once(
+    service: PushService, postgres_server: Postgres, redis_server: Redis, tmp_path: Path
+) -> None:
+    """Both have the key, and both see every row."""
+    shared = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+    first = Bridge(tmp_path / "first", **shared, **service.settings).start()
+    tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
+    second = Bridge(tmp_path / "second", **shared, **tokens, **service.settings)
+    (second.data / "secrets").mkdir(parents=True, mode=0o700)
+    shutil.copy(first.data / "secrets" / "push_key", second.data / "secrets")
+    second.start()
+    try:
+        assert phone_key(first) == phone_key(second)
+        browser = service.browser()
+        phone = first.phone().ready()
+        subscribe(phone, browser)
+        phone.close()
+        sessions = [ask(one, call=f"call-{turn}") for turn in range(5) for one in (first, second)]
+        assert [one["session_id"] for one in browser.wait(10)] == sessions
+        last = finish(second)
+        assert browser.wait(11)[10]["session_id"] == last
+        assert len(browser.requests) == 11
+    finally:
+        first.stop()
+        second.stop()
+
+
+def test_pushes_are_counted(bridge: Bridge, service: PushService, phone: Phone) -> None:
+    subscribe(phone, service.browser())
+    phone.request("push_test", {})
+
+    def counted() -> bool:
+        text = bridge.get("/metrics", bridge.admin_token).body.decode()
+        return 'bridge_pushes_total{outcome="taken"}' in text
+
+    eventually(counted)
