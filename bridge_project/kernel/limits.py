@@ -256,6 +256,8 @@ AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
 AGENT_LINE_BYTES: Final = 256 * 1024
 # of one message of an agent; a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
 AGENT_MESSAGE_BYTES: Final = 32 * MB
+AGENT_QUESTIONS_WAITING: Final = 100  # that one agent may ask at a time: each phone gets them all
+AGENT_CALL_BYTES: Final = 4 * MB  # of a call's parameters; nobody is asked about more
 AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs is no agent
 AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended by itself
 CLAUDE_MEMORY_FILE_BYTES: Final = 64 * 1024  # of each memory file (D57)

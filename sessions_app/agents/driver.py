@@ -13,12 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bridge_project.kernel import limits
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
-from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue
+from sessions_app.agents.events import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    EventQueue,
+    ToolStarted,
+)
+from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
 
 REJECTED = "The call was rejected."
+TOO_LARGE = "The call was not asked about: nobody can read parameters as long as its."
+TOO_MANY_WAIT = "The call was not asked about: too many wait for a decision already."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,10 @@ class PendingApprovals:
     async def ask(self, call: Call) -> Verdict | None:
         """Report ApprovalAsked and wait for the decision; None if withdrawn."""
         assert call.id is not None
+        if is_too_large(call.params) or len(self._waiting) >= limits.AGENT_QUESTIONS_WAITING:
+            self._events.put(ToolStarted(call))
+            why = TOO_LARGE if is_too_large(call.params) else TOO_MANY_WAIT
+            return Verdict("rejected", reason=why)
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
         self._events.put(ApprovalAsked(call))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from bridge_project.kernel import limits
 from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
+
+SHOWN_PARAMS, SHOWN_CHARS = 20, 10_000  # of a call that is too large to be sent
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:
@@ -54,13 +56,23 @@ def storable_reason(text: str) -> str:
     return valid(text).replace("\x00", "")[: limits.AGENT_REASON_MAX_CHARS]
 
 
+def is_too_large(params: Mapping[str, Any]) -> bool:
+    """Tell whether a call's parameters are more than a device is sent."""
+    return len(json.dumps(params, default=str)) > limits.AGENT_CALL_BYTES
+
+
 def storable_call(call: Call) -> Call:
     """Make a call fit to be stored and sent, whatever its agent put into it."""
+    params = call.params
+    if is_too_large(params):
+        texts = {name: value for name, value in params.items() if isinstance(value, str)}
+        cut = {name[:SHOWN_CHARS]: value[:SHOWN_CHARS] for name, value in texts.items()}
+        params = dict(list(cut.items())[:SHOWN_PARAMS]) | {"cut": "These are not all parameters."}
     return replace(
         call,
         id=usable_id(call.id),
         tool=valid(call.tool),
-        params=plain(call.params),
+        params=plain(params),
         description=valid(call.description),
         reasoning=call.reasoning and valid(call.reasoning),
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,10 @@ class AcpClient:
     async def write_text_file(
         self, session_id: str, path: str, content: str, **_: Any
     ) -> schema.WriteTextFileResponse:
-        work: Call | Record | None = self._calls.granting_path(path)
+        old = ""
+        with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
+            old = await files.read(path, self._directory)
+        work: Call | Record | None = self._calls.granting_text(path, old, content)
         if work is None:
             work = await self._ask("Write", {"file_path": path, "content": content})
         try:
@@ -132,9 +136,11 @@ class AcpClient:
         except (BridgeError, OSError) as error:
             self._fail(work, error)
             errors.refuse(error, path)
+        change = Change(path, before or "", content)
         if isinstance(work, Call):
-            diff = diff_of_texts([Change(path, before or "", content)])
-            self._events.put(ToolSucceeded(work, f"Wrote {path}", diff))
+            self._events.put(ToolSucceeded(work, f"Wrote {path}", diff_of_texts([change])))
+        else:
+            work.wrote.append(change)
         return schema.WriteTextFileResponse()
 
     # -- commands ----------------------------------------------------------------------------------

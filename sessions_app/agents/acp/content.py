@@ -17,6 +17,23 @@ from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 
 NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
+# ACP has kinds where other agents have names of tools; these are the names that the risk rules and
+# the phones know.
+TOOL_OF_KIND = {
+    "read": "Read",
+    "edit": "Edit",
+    "delete": "Delete",
+    "move": "Move",
+    "search": "Search",
+    "execute": "Bash",
+    "think": "Think",
+    "fetch": "WebFetch",
+    "switch_mode": "SwitchMode",
+}
+# that a person allowed one is no leave to write a file
+CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
+HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a word of its own
+AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
 # codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning
 _CODEX = {"call_id", "turn_id"}

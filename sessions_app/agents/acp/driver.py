@@ -31,6 +31,7 @@ from sessions_app.agents.events import (
 )
 from sessions_app.agents.process import groups
 
+VERSION_CHARS = 100  # of what an agent says of itself
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
 WHY = {
     "refusal": "The agent refused to go on with this prompt.",
@@ -117,7 +118,7 @@ class AcpDriver(Driver):
                     f"{self._name} speaks version {hello.protocol_version} of the protocol, the bridge {PROTOCOL_VERSION}."
                 )
             info = hello.agent_info
-            agent.versions[self._name] = (info.version if info else "") or ""
+            agent.versions[self._name] = ((info.version if info else "") or "")[:VERSION_CHARS]
             of_line = recipes.of_line(self._command)
             recipe = of_line or (recipes.of_name(info.name) if info else None)
             self._log_in = how_to_log_in(recipe, hello.auth_methods)

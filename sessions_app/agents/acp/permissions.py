@@ -39,6 +39,9 @@ class Permissions:
 
         An option is chosen by its kind, never by its name; only this one call is ever allowed.
         """
+        if former := self._calls.asked_before(update):
+            self._approvals.withdraw(former.key)
+            self._events.put(self._calls.stop(former))
         record = self._calls.ask(update)
         times = Counter(option.option_id for option in options)
         # an id of two kinds stands for neither

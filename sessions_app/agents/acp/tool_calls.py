@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ from acp import schema
 
 from bridge_project.protocol.agent_text import for_person
 from sessions_app.agents.acp.content import (
+    AS_RISKY_AS,
+    CHANGES_NOTHING,
+    HAS_NO_COMMAND,
     NAME_MAX_CHARS,
+    TOOL_OF_KIND,
     details_of,
     name_of,
     parameters_of,
@@ -27,6 +31,7 @@ from sessions_app.agents.acp.content import (
     text_of,
 )
 from sessions_app.agents.acp.errors import Fault
+from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, paths_in, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import Event, ToolFailed, ToolStarted, ToolStopped, ToolSucceeded
@@ -35,25 +40,9 @@ from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
-# ACP has kinds where other agents have names of tools; these are the names that the risk rules and
-# the phones know.
-TOOL_OF_KIND = {
-    "read": "Read",
-    "edit": "Edit",
-    "delete": "Delete",
-    "move": "Move",
-    "search": "Search",
-    "execute": "Bash",
-    "think": "Think",
-    "fetch": "WebFetch",
-    "switch_mode": "SwitchMode",
-}
-# that a person allowed one is no leave to write a file
-_CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
-_RUNS = ("execute", "read", "search")  # what a command may be called
-_AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _REASONING_MAX_CHARS = 2000
 _NO_RESULT = "The agent reported no result of this call."
+_ASKED_AGAIN = "The agent has asked about this call again."
 
 
 @dataclass(slots=True)
@@ -72,9 +61,9 @@ class Record:
     paths: list[str] = field(default_factory=list)
     reasoning: str = ""
     announced: Call | None = None  # as the bridge knows it
-    # the paths that the person saw who was asked; what the agent says later widens no approval
-    shown: tuple[str, ...] = ()
+    grant: Grant | None = None  # what its approval covers, once somebody was asked
     granted: bool = False  # a person approved it
+    wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # it has its result
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
     fault: Fault = field(default_factory=Fault)
@@ -120,8 +109,11 @@ class Record:
         tool = TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
         # one word is a tool's name or a path, which the parameters say better
         title = self.title if " " in self.title or not params else ""
-        if isinstance(params.get("command"), str) and self.kind in _RUNS:
-            tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
+        risk_tool = AS_RISKY_AS.get(tool, tool)
+        if isinstance(params.get("command"), str):
+            risk_tool = "Bash"
+            if self.kind not in HAS_NO_COMMAND:
+                tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
         reasons = (self.reasoning, reason_of(self.raw_input))
         return make_call(
             self.key,
@@ -129,13 +121,16 @@ class Record:
             params,
             reasoning=". ".join(filter(None, reasons)) or None,
             description=title,
-            risk_tool=_AS_RISKY_AS.get(tool, tool),
+            risk_tool=risk_tool,
         )
 
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, or what can be told from what it shows."""
         if isinstance(self.raw_input, dict):
-            return parameters_of(self.raw_input)
+            params = parameters_of(self.raw_input)
+            # whoever approves a change sees each file that it is about
+            harmless = self.kind in CHANGES_NOTHING
+            return params | ({} if harmless else unnamed(params, self.changes, self.paths))
         if self.raw_input is not None:
             return {"input": self.raw_input}
         if self.changes:
@@ -153,10 +148,7 @@ class Record:
         """Yield every path that the call names."""
         yield from self.paths
         yield from (change.path for change in self.changes)
-        if isinstance(self.raw_input, dict):
-            yield from (
-                value for value in self.raw_input.values() if value and isinstance(value, str)
-            )
+        yield from paths_in(self.raw_input)
 
 
 class ToolCalls:
@@ -166,6 +158,7 @@ class ToolCalls:
         self._directory = directory
         self._terminal_text = terminal_text
         self._records: dict[str, Record] = {}
+        self._asked: set[str] = set()  # keys of this turn about which somebody was asked
         self._thoughts = ""
 
     # -- what the agent reports --------------------------------------------------------------------
@@ -184,21 +177,29 @@ class ToolCalls:
             return [*self._announce(record), self._finish(record)]
         return self._announce(record) if record.is_known else []
 
+    def asked_before(self, update: Update) -> Record | None:
+        """Return the open call of that id, if somebody was asked about it already."""
+        found = self._records.get(update.tool_call_id)
+        return found if found is not None and found.grant is not None and not found.over else None
+
     def ask(self, update: Update) -> Record:
-        """Return the record of a call that needs permission, announced or not."""
+        """Return the record of a call that needs permission, announced or not.
+
+        One that is asked about again is another call: the decision about the first is none about it.
+        """
         record = self._record(update)
-        if record.over:  # the agent asks again for the same call
+        if record.over:
             record = self._open(update.tool_call_id)
+        self._asked.add(record.key)
         record.merge(update)
         record.content = []  # what was shown to the person who decides is no result of the call
         # what a person is asked is what it is now, whatever was announced
         record.announced = record.describe()
-        harmless = record.kind in _CHANGES_NOTHING
-        record.shown = () if harmless else tuple(record.named_paths())
-        record.granted = False
+        writes = record.kind not in CHANGES_NOTHING
+        record.grant = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 
-    def stop(self, record: Record, why: str) -> ToolStopped:
+    def stop(self, record: Record, why: str = _ASKED_AGAIN) -> ToolStopped:
         """Close the record of a call that will not run; ignore its later updates."""
         record.over = True
         return ToolStopped(record.call, why)
@@ -211,16 +212,17 @@ class ToolCalls:
             if not record.over:
                 events += [*self._announce(record), self.stop(record, why)]
         self._records.clear()
+        self._asked.clear()
         self._thoughts = ""
         return events
 
     # -- what an approval covers -------------------------------------------------------------------
 
-    def granting_path(self, path: str) -> Record | None:
-        """Return the approved, running call that names this path."""
-        wanted = self._real(path)
-        for record in self._granted():
-            if wanted in map(self._real, record.shown):
+    def granting_text(self, path: str, before: str, after: str) -> Record | None:
+        """Return the approved, running call that makes this text of the file."""
+        where = self._real(path)
+        for record, grant in self._granted():
+            if grant.covers_text(where, before, after):
                 return record
         return None
 
@@ -237,25 +239,21 @@ class ToolCalls:
 
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """
-        for record in self._granted():
-            params = record.call.params
-            if params.get("command") in (shown, inner) and (
-                cwd is None or self._is_shown(cwd, params)
-            ):
+        where = None if cwd is None else self._real(cwd)
+        for record, grant in self._granted():
+            if grant.covers_command(shown, inner, where):
                 record.granted = False
                 return record
         return None
 
-    def _is_shown(self, cwd: str, params: Mapping[str, Any]) -> bool:
-        """Tell whether a person knew where it runs: in the session's directory, or in one shown."""
-        shown = [".", *(value for value in params.values() if isinstance(value, str))]
-        return self._real(cwd) in map(self._real, shown)
-
-    def _granted(self) -> Iterator[Record]:
-        return (record for record in self._records.values() if record.granted and not record.over)
+    def _granted(self) -> Iterator[tuple[Record, Grant]]:
+        for record in self._records.values():
+            if record.granted and not record.over and record.grant is not None:
+                yield record, record.grant
 
     def _real(self, path: str) -> str:
-        return os.path.realpath(self._directory / path) if "\0" not in path else path
+        is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
+        return os.path.realpath(self._directory / path) if is_path else path
 
     # -- records and events ------------------------------------------------------------------------
 
@@ -267,7 +265,10 @@ class ToolCalls:
 
     def _open(self, call_id: str) -> Record:
         thoughts, self._thoughts = self._thoughts.strip(), ""
-        record = Record(usable_id(call_id) or f"acp-{uuid.uuid4()}", reasoning=thoughts)
+        key = usable_id(call_id)
+        if key is None or key in self._asked:
+            key = f"acp-{uuid.uuid4()}"
+        record = Record(key, reasoning=thoughts)
         self._records[call_id] = record
         return record
 
@@ -285,7 +286,7 @@ class ToolCalls:
             code, retries = record.fault
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             return ToolFailed(record.call, text or why, code, details, retries)
-        return ToolSucceeded(record.call, text, diff_of_texts(record.changes))
+        return ToolSucceeded(record.call, text, diff_of_texts(record.wrote or record.changes))
 
     def _text(self, record: Record) -> str:
         parts = []

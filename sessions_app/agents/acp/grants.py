@@ -1,0 +1,113 @@
+"""Hold what an approval covers: what the person saw who was asked, and nothing else (D38).
+
+What is resolved is resolved when somebody is asked: a link that is turned elsewhere afterwards leads
+to what nobody has approved. Pure, but for the paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sessions_app.agents.diffs import Change
+from sessions_app.approvals.tool_call import Call
+
+PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
+_DEPTH = 3  # of parameters in which paths are looked for
+# the names that agents give a text before and after
+_TEXTS = (
+    (None, "content"),
+    *(("oldText", "newText"), ("old_text", "new_text"), ("old_str", "new_str")),
+    *(("old_string", "new_string"), ("oldString", "newString")),
+)
+
+Resolve = Callable[[str], str]
+
+
+class _Edit(NamedTuple):
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Hold what was shown of a call: its command, all paths, and what it makes of which file."""
+
+    command: str | None
+    places: frozenset[str]
+    files: Mapping[str, Sequence[_Edit]]
+
+    def covers_command(self, shown: str, inner: str, cwd: str | None) -> bool:
+        """Tell whether the command is this one, in a directory that was shown (a real path)."""
+        return self.command in (shown, inner) and (cwd is None or cwd in self.places)
+
+    def covers_text(self, path: str, before: str, after: str) -> bool:
+        """Tell whether this text of the file (a real path) was shown, as far as that can be told."""
+        edits = self.files.get(path)
+        if not edits:
+            return edits is not None  # of a patch in some form of its own nobody can tell
+        once = everywhere = before
+        for old, new in edits:
+            if _equal(after, new):
+                return True
+            if old:
+                once, everywhere = once.replace(old, new, 1), everywhere.replace(old, new)
+        return _equal(after, once) or _equal(after, everywhere)  # also when nothing changes
+
+
+def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes: bool) -> Grant:
+    """Return what the approval of a call covers; ``writes``: it may be about files that change."""
+    command = call.params.get("command") if call.tool == "Bash" else None
+    named = {resolve(path) for path in paths_in(call.params)}
+    files: dict[str, list[_Edit]] = {path: [] for path in named} if writes else {}
+    more = call.params.get("more")
+    shown = [call.params, *(more if isinstance(more, list) else [])]
+    for path, edit in (*_edits(shown), *((path, _Edit(old, new)) for path, old, new in changes)):
+        if (where := resolve(path)) in files:
+            files[where].append(edit)
+    places = frozenset({resolve("."), *named})
+    return Grant(command if isinstance(command, str) else None, places, files)
+
+
+def unnamed(
+    params: Mapping[str, Any], changes: Sequence[Change], paths: Sequence[str]
+) -> dict[str, Any]:
+    """Return the files of a call that its parameters do not name: they are shown besides."""
+    named = tuple(paths_in(params))
+
+    def is_new(path: str) -> bool:
+        return not any(
+            path == name or path.endswith("/" + name.removeprefix("./")) for name in named
+        )
+
+    more = [{"file_path": path, "content": new} for path, _, new in changes if is_new(path)]
+    others = [
+        path for path in paths if is_new(path) and path not in {each.path for each in changes}
+    ]
+    return ({"more": more} if more else {}) | ({"paths": others} if others else {})
+
+
+def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield what may be a path in a call's parameters."""
+    if isinstance(value, str):
+        if 0 < len(value) <= PATH_MAX_CHARS:
+            yield value
+    elif depth and isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from paths_in(each, depth - 1)
+
+
+def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
+    for part in shown:
+        if not isinstance(part, Mapping) or not isinstance(path := part.get("file_path"), str):
+            continue
+        for before, after in _TEXTS:
+            old, new = part.get(before) if before else "", part.get(after)
+            if isinstance(old, str) and isinstance(new, str):
+                yield path, _Edit(old, new)
+
+
+def _equal(one: str, other: str) -> bool:
+    """Compare two texts, but for how and whether their lines end."""
+    return one.replace("\r\n", "\n").rstrip("\n") == other.replace("\r\n", "\n").rstrip("\n")

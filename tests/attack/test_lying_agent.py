@@ -1,0 +1,170 @@
+"""An agent of the Agent Client Protocol that lies, behind a real bridge, as phones see it (D38)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bridge_project.kernel import limits
+from tests.conformance.agent_tools import alive, wait_status
+from tests.conformance.agents import ask, begin, end, log_of, say, words
+from tests.conformance.approvals import decide, of
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge, nursery
+
+PROGRAM = Path(__file__).with_name("told_agent.py")
+LINE_BYTES = 100 * 2**20
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    line = shlex.join([sys.executable, "-IS", str(PROGRAM)])
+    bridge = QuickBridge(tmp_path_factory.mktemp("lies"), BRIDGE_ACP_AGENTS=f"told={line}")
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    yield bridge
+    bridge.stop()
+    nursery.forget(bridge.environment)
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (phone,):
+        yield phone
+
+
+@pytest.fixture
+def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
+    session_id = begin(bridge, phone, agent="told")
+    yield session_id
+    end(phone, session_id)
+
+
+def asked(phone: Phone, session_id: str) -> dict[str, Any]:
+    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
+
+
+def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: str) -> None:
+    """Asked about as one command, and again under the same id as another: who approved the first
+    has approved the first.
+    """
+    say(
+        phone,
+        session,
+        "first = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+        "second = ask('c', kind='execute', rawInput={'command': 'touch made'})\n"
+        "say(f'{allowed(first)} {allowed(second)}')",
+    )
+    one, other = asked(phone, session), asked(phone, session)
+    assert [call["params"]["command"] for call in (one, other)] == ["ls", "touch made"]
+    assert one["tool_call_id"] != other["tool_call_id"]
+    stands = decide(phone, session, one["tool_call_id"], "approved")
+    assert stands["payload"]["code"] == "TOOL_ALREADY_DECIDED", "nobody asks about it any more"
+    decide(phone, session, other["tool_call_id"], "rejected")
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert words(phone.messages).endswith("False False")
+
+
+def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str) -> None:
+    """Whatever session an agent names, it speaks, asks and writes in its own."""
+    other = begin(bridge, phone, agent="told")
+    ask(phone, other, "say(SESSION)")
+    name = words(of(phone, "stream_chunk", other))
+    say(
+        phone,
+        session,
+        f"SESSION = {name!r}\n"
+        "say('I am the other. ')\n"
+        "update('tool_call', toolCallId='t', title='Look', kind='search', status='completed')\n"
+        "yes = allowed(ask('c', kind='execute', rawInput={'command': 'ls'}))\n"
+        "made = answer(request('terminal/create', command='touch by-a-lie'))\n"
+        "say(f'{yes} {bool(made)}')",
+    )
+    for decision in ("approved", "rejected"):
+        decide(phone, session, asked(phone, session)["tool_call_id"], decision)
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert words(of(phone, "stream_chunk", session)) == "I am the other. True False"
+    assert not (bridge.root / "by-a-lie").exists()
+    kinds = {message["type"] for message in log_of(phone, other)}
+    assert kinds == {"agent_event", "stream_start", "stream_chunk", "stream_end"}
+    end(phone, other)
+
+
+def test_a_result_before_its_call(phone: Phone, session: str) -> None:
+    """A device never sees the result of a call that it does not know, nor two results."""
+    said = ask(
+        phone,
+        session,
+        "for status in ('completed', 'failed', 'completed'):\n"
+        "    update('tool_call_update', toolCallId='early', status=status)\n"
+        "update('tool_call', toolCallId='early', title='make', kind='execute', status='pending')\n"
+        "update('tool_call_update', toolCallId='early', status='completed')\n",
+    )
+    calls = [
+        (message["type"], message["payload"]["tool_call_id"])
+        for message in said
+        if message["type"].startswith("tool_")
+    ]
+    assert [kind for kind, _ in calls] == ["tool_call", "tool_result"] * 2
+    assert calls[0][1] == calls[1][1] != calls[2][1] == calls[3][1]
+
+
+def test_more_questions_than_a_person_reads(bridge: Bridge, phone: Phone, session: str) -> None:
+    """So many wait, and the rest is refused: every phone that connects gets all that wait."""
+    most = limits.AGENT_QUESTIONS_WAITING
+    say(
+        phone,
+        session,
+        f"asked = [ask(f'c{{n}}', kind='execute', rawInput={{'command': f'make {{n}}'}})"
+        f" for n in range({most + 50})]\n"
+        f"say(str([allowed(number) for number in asked[{most}:]].count(False)))\n"
+        "answer(asked[0])",
+    )
+    phone.expect("stream_chunk", session_id=session, content="50")
+    waiting = bridge.get(f"/api/v1/sessions/{session}", bridge.admin_token).json()
+    assert waiting["pending_approvals"] == most
+    phone.send("session_interrupt", {"session_id": session})
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+
+
+def test_a_line_of_a_hundred_megabytes(bridge: Bridge, phone: Phone) -> None:
+    """The agent is ended, said why; the bridge holds no more of it than one message may have, and
+    gives that back.
+    """
+    other, session = (begin(bridge, phone, agent="told") for _ in range(2))
+    assert bridge.process is not None
+    server = psutil.Process(bridge.process.pid)
+    before = server.memory_info().rss
+    say(phone, session, f"sys.stdout.write('x' * {LINE_BYTES}); sys.stdout.flush()")
+    wait_status(bridge, session, "error", 60)
+    failed = phone.expect("error", session_id=session)["payload"]
+    assert str(limits.AGENT_MESSAGE_BYTES) in failed["message"], failed
+    assert server.memory_info().rss - before < 2 * limits.AGENT_MESSAGE_BYTES
+    alive(phone)
+    assert "here" in words(ask(phone, other, "say('here')"))
+    for each in (other, session):
+        phone.join(each)
+        end(phone, each)
+
+
+def test_a_call_of_megabytes(phone: Phone, session: str) -> None:
+    """Nobody is asked about what no phone could take or person read; it is told cut."""
+    said = ask(
+        phone,
+        session,
+        f"call = {{'command': 'true', 'note': 'x' * {20 * 2**20}}}\n"
+        "say(str(allowed(ask('c', kind='execute', rawInput=call))))",
+    )
+    assert words(said) == "False" and not of(phone, "approval_required", session)
+    (call,) = [message["payload"] for message in said if message["type"] == "tool_call"]
+    assert call["params"]["command"] == "true" and len(json.dumps(call)) < 2**20
+    (result,) = [message["payload"] for message in said if message["type"] == "tool_result"]
+    assert "long" in result["result"]["error"] and not result["result"]["success"]
