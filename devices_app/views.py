@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import structlog
@@ -23,7 +23,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import health
 from bridge_project.network import certificates
-from bridge_project.network.authority import apple_profile
+from bridge_project.network.authority import apple_profile, fingerprint
 from bridge_project.network.own_names import local_name
 
 LOCAL_NAME_SECONDS = 2.0  # for the first request of a process
@@ -37,11 +37,12 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @csrf_exempt
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """Show the pairing link's address, token and pin for copying (D43).
+    """Show the pairing link's values, and how this system trusts the bridge (D43, D55).
 
     The policy names the page's one script and one style by their hashes and forbids the rest.
     """
-    page, policy = _pair_page()
+    path = _ca_path()
+    page, policy = _pair_page(path.read_bytes() if path is not None else b"")
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
     headers |= {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
     return HttpResponse(page, headers=headers)
@@ -101,9 +102,12 @@ def admin_log_in(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@cache
-def _pair_page() -> tuple[str, str]:
-    """Render the page and its Content-Security-Policy, which belong together."""
+@lru_cache(maxsize=1)
+def _pair_page(authority: bytes) -> tuple[str, str]:
+    """Render the page and its Content-Security-Policy, which belong together.
+
+    ``authority``: the bridge's own, as PEM; empty without one.
+    """
     script, style = (render_to_string(f"devices_app/pair.{kind}").strip() for kind in ("js", "css"))
     policy = {
         "default-src": "'none'",
@@ -118,7 +122,8 @@ def _pair_page() -> tuple[str, str]:
         name = health.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
     except TimeoutError:
         name = ""
-    context = {"script": script, "style": style, "local_name": name}
+    shown = fingerprint(x509.load_pem_x509_certificate(authority)) if authority else ""
+    context = {"script": script, "style": style, "local_name": name, "fingerprint": shown}
     page = render_to_string("devices_app/pair.html", context)
     return page, "; ".join(f"{directive} {source}" for directive, source in policy.items())
 

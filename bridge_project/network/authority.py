@@ -127,6 +127,11 @@ def _constraints(names: Iterable[str]) -> x509.NameConstraints:
     return x509.NameConstraints(permitted_subtrees=permitted, excluded_subtrees=None)
 
 
+def fingerprint(ca: x509.Certificate) -> str:
+    """Return the SHA-256 of an authority as systems show it, to be compared by eye."""
+    return ca.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
 def apple_profile(ca: x509.Certificate) -> bytes:
     """Return a configuration profile that installs the authority on an Apple device, unsigned.
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from django.test import Client
 
 from bridge_project.kernel.config import conf
@@ -54,7 +55,7 @@ class TestPair:
                 == f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
             )
         assert not re.findall(
-            r"""\b(?:src|action)=|\bhref="(?!data:,"|/app/")|\bon\w+=|style=""", page
+            r"""\b(?:src|action)=|\bhref="(?!data:,"|/app/"|/ca\.)|\bon\w+=|style=""", page
         )
 
     @pytest.mark.parametrize("name", ["b\u00fcro", "x" * 64])
@@ -67,6 +68,18 @@ class TestPair:
         response = client.get("/pair")
         views._pair_page.cache_clear()
         assert response.status_code == 200 and b'data-name=""' in response.content
+
+    def test_every_system_has_its_steps_without_a_script(self, client: Client) -> None:
+        """D55, with the authority's fingerprint as its certificate has it."""
+        page = client.get("/pair").content.decode()
+        steps = dict(re.findall(r'<details data-system="(\w+)">(.*?)</details>', page, re.DOTALL))
+        assert {name: re.findall('href="(.*?)"', part) for name, part in steps.items()} == {
+            "ios": ["/ca.mobileconfig"],
+            **{name: ["/ca.crt"] for name in ("android", "mac", "windows", "linux")},
+        }
+        ca = x509.load_pem_x509_certificate(client.get("/ca.crt").content)
+        shown = re.search(r'<output id="fingerprint">([0-9A-F:]{95})</output>', page)
+        assert shown and bytes.fromhex(shown[1].replace(":", "")) == ca.fingerprint(hashes.SHA256())
 
     @pytest.mark.parametrize("method", ["post", "put", "delete", "options"])
     def test_other_methods(self, method: str, client: Client) -> None:
@@ -106,6 +119,7 @@ class TestAuthority:
             "certificates",
             SimpleNamespace(load_or_renew=lambda _conf: SimpleNamespace(ca=None)),
         )
+        assert b"ca.crt" not in client.get("/pair").content, "there is nothing to trust"
         response = client.get("/ca.crt")
         assert response.status_code == 404
         assert response.json()["code"] == "NOT_FOUND" and response.json().keys() >= SIX_FIELDS

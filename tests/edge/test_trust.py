@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -69,12 +71,37 @@ def python_verifies(ca: Path, chain: Path, key: Path, name: str) -> bool:
     return client.cipher() is not None
 
 
+def curl_verifies(ca: Path, chain: Path, key: Path, name: str) -> bool:
+    """A request to that name, led to a server here that has the certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(chain, key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        port, host = listening.getsockname()[1], f"[{name}]" if ":" in name else name
+        command = ["curl", "-sS", "--cacert", str(ca), "--max-time", "60", "--noproxy", "*"]
+        command += ["--connect-to", f"::127.0.0.1:{port}", f"https://{host}/"]
+        curl = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        accepted, _ = listening.accept()
+        with (
+            contextlib.suppress(ssl.SSLError, ConnectionError),
+            accepted,
+            context.wrap_socket(accepted, server_side=True) as served,
+        ):
+            served.recv(65536)
+            served.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        said = curl.communicate(timeout=60)[1]
+    assert curl.returncode in (0, 60), said  # 60: the certificate is not trusted
+    return curl.returncode == 0
+
+
 @pytest.mark.parametrize("name", [*INSIDE, *OUTSIDE])
 def test_the_authority_is_good_for_private_names_only(conf: Callable[..., Conf], name: str) -> None:
     found = certificates.load_or_renew(conf())
     chain, key = forged(found, name)
     assert found.ca
     assert python_verifies(found.ca, chain, key, name) == (name in INSIDE)
+    if shutil.which("curl"):
+        assert curl_verifies(found.ca, chain, key, name) == (name in INSIDE)
     if shutil.which("openssl"):
         command = ["openssl", "verify", "-CAfile", str(found.ca), str(chain)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -89,15 +116,16 @@ def test_all_that_the_bridge_is_called_verifies(conf: Callable[..., Conf]) -> No
 
 
 def test_names_that_come_later_spoil_nothing(
-    conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture
+    conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hostname, public address and URL change: the old names still verify."""
     first = certificates.load_or_renew(conf(bridge_public_url="https://one.example"))
+    monkeypatch.setattr(socket, "gethostname", lambda: "new-desk")
     later = conf(bridge_public_url="https://two.example", bridge_host="9.9.9.9")
     second = certificates.load_or_renew(later)
-    assert second.ca and first.ca and set(second.left_out) >= {"two.example", "9.9.9.9"}
+    assert second.ca and first.ca and set(second.left_out) >= {"two.example", "9.9.9.9", "new-desk"}
     assert "two.example" in caplog.text and "new_ca" in caplog.text
-    for name in ("localhost", "127.0.0.1"):
+    for name in ("localhost", "127.0.0.1", "new-desk.local"):
         assert python_verifies(second.ca, second.chain, second.key, name)
     made = certificates.replace_authority(later)
     assert made.pin == first.pin and not made.left_out

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from selenium import webdriver
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
@@ -20,6 +23,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.conformance.bridge import Bridge, Pairing
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CERTUTIL = shutil.which("certutil")
 # seconds; what is waited for comes in a fraction of it on a quiet machine, but a client that was
 # away tries again after up to 30 s
 PATIENCE = 90
@@ -47,13 +51,36 @@ FIND = (
 )
 
 
+def _trusting_home(home: Path, authority: Path) -> Path:
+    """Make a home directory whose browser trusts an authority, as its user would (D55)."""
+    if CERTUTIL is None:
+        pytest.skip("no certutil on this machine (apt install libnss3-tools)")
+    for database in (home / ".pki/nssdb", home / ".local/share/pki/nssdb"):
+        database.mkdir(parents=True)
+        place = ["-d", f"sql:{database}"]
+        subprocess.run([CERTUTIL, "-N", "--empty-password", *place], check=True, timeout=60)
+        added = ["-A", "-t", "C,,", "-n", "bridge", "-i", str(authority)]
+        subprocess.run([CERTUTIL, *added, *place], check=True, timeout=60)
+    return home
+
+
 class Page:
     """One browser with one window, on one bridge.
 
     `complaints` are what its console was told: errors of scripts, reports of the policy.
     """
 
-    def __init__(self, directory: Path, bridge: Bridge, *, trusted: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        bridge: Bridge,
+        *,
+        trusted: bool = True,
+        authority: Path | None = None,
+    ) -> None:
+        """``trusted``: the bridge's certificate is, whatever it says. ``authority``: nothing is but
+        what this one vouches for, by the browser's own verification.
+        """
         self.bridge = bridge
         self.base = bridge.settings.get("BRIDGE_PUBLIC_URL", f"https://127.0.0.1:{bridge.port}")
         self.expected: list[str] = []  # complaints that a test is about
@@ -68,13 +95,16 @@ class Page:
             "--host-resolver-rules=MAP * 127.0.0.1",  # whatever name the bridge has; nobody else
             f"--user-data-dir={directory}",
         ]
-        if trusted:
+        if trusted and authority is None:
             pin = base64.b64encode(bytes.fromhex(bridge.pairing().pin)).decode()
             arguments.append(f"--ignore-certificate-errors-spki-list={pin}")
         for argument in arguments:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        service = webdriver.ChromeService(executable_path=str(DRIVER))
+        environment = dict(os.environ)
+        if authority is not None:
+            environment["HOME"] = str(_trusting_home(directory / "home", authority))
+        service = webdriver.ChromeService(executable_path=str(DRIVER), env=environment)
         self.driver = webdriver.Chrome(options=options, service=service)
         self.driver.set_script_timeout(PATIENCE)
         self.show_as(PHONE)

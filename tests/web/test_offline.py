@@ -161,7 +161,7 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
         "This browser does not trust the certificate",
         "cannot be installed",
         "Tailscale",
-        "/ca.crt",
+        "/pair#trust",
         f"Connected to 127.0.0.1:{bridge.port}",
     )
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import shutil
 import socket
 import ssl
 import subprocess
+from typing import Any
 from urllib.parse import urlsplit
 
+from cryptography import x509
+
+from bridge_project.kernel.config import ConfError
+from bridge_project.network import certificates
+from bridge_project.network.authority import fingerprint
 from bridge_project.network.own_names import local_name
 from bridge_project.network.transport import ConnectionMode, mode_of_url
 from bridge_project.operations.doctor.findings import Finding, ok, warning
@@ -27,23 +35,65 @@ def address(seen: Snapshot) -> Finding | None:
         return None  # no phone can reach it, which another check says
     if _is_trusted(url):
         return ok(f"{url}/app/ is trusted by every browser.")
-    if tailnet := _tailscale_name():
-        text = f"{url}/app/ is not trusted; Tailscale runs here and can have a trusted address."
-        return warning(
-            text,
-            f"tailscale serve --bg https+insecure://127.0.0.1:{port}",
-            f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}",
-        )
+    if found := _tailscale(seen, url, port):
+        return found
     if seen.conf.bridge_tls_cert:
         text = f"{url}/app/ is not trusted here: the chain of BRIDGE_TLS_CERT leads to no authority"
         return warning(f"{text} that this machine knows.", f"curl -v {url}/app/")
     install = "once the phone has installed /ca.mobileconfig (Apple) or /ca.crt of the bridge"
+    shown = f"The authority's SHA-256 is {_fingerprint(seen)}."
     if name := local_name():
-        return ok(f"https://{name}:{port}/app/ is trusted {install}.")
+        return ok(f"https://{name}:{port}/app/ is trusted {install}. {shown}")
     if seen.conf.bridge_public_url:
-        return ok(f"{url}/app/ is trusted {install}.")
-    text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants."
+        return ok(f"{url}/app/ is trusted {install}. {shown}")
+    text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants. {shown}"
     return warning(text, "sudo apt install avahi-daemon   # announces this machine as NAME.local")
+
+
+def _fingerprint(seen: Snapshot) -> str:
+    try:
+        ca = (seen.conf.bridge_data_dir / "tls" / "ca.crt").read_bytes()
+        return fingerprint(x509.load_pem_x509_certificate(ca))
+    except (OSError, ValueError):
+        return "not to be read"
+
+
+def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
+    """Say how Tailscale, where it runs, gives the bridge a trusted address; change nothing."""
+    status = _ask_tailscale("status")
+    me = status.get("Self")
+    tailnet = str(me.get("DNSName", "")).rstrip(".") if isinstance(me, dict) else ""
+    if status.get("BackendState") != "Running" or not tailnet:
+        return None
+    served = f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}"
+    if f":{port}" in _proxied_to(_ask_tailscale("serve", "status")):
+        text = (
+            f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know."
+        )
+        return warning(text, served)
+    named = f"https://{tailnet}:{port}"
+    given = seen.conf.bridge_tls_cert
+    with contextlib.suppress(OSError, ConfError):
+        if given and tailnet in certificates.load_or_renew(seen.conf).names:
+            text = f"{named}/app/ is trusted by every browser: BRIDGE_TLS_CERT is for that name."
+            return warning(text, f"BRIDGE_PUBLIC_URL={named} {seen.run}")
+    text = f"{url}/app/ is not trusted; Tailscale runs here and can have a trusted address."
+    cert = shlex.quote(str(seen.conf.bridge_data_dir / "tls" / "tailscale"))
+    return warning(
+        text,
+        f"tailscale serve --bg https+insecure://127.0.0.1:{port}",
+        served,
+        f"tailscale cert --cert-file {cert}.crt --key-file {cert}.key {tailnet}"
+        "   # or this: nothing between, but codes have another pin, and it is renewed by hand",
+        f"BRIDGE_TLS_CERT={cert}.crt BRIDGE_TLS_KEY={cert}.key BRIDGE_PUBLIC_URL={named}"
+        f" {seen.run}",
+    )
+
+
+def _proxied_to(serve: dict[str, Any]) -> str:
+    """Return what `tailscale serve` leads to, without the sites' names."""
+    sites = serve.get("Web")
+    return json.dumps(list(sites.values())) if isinstance(sites, dict) else ""
 
 
 def _is_trusted(url: str) -> bool:
@@ -59,13 +109,13 @@ def _is_trusted(url: str) -> bool:
         return False
 
 
-def _tailscale_name() -> str:
-    """Return this machine's name in its tailnet, "" without one."""
+def _ask_tailscale(*words: str) -> dict[str, Any]:
+    """Return what `tailscale WORDS --json` says; empty where it is not installed."""
     if not (command := shutil.which("tailscale")):
-        return ""
+        return {}
     try:
-        status = [command, "status", "--json"]
-        told = json.loads(subprocess.check_output(status, timeout=TAILSCALE_SECONDS))
-        return str(told["Self"]["DNSName"]).rstrip(".") if told["BackendState"] == "Running" else ""
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
-        return ""
+        asked = [command, *words, "--json"]
+        told = json.loads(subprocess.check_output(asked, timeout=TAILSCALE_SECONDS))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}

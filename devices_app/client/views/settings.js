@@ -55,9 +55,9 @@ export function settingsView(app) {
         ),
         installing,
         row(
-          { href: isApple ? "/ca.mobileconfig" : "/ca.crt" },
-          "Certificate authority",
-          "Let this phone trust the bridge for good",
+          { href: "/pair#trust" },
+          "Trust this bridge",
+          "The certificate authority, and the steps for this system",
         ),
         row(
           { href: "/admin/" },
@@ -184,7 +184,6 @@ function row(attributes, title, meta) {
   return h("li.row", {}, h("a.row-link", attributes, inside));
 }
 
-const isApple = /iPhone|iPad|Macintosh/.test(navigator.userAgent);
 
 // Chrome offers to install; Safari has it in its own menu. Nothing where it is installed.
 function installRow(offer) {

@@ -211,12 +211,9 @@ function aside(problems) {
 const isApple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
 
 function certificateSteps() {
-  const authority = isApple()
-    ? "Let this device trust the bridge's authority: open /ca.mobileconfig, install the profile in Settings, then switch it on under General, About, Certificate Trust Settings."
-    : "Let this device trust the bridge's authority: download /ca.crt, then Settings, Security, Install a certificate, CA certificate.";
   return [
     "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose certificates every browser trusts.",
-    authority,
+    "Let this device trust the bridge's authority: open /pair#trust here, which has the steps for this system.",
     "Or put a tunnel with a certificate of its own before the bridge.",
     ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),
   ];

@@ -29,7 +29,8 @@
   const show = () => {
     values = null;
     let problem = "";
-    try { values = parse(fragment); } catch (error) { problem = error.message; }
+    // The client leads here for the steps to trust alone.
+    try { if (fragment !== "trust") values = parse(fragment); } catch (error) { problem = error.message; }
     fragment = "";
     for (const key of ["url", "token", "pin"]) byId(key).textContent = values ? values[key] : "";
     byId("code").hidden = !values;
@@ -79,9 +80,14 @@
   // An app on the Home Screen has storage of its own there; a Mac with a touch screen is an iPad.
   const isApple = /iPhone|iPad/.test(navigator.userAgent) || (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
 
+  const SYSTEMS = { android: /Android/, windows: /Windows/, mac: /Macintosh/, linux: /Linux|X11/ };
+  const system = isApple ? "ios" : Object.keys(SYSTEMS).find((name) => SYSTEMS[name].test(navigator.userAgent));
+
   document.addEventListener("DOMContentLoaded", () => {
     show();
     byId("apple").hidden = !isApple;
+    const steps = document.querySelector(`[data-system="${system}"]`);
+    if (steps) steps.open = true;
     byId("use").addEventListener("click", use);
     document.addEventListener("click", async (event) => {
       const button = event.target.closest("button[data-copy]");

@@ -1,0 +1,142 @@
+"""What `doctor` says of the address for a phone's browser (D55), and of Tailscale."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from bridge_project.kernel.config import Conf
+from bridge_project.network import certificates, server_address
+from bridge_project.operations.doctor import bridge as parts
+from bridge_project.operations.doctor import browser
+from bridge_project.operations.doctor.findings import Finding, Level
+from bridge_project.operations.doctor.snapshot import Snapshot
+from tests.run.findings import mended_by, only
+
+NAME = "desk.tail1234.ts.net"
+RUNNING = {"BackendState": "Running", "Self": {"DNSName": f"{NAME}."}}
+PORT = 8443
+# nobody resolves it, so nothing is asked of the network
+URL = f"https://bridge.internal:{PORT}"
+
+FAKE = """#!/bin/sh
+echo "$*" >> "$(dirname "$0")/asked"
+case $1 in serve) cat "$(dirname "$0")/serve";; *) cat "$(dirname "$0")/status";; esac
+"""
+
+
+@pytest.fixture
+def tailscale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Install a `tailscale` that says what it is told to; its directory."""
+
+    def install(status: dict[str, Any], serve: dict[str, Any] | None = None) -> Path:
+        place = tmp_path / "bin"
+        place.mkdir()
+        (place / "tailscale").write_text(FAKE)
+        (place / "tailscale").chmod(0o755)
+        (place / "status").write_text(json.dumps(status))
+        (place / "serve").write_text(json.dumps(serve or {}))
+        monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+        return place
+
+    return install
+
+
+def look(directory: Path, **settings: Any) -> Finding:
+    conf = Conf(bridge_data_dir=directory / "data", **settings)
+    found = certificates.load_or_renew(conf)
+    local = f"wss://127.0.0.1:{PORT}/api/v1/ws"
+    here = server_address.Address(URL, "wss://x", found.pin, found.fingerprint, local)
+    seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}"))
+    assert seen is not None
+    return seen
+
+
+def test_without_tailscale_the_authority_is_named_with_its_fingerprint(tmp_path: Path) -> None:
+    text = look(tmp_path, bridge_public_url=URL).text
+    ca = x509.load_pem_x509_certificate((tmp_path / "data/tls/ca.crt").read_bytes())
+    assert ca.fingerprint(hashes.SHA256()).hex(":").upper() in text
+    assert "/ca.mobileconfig" in text and "/app/ is trusted once" in text
+
+
+def test_tailscale_is_offered_and_never_configured(
+    tmp_path: Path, tailscale: Callable[..., Path]
+) -> None:
+    place = tailscale(RUNNING)
+    found = look(tmp_path)
+    assert found.level is Level.WARNING
+    assert mended_by(found, f"tailscale serve --bg https+insecure://127.0.0.1:{PORT}")
+    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=127.0.0.1")
+    assert mended_by(found, "tailscale cert --cert-file ") and mended_by(found, f".key {NAME}")
+    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME}:{PORT}")
+    assert set((place / "asked").read_text().splitlines()) == {
+        "status --json",
+        "serve status --json",
+    }
+
+
+def test_a_tailscale_serve_that_leads_here_is_recognised(
+    tmp_path: Path, tailscale: Callable[..., Path]
+) -> None:
+    handlers = {"/": {"Proxy": f"https+insecure://127.0.0.1:{PORT}"}}
+    tailscale(RUNNING, {"Web": {f"{NAME}:443": {"Handlers": handlers}}})
+    found = look(tmp_path)
+    assert f"leads from https://{NAME} to this bridge" in found.text
+    assert found.mend[0].startswith(f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=")
+
+
+def test_a_tailscale_certificate_is_recognised(
+    tmp_path: Path, tailscale: Callable[..., Path]
+) -> None:
+    tailscale(RUNNING)
+    issued = trustme.CA().issue_cert(NAME)
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    issued.private_key_and_cert_chain_pem.write_to_path(chain)
+    issued.private_key_pem.write_to_path(key)
+    found = look(tmp_path, bridge_tls_cert=chain, bridge_tls_key=key)
+    assert f"https://{NAME}:{PORT}/app/ is trusted by every browser" in found.text
+    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME}:{PORT}")
+
+
+@pytest.mark.parametrize("status", [{"BackendState": "Stopped"}, {"BackendState": "NeedsLogin"}])
+def test_a_tailscale_that_does_not_run_is_not_offered(
+    tmp_path: Path, tailscale: Callable[..., Path], status: dict[str, Any]
+) -> None:
+    tailscale(status)
+    assert "Tailscale" not in look(tmp_path, bridge_public_url=URL).text
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"bridge_public_url": "https://two.example"}, "two.example"),
+        ({"bridge_host": "9.9.9.9"}, "9.9.9.9"),
+        ({}, "new-desk"),
+    ],
+)
+def test_a_name_that_the_authority_is_not_good_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], named: str
+) -> None:
+    """D55: public URL, public address and host name changed after the authority was made."""
+    before: dict[str, Any] = {
+        "bridge_data_dir": tmp_path / "data",
+        "bridge_public_url": "https://one.example",
+    }
+    found = certificates.load_or_renew(Conf(**before))
+    here = server_address.Address("https://one.example", "", found.pin, found.fingerprint)
+    if not changed:
+        monkeypatch.setattr(socket, "gethostname", lambda: named)
+    now = Conf(**before | changed)
+    assert named in certificates.load_or_renew(now).left_out
+    finding = only(parts.certificate(Snapshot(now, here)), Level.WARNING)
+    assert "It is not for " in finding.text and named in finding.text
+    assert mended_by(finding, "manage.py new_ca")
