@@ -63,9 +63,11 @@ def look(directory: Path, **settings: Any) -> Finding:
 
 def test_without_tailscale_the_authority_is_named_with_its_fingerprint(tmp_path: Path) -> None:
     text = look(tmp_path, bridge_public_url=URL).text
+    assert "/ca.mobileconfig" in text and "/app/ is trusted once" in text
+    conf = Conf(bridge_data_dir=tmp_path / "data", bridge_public_url=URL)
+    text = only(parts.certificate(Snapshot(conf)), Level.OK).text
     ca = x509.load_pem_x509_certificate((tmp_path / "data/tls/ca.crt").read_bytes())
     assert ca.fingerprint(hashes.SHA256()).hex(":").upper() in text
-    assert "/ca.mobileconfig" in text and "/app/ is trusted once" in text
 
 
 def test_tailscale_is_offered_and_never_configured(

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from bridge_project.kernel import limits
 from bridge_project.network import server_address, transport
-from bridge_project.network.authority import permits
+from bridge_project.network.authority import fingerprint, permits
 from bridge_project.network.certificate_files import pin_of
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import ConnectionMode
@@ -99,12 +99,14 @@ def certificate(seen: Snapshot) -> Finding:
     if key.public_key() != leaf.public_key():
         return broken(f"{key_path} is not the key of {path}.", again)
     kind = "Own" if own else str(path)
+    authority = f" The authority's SHA-256 is {fingerprint(chain[-1])}." if own else ""
     return (
         _dates(seen, leaf, own=own)
         or _pins(seen, leaf)
         or (_left_out(seen, chain[-1]) if own else None)
         or ok(
             f"{kind}, until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
+            f"{authority}"
         )
     )
 

@@ -12,11 +12,8 @@ import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
-from cryptography import x509
-
 from bridge_project.kernel.config import ConfError
 from bridge_project.network import certificates
-from bridge_project.network.authority import fingerprint
 from bridge_project.network.own_names import local_name
 from bridge_project.network.transport import ConnectionMode, mode_of_url
 from bridge_project.operations.doctor.findings import Finding, ok, warning
@@ -41,21 +38,12 @@ def address(seen: Snapshot) -> Finding | None:
         text = f"{url}/app/ is not trusted here: the chain of BRIDGE_TLS_CERT leads to no authority"
         return warning(f"{text} that this machine knows.", f"curl -v {url}/app/")
     install = "once the phone has installed /ca.mobileconfig (Apple) or /ca.crt of the bridge"
-    shown = f"The authority's SHA-256 is {_fingerprint(seen)}."
     if name := local_name():
-        return ok(f"https://{name}:{port}/app/ is trusted {install}. {shown}")
+        return ok(f"https://{name}:{port}/app/ is trusted {install}.")
     if seen.conf.bridge_public_url:
-        return ok(f"{url}/app/ is trusted {install}. {shown}")
-    text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants. {shown}"
+        return ok(f"{url}/app/ is trusted {install}.")
+    text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants."
     return warning(text, "sudo apt install avahi-daemon   # announces this machine as NAME.local")
-
-
-def _fingerprint(seen: Snapshot) -> str:
-    try:
-        ca = (seen.conf.bridge_data_dir / "tls" / "ca.crt").read_bytes()
-        return fingerprint(x509.load_pem_x509_certificate(ca))
-    except (OSError, ValueError):
-        return "not to be read"
 
 
 def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
