@@ -242,3 +242,4 @@ async def notification_ack(connection: ClientConnection, message: ClientMessage)
         )
     assert connection.acknowledgements is not None
     connection.acknowledgements.acknowledged(ids)
+    await connection.acknowledgements.wait_for_room()

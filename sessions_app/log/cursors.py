@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from django.db import transaction
 
-from bridge_project.protocol.types import is_uuid
 from devices_app.models import Device
 from sessions_app.models import Cursor, Feed, LogRow
 
@@ -46,9 +45,7 @@ def acknowledge(
     """
     acked: dict[int, set[int]] = defaultdict(set)
     types = set()
-    # a row's id is one; anything else is unknown
-    known = [message_id for message_id in message_ids if is_uuid(message_id)]
-    for ids in batched([*known, *answered], IDS_AT_ONCE):
+    for ids in batched([*message_ids, *answered], IDS_AT_ONCE):
         rows = LogRow.objects.filter(message_id__in=ids)
         for feed_id, seq, type_, id_ in rows.values_list("feed_id", "seq", "type", "message_id"):
             acked[feed_id].add(seq)

@@ -12,6 +12,7 @@ from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.threads import writers
+from bridge_project.protocol.types import is_uuid
 from sessions_app.log import cursors
 
 log = structlog.get_logger("bridge.acknowledgements")
@@ -60,9 +61,14 @@ class Acknowledgements:
             if message_id in self._summaries:
                 feed_id, through = self._summaries.pop(message_id)
                 self._through[feed_id] = max(through, self._through.get(feed_id, 0))
-            else:
-                self._acked.add(self._answers.pop(message_id, message_id))
+            elif is_uuid(row_id := self._answers.pop(message_id, message_id)):  # as each row's is
+                self._acked.add(row_id)
         self._write()
+
+    async def wait_for_room(self) -> None:
+        """Wait while too much is not stored yet: a client is not read meanwhile."""
+        while len(self._acked) > limits.ACK_MAX_IDS and self._writer is not None:
+            await asyncio.wait({self._writer})
 
     def answered(self, row_id: str) -> None:
         """Count a row as received that was not sent: an answer has said the same."""

@@ -1,0 +1,89 @@
+"""A phone that acknowledges what it was never sent, over a real socket (D27)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from bridge_project.kernel import limits
+from tests.conformance.bridge import Bridge
+from tests.conformance.delivery import back, nothing_more
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_id, new_session, now, prompt
+from tests.faults.quick import QuickBridge, nursery
+
+FALSE: list[Any] = [
+    # numbers of rows, which no client knows
+    *("0", "1", "-1", "2", "9223372036854775807", "18446744073709551616", "1e309", "NaN"),
+    *("", " ", "\x00", "\u202e", "x" * 100_000, "*", "%", "' OR 1=1 --", "null"),
+    "00000000-0000-0000-0000-000000000000",
+    str(uuid.uuid4()),
+]
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    bridge = QuickBridge(tmp_path_factory.mktemp("acks"))
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    yield bridge
+    bridge.stop()
+    nursery.forget(bridge.environment)
+
+
+def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
+    """Each phone that connects now gets all three rows of the session, whatever it said before."""
+    for phone in phones:
+        back(phone, session_id, [1, 2, 3])
+        nothing_more(bridge, phone, session_id, [1, 2, 3])
+        phone.close()
+
+
+def test_what_it_was_never_sent(bridge: Bridge) -> None:
+    """Numbers, ids of nothing, of another session, of before its pairing and of what is to come
+    move nothing; what is no id is refused, and the connection goes on.
+    """
+    before, session, to_come = new_session(), new_session(), new_id()
+    honest = bridge.phone().ready()
+    bridge.accept(prompt(before, 0))
+    honest.join(before)
+    bridge.accept(prompt(before, 9))
+    old = honest.wait_numbers(before, [0, 9])[1]["id"]
+    with bridge.phones(1) as (liar,):
+        liar.ack(*FALSE, to_come, old)
+        for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None):
+            sent = liar.send("notification_ack", {"notification_ids": ids})
+            refused = liar.until(lambda message, sent=sent: message.get("id") == sent, "a refusal")
+            assert refused["payload"]["code"] == "PROTO_INVALID_MESSAGE", ids
+        for phone in (liar, honest):
+            phone.close()
+        bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
+        missed(bridge, session, liar, honest)
+        liar.ready()
+        liar.ack(*FALSE, to_come)
+        liar.close()
+        missed(bridge, session, liar, honest)
+
+
+def test_a_flood_of_them(bridge: Bridge) -> None:
+    """Millions of ids of nothing are read no faster than they are looked up, and not kept."""
+    assert bridge.process is not None
+    server, most = psutil.Process(bridge.process.pid), 0
+    with bridge.phones(2) as (liar, honest):
+        before = server.memory_info().rss
+        for _ in range(40):
+            ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
+            frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
+            liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
+            honest.ping()
+            most = max(most, server.memory_info().rss - before)
+        bridge.accept(prompt(new_session(), 1))
+        liar.ping()
+        most = max(most, server.memory_info().rss - before)
+
+        assert most < 64 * 2**20, most
