@@ -18,6 +18,7 @@ from typing import IO
 
 from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
+from tests.servers import MOST_WORKERS
 
 Step = tuple[str, list[str]]  # a name, and what follows `python`
 
@@ -110,8 +111,8 @@ def test(arguments: list[str]) -> int:
     """The linters run beside the tests; a file is one worker's, the longest are begun first
     (tests/conftest.py).
     """
-    # more than cores, for many tests wait for something
-    workers = str(max(2, (os.cpu_count() or 1) * 3 // 2))
+    # more than cores, for many tests wait for something; each has ports of its own
+    workers = str(min(MOST_WORKERS, max(2, 2 * (os.cpu_count() or 1))))
     if (place := memory()) is not None:
         os.environ["TMPDIR"] = str(place)
     return run(

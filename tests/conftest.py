@@ -28,15 +28,15 @@ HERE = Path(__file__).parent
 # The files that take longest: begun last, one of them would run alone while the other workers have
 # nothing left to do.
 LONG = (
-    "faults/test_kill_one.py",
-    "faults/test_kill_two.py",
+    "sessions/test_on_postgresql.py",
     "conformance/test_openapi.py",
     "conformance/test_openapi_tokens.py",
     "faults/test_stores.py",
-    "conformance/test_approval_race.py",
-    "faults/test_state_machine.py",
-    "sessions/test_on_postgresql.py",
+    "faults/test_kill_one.py",
+    "faults/test_kill_two.py",
     "run/test_clone.py",
+    "faults/test_state_machine.py",
+    "faults/test_disk_full.py",
     "faults/test_clock.py",
     "faults/test_network.py",
     "conformance/test_agent_life.py",
@@ -46,6 +46,8 @@ LONG = (
     "conformance/test_agent_bad_input.py",
     "conformance/test_agent_cycles.py",
     "conformance/test_agent_sessions.py",
+    "conformance/test_approval_race.py",
+    "conformance/test_approval_restart.py",
     "run/test_watch_commands.py",
 )
 RANK = {HERE / name: number for number, name in enumerate(LONG)}

@@ -134,7 +134,7 @@ class Redis:
             self.process = subprocess.Popen(
                 [self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
-        wait_until(self.answers, 10, "redis-server answers PING")
+        wait_until(self.answers, 60, "redis-server answers PING")
 
     def answers(self) -> bool:
         assert self.process is not None and self.process.poll() is None, (
@@ -203,7 +203,7 @@ class Postgres:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity()
             )
-        wait_until(self.answers, 30, "PostgreSQL takes connections")
+        wait_until(self.answers, 120, "PostgreSQL takes connections")
 
     def _identity(self) -> dict[str, Any]:
         identity: dict[str, Any] = {"cwd": str(self.directory)}

@@ -111,10 +111,11 @@ def configuration(tokens: dict[str, str]) -> str:
         f'"{name}" = {{ dictionary = "{values}", probability = 0.6 }}'
         for name, values in (("path.session_id", "sessions"), ("query.path", "paths"))
     ]
-    # a hook endpoint's second address is the same view (D2): a few requests show it
+    # a hook endpoint's second address is the same view (D2), and a batch is a list of events: a few
+    # requests show it
     lines += [
         "[[operations]]",
-        'include-path-regex = "^/hooks/"',
+        f'include-path-regex = "{"^/hooks/" if SOAK_SECONDS else "^/hooks/|/hooks/batch$"}"',
         "phases.coverage.enabled = false",
     ]
     if tokens:
