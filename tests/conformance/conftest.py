@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.conformance.phone import Phone
 from tests.conformance.reader import Reader
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_session
-from tests.conformance.scenarios import SCENARIOS, Outcome
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import (
     DATABASES,
@@ -53,10 +51,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"TEST_EVERY_BRIDGE_ON: {EVERY_BRIDGE_ON} is none of {', '.join(DATABASES)}"
         )
-    config.addinivalue_line(
-        "markers",
-        "slow(scenario): waits for one of the specification's long times (10 to 60 seconds)",
-    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -66,13 +60,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests go last: what they wait for has been running beside the others (see the fixture
-    `patient`).
-    """
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -238,21 +228,6 @@ def device(bridge: Bridge) -> Iterator[Phone]:
     phone = bridge.phone()
     yield phone
     phone.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patient(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Outcome]]:
-    """Starts the scenarios of the selected slow tests at once, in threads; `patient(name)` waits
-    for an outcome.
-    """
-    marks = [item.get_closest_marker("slow") for item in request.session.items]
-    names = {mark.args[0] for mark in marks if mark is not None and mark.args}
-    futures: dict[str, Future[Outcome]] = {}
-    with ThreadPoolExecutor(len(SCENARIOS)) as pool:
-        if names:
-            shared: Bridge = request.getfixturevalue("shared")
-            futures = {name: pool.submit(SCENARIOS[name], shared) for name in sorted(names)}
-        yield lambda name: futures[name].result(150)
 
 
 @pytest.fixture(scope="session")

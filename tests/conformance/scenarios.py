@@ -1,5 +1,5 @@
-"""What takes long: each scenario runs in a thread of its own from the start of the run, its test
-looks at the outcome at the end.
+"""What takes long: the scenarios of test_heartbeat_liveness.py run side by side, each in a thread
+of its own.
 """
 
 from __future__ import annotations

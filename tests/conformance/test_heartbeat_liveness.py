@@ -5,15 +5,25 @@ proof by heartbeat (D27), slow clients (D30).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import now
-from tests.conformance.scenarios import LIVENESS, Outcome
+from tests.conformance.scenarios import LIVENESS, SCENARIOS, Outcome
 
 Patient = Callable[[str], Outcome]
+
+
+@pytest.fixture(scope="module")
+def patient(shared: Bridge) -> Iterator[Patient]:
+    """Starts what takes long, all at once; `patient(name)` waits for an outcome."""
+    with ThreadPoolExecutor(len(SCENARIOS)) as pool:
+        futures = {name: pool.submit(run, shared) for name, run in SCENARIOS.items()}
+        yield lambda name: futures[name].result(150)
 
 
 @pytest.mark.spec("ws.heartbeat_ping", "ws.heartbeat_pong", "envelope.heartbeat")
@@ -58,7 +68,7 @@ def test_heartbeats_are_answered_before_ready(device: Phone) -> None:
     device.ping()
 
 
-@pytest.mark.slow("silence")
+@pytest.mark.slow
 @pytest.mark.spec("limit.heartbeat", "wscode.CONN_TIMEOUT")
 def test_a_silent_client_is_closed_after_45_seconds(patient: Patient) -> None:
     """D25: no frame for 45 seconds: connection_error CONN_TIMEOUT, then 4408."""
@@ -69,7 +79,7 @@ def test_a_silent_client_is_closed_after_45_seconds(patient: Patient) -> None:
     assert LIVENESS - 1 <= outcome.seconds < LIVENESS + 15
 
 
-@pytest.mark.slow("only_pongs")
+@pytest.mark.slow
 def test_protocol_pongs_keep_a_client_alive(patient: Patient) -> None:
     """D25: protocol pongs count as frames."""
     outcome = patient("only_pongs")
@@ -77,7 +87,7 @@ def test_protocol_pongs_keep_a_client_alive(patient: Patient) -> None:
     assert outcome.messages[0]["type"] == "health_status"
 
 
-@pytest.mark.slow("no_auth")
+@pytest.mark.slow
 @pytest.mark.spec("wscode.CONN_TIMEOUT")
 def test_no_auth_within_10_seconds(patient: Patient) -> None:
     """D21: no auth within 10 seconds: connection_error CONN_TIMEOUT, close 4408."""
@@ -88,7 +98,7 @@ def test_no_auth_within_10_seconds(patient: Patient) -> None:
     assert 9 <= outcome.seconds < 20
 
 
-@pytest.mark.slow("heartbeat_proof")
+@pytest.mark.slow
 @pytest.mark.spec("delivery.cursor", "limit.pong_wait")
 def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: Patient) -> None:
     """D27: event 1 went out before the pong of a ping 10 s older and is proven; event 2 came after
@@ -98,13 +108,13 @@ def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: P
     assert (seen["sent_again"], seen["left_out"]) == ([2, 3], [1, 2, 3])
 
 
-@pytest.mark.slow("heartbeat_proof")
+@pytest.mark.slow
 def test_two_pings_close_together_prove_nothing(patient: Patient) -> None:
     """D27: the older ping must be at least 10 seconds older."""
     assert patient("heartbeat_proof").seen["too_early"] == [0, 1, 2]
 
 
-@pytest.mark.slow("no_reader")
+@pytest.mark.slow
 @pytest.mark.spec("delivery.slow")
 def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) -> None:
     """D30: closed (4413) after 30 seconds; ingestion and other devices go on meanwhile; what it
@@ -121,7 +131,7 @@ def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) ->
     )
 
 
-@pytest.mark.slow("no_reader")
+@pytest.mark.slow
 @pytest.mark.spec("delivery.slow")
 def test_ingestion_never_waits_for_a_client(patient: Patient) -> None:
     """D30: ingestion never waits for a client, and a socket's backlog is not held in memory (24 MB
