@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit, signals, tokens
@@ -54,7 +55,7 @@ def mint(
 
 def forget_void() -> int:
     """Delete devices whose codes nobody used and that are void for a day."""
-    since = timezone.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
+    since = ages.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
     return delete_in_steps(
         Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
             tokens__use_by__gt=since

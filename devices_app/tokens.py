@@ -7,12 +7,13 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Literal
 
 from django.utils import timezone
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from devices_app.models import Device, Token
 
@@ -22,6 +23,8 @@ PREFIX = "bridge_device_"
 RANDOM_BYTES = 32  # 256 bits (D15)
 # longer than any token that could be configured; what is longer is not worth a hash
 MAX_BEARER_CHARS = 4096
+# by so much a code may be younger than the clock: as it is set right, and not as it was wrong
+SET_BACK = timedelta(seconds=limits.CLOCK_SKEW_WARNING_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,15 @@ def is_hook(bearer: str) -> bool:
 def is_valid(token: Token, now: datetime) -> bool:
     """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62).
 
-    Void: a pairing code's that was not used within the time that its minting gave it.
+    Void: a pairing code's that was not used within the time that its minting gave it; the clock
+    may have been set back meanwhile.
     """
     if token.revoked_at or token.replaced_at or token.device.revoked_at:
         return False
     if token.expires_at is not None and token.expires_at <= now:
         return False
-    return bool(token.used_at or token.replaces_id) or now < token.use_by
+    in_time = token.minted_at - SET_BACK <= now < token.use_by
+    return bool(token.used_at or token.replaces_id) or in_time
 
 
 @cache

@@ -96,6 +96,8 @@ PAGE_ROWS: Final = 500  # rows read from the log at once
 PAGE_BYTES: Final = 256 * 1024
 BATCH_MAX_EVENTS: Final = 500  # D32
 EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
+# after the clock was set forward: as long as what was stored before that is kept (D30)
+SET_CLOCK_BELIEVED_SECONDS: Final = 24 * 3600
 JSON_MAX_DEPTH: Final = 100  # D8
 SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
 TITLE_MAX_CHARS: Final = 120

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.utils import timezone
-
 from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.hooks import HookEvent
@@ -147,7 +146,7 @@ def _tool(event: HookEvent) -> str:
 
 def _old() -> Any:
     memory = timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
-    return StoredEvent.objects.filter(received_at__lte=timezone.now() - memory)
+    return StoredEvent.objects.filter(received_at__lte=ages.now() - memory)
 
 
 def forget_old() -> int:

@@ -17,6 +17,7 @@ from django.db.models.functions import Length
 from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.protocol import jsontext
 from sessions_app.models import Command, Session
@@ -122,5 +123,5 @@ def forget_old() -> int:
     One that was not taken is deleted with its session's agent (`forget`). A prompt of a paused
     session waits for as long as the session does.
     """
-    before = timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
+    before = ages.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
     return delete_in_steps(Command.objects.filter(created_at__lt=before).exclude(taken_at=None))

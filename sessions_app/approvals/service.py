@@ -8,9 +8,8 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-from django.utils import timezone
-
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
@@ -282,7 +281,7 @@ def forget_old() -> int:
 
     Approvals stay as long as their session.
     """
-    before = timezone.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
+    before = ages.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
     old = ToolCall.objects.filter(decision=None, created_at__lt=before)
     forgotten = 0
     while keys := list(old.order_by().values_list("pk", flat=True)[:FORGET_CALLS]):

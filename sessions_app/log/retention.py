@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.utils import timezone
-
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import outbox
@@ -20,7 +19,7 @@ def prune() -> int:
     What a feed keeps is always its end: a row that a wrong clock has made look old stays until the
     rows before it go, or the gap before the rest would not be one gap (D29).
     """
-    kept_since = timezone.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
+    kept_since = ages.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
     old = LogRow.objects.filter(created_at__lte=kept_since).order_by()
     pruned = 0
     for feed_id in set(old.values_list("feed_id", flat=True).iterator()):

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
-from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.catalogue import encode
@@ -91,7 +91,7 @@ def close_idle() -> int:
 
     And the bridge's own that nobody has resumed for 30 days: they are forgotten next.
     """
-    now = timezone.now()
+    now = ages.now()
     day = now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
     month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
     quiet = Q(kind=Session.Kind.OBSERVED, last_activity_at__lt=day)
@@ -123,7 +123,7 @@ def forget_closed() -> int:
 
     Those that can be resumed are kept for 30 days (D60).
     """
-    now = timezone.now()
+    now = ages.now()
     week = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)
     month = now - timedelta(seconds=limits.RESUMABLE_SESSION_KEEP_SECONDS)
     ended = Q(session__expired=False, session__last_activity_at__lt=week)

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
@@ -133,7 +134,8 @@ def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
     now = timezone.now()
     same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():
-        same.filter(created_at__lte=now - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)).delete()
+        old = ages.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
+        same.filter(created_at__lte=old).delete()
         request, new = same.select_for_update().get_or_create(
             device_id=device_id,
             digest=digest,
@@ -152,5 +154,5 @@ def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
 
 def forget_old() -> int:
     """Delete requests older than D31 asks for; return how many."""
-    since = timezone.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
+    since = ages.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
     return delete_in_steps(ClientRequest.objects.filter(created_at__lt=since))

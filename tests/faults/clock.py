@@ -1,5 +1,6 @@
 """A bridge whose clock is off, or is set while it runs: every time of day that its process reads is
-shifted by `time-machine`, monotonic time is not.
+shifted by `time-machine`, or by Debian's libfaketime, which shifts it for OpenSSL, SQLite and the
+processes that the bridge starts too. Monotonic time is not shifted.
 
 What the kernel stamps (the time of a file) and what other processes read (PostgreSQL, the agent's
 machine) keeps the right time, as it does on another host.
@@ -8,13 +9,17 @@ machine) keeps the right time, as it does on another host.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from tests.conformance.bridge import Bridge
+import pytest
+
+from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.https import parse_time
-from tests.servers import wait_until
+from tests.servers import Running, wait_until
 
 SITE = """
 import os, threading, time
@@ -54,8 +59,11 @@ class ClockBridge(Bridge):
 
     def _write(self) -> None:
         draft = self._file.with_suffix(".draft")
-        draft.write_text(str(self.ahead))
+        draft.write_text(self._told())
         os.replace(draft, self._file)
+
+    def _told(self) -> str:
+        return str(self.ahead)
 
     def set(self, seconds: float) -> None:
         """The clock jumps; when this returns, the bridge has it."""
@@ -74,3 +82,63 @@ class ClockBridge(Bridge):
             parse_time(self.get("/api/v1/health", self.hook_token).json()["timestamp"])
             - datetime.now(UTC)
         ).total_seconds()
+
+
+# libfaketime's absolute sleeps, which Python's are, fail when the clock is shifted.
+SERVE = """
+import os, runpy, select, sys, time
+time.sleep = lambda seconds: select.select([], [], [], seconds)
+os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
+from bridge_project.kernel import limits
+limits.CERTIFICATE_CHECK_SECONDS = 1
+import django
+django.setup()
+from bridge_project.composition import chores
+assert chores.INTERVAL_SECONDS == 60
+chores.INTERVAL_SECONDS = 0.2
+chores.CHORES["said"] = lambda: print("chores done") or 0
+sys.argv = ["manage.py", "serve"]
+runpy.run_path("manage.py", run_name="__main__")
+"""
+
+
+class FakedBridge(ClockBridge):
+    """Its clock is libfaketime's, and what is too old is deleted five times a second, not once a
+    minute; certificates are renewed once a second. Skips the test where libfaketime is not installed.
+    """
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+        if library is None:
+            pytest.skip("no libfaketime (Debian: apt install faketime)")
+        super().__init__(directory, **settings)
+        del self.settings["PYTHONPATH"], self.settings["SHIFTED_CLOCK"]
+        self.settings |= {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def _told(self) -> str:
+        return f"{self.ahead:+.0f}"
+
+    def do_chores(self) -> None:
+        """Return when each was done from now on."""
+        before = self._chores()
+        wait_until(lambda: self._chores() > before + 1, 60, "the chores are done")
+
+    def _chores(self) -> int:
+        return self.log.read_text(errors="replace").count("chores done")
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        assert arguments == ["manage.py", "serve"]
+        return subprocess.Popen(
+            [sys.executable, "-c", SERVE],
+            cwd=REPOSITORY,
+            env=self.environment,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
