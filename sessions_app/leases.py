@@ -1,7 +1,7 @@
 """Register this process with a lease that its connections depend on (D46).
 
-A killed process renews nothing: what it held stops counting when the lease ends, or as soon as its
-successor starts on the same data directory (D35).
+A killed process no longer renews: its connections stop counting when the lease ends, or as soon as
+its successor starts on the same data directory (D35).
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def lives(process_id: uuid.UUID | None) -> bool:
 
 
 def clock() -> Combinable | datetime:
-    """Return the time by the clock that leases are measured with.
+    """Return the time by the clock of the leases.
 
-    It is the clock of a database that hosts share, for theirs may differ.
+    It is the database's clock where several hosts share one: their own clocks may differ.
     """
     return Now() if connection.vendor == "postgresql" else timezone.now()
 

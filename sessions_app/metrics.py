@@ -51,7 +51,7 @@ def collect() -> Iterator[Metric]:
 
 
 def behind(device: Device) -> int:
-    """Count the rows that a device would be sent if it connected now (D28)."""
+    """Count the rows that a device would get if it connected now (D28)."""
     cursor = Cursor.objects.filter(device=device, feed=OuterRef("pk")).values("position")[:1]
     feeds: QuerySet[Feed] = Feed.objects.filter(kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED])
     beyond = LogRow.objects.filter(feed=OuterRef("pk"), seq__gt=OuterRef("at")).order_by()

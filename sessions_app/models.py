@@ -124,7 +124,7 @@ class Session(models.Model):
     turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE)
     # {tool, summary, since} of the call that began last, as JSON text; empty when it is over.
     doing = models.TextField(default="")
-    # Of observed sessions: in this turn, of a call that may not have run since (D37).
+    # Observed sessions: a device decided about a call in this turn, which may not have run (D37).
     decided_by_device = models.BooleanField(default=False)
 
     # Of bridge-run sessions only:
@@ -156,7 +156,7 @@ class Session(models.Model):
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
 
     def set_turn(self, turn: Turn, doing: str = "") -> None:
-        """Note what the agent does now; the caller saves it."""
+        """Set what the agent does now; the caller saves it."""
         self.turn, self.doing = turn, doing
 
 

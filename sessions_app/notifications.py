@@ -1,4 +1,4 @@
-"""Make the notifications that devices get, each kind in one place (D13)."""
+"""Make every notification that devices get (D13)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _given(**data: str) -> dict[str, Any]:
 
 
 def gap(session_id: str | None) -> Notification:
-    """A device missed rows of a feed that are no longer kept (D29)."""
+    """Report that a device missed rows that are no longer kept (D29)."""
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
     title, code = "Messages were missed", "MESSAGES_DISCARDED"
@@ -52,7 +52,7 @@ def gap(session_id: str | None) -> Notification:
 
 
 def paired(device: Device, address: str) -> Notification:
-    """A device was claimed, which its owner should know if it was not him (D15)."""
+    """Report a new device, in case it is not the owner's (D15)."""
     body = f"{device.name} was paired" + (f" from {address}." if address else ".")
     return _notification("agent_notification", "New device", body, device=device.name)
 
@@ -63,7 +63,7 @@ def session_of(feed_id: int) -> str | None:
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
-    """Report that somebody must decide; of hooks only the person at the machine can."""
+    """Ask for a decision; calls reported by hooks are decided at the machine."""
     asker = "The agent" if call.tool == QUESTION else call.tool
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
@@ -140,7 +140,7 @@ def _where(call: ToolCall) -> str:
 
 
 def was_not_run(session: Session, call: ToolCall) -> Notification:
-    """Report that a call which a device decided about was not run."""
+    """Report that a call was not run after a device decided about it."""
     name, decided = _decided(call)
     return _notification(
         "agent_notification",
@@ -155,7 +155,7 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
-    """A call that was rejected ran all the same: hooks cannot stop an agent."""
+    """Report that a rejected call ran all the same: hooks cannot stop an agent."""
     return _notification(
         "error",
         "A rejected tool call ran",
@@ -170,24 +170,24 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
-    """A hook event or an agent says what a person wants to know."""
+    """Report what a hook event or an agent says."""
     body = shorten(body)
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
 def agent_failed(session: Session, why: str, error_id: str, own_id: str | None) -> Notification:
-    """An agent failed; ``error_id``: the `error` in its session, which says the same."""
+    """Report an agent's failure; ``error_id``: its `error` in the session."""
     made = _agent_error(session, "The agent failed", why, error_id=error_id)
     return made.model_copy(update={"notification_id": own_id}) if own_id else made
 
 
 def stopped_asking(session: Session, why: str) -> Notification:
-    """An agent went to a mode in which it may act without asking (D59)."""
+    """Report that an agent changed to a mode in which it may act unasked (D59)."""
     return _agent_error(session, "The agent stopped asking", why)
 
 
 def stuck(session: Session) -> Notification:
-    """A session was paused because its agent did not stop when told to (D40)."""
+    """Report a session paused because its agent did not stop when told to (D40)."""
     return _agent_error(session, "The session was paused", session.reason)
 
 
@@ -197,24 +197,24 @@ def _agent_error(session: Session, title: str, why: str, **data: str) -> Notific
 
 
 def done(session: Session) -> Notification:
-    """A turn that nobody follows has ended."""
+    """Report the end of a turn to devices that do not watch the session."""
     title = "The agent is done"
     return reported(session.session_id, "task_complete", title, session.title, "normal")
 
 
 def paused(session: Session) -> Notification:
-    """Nobody has used a session for long."""
+    """Report a session paused because nobody has used it for long."""
     title = "The session was paused"
     return reported(session.session_id, "agent_idle", title, session.reason, "low")
 
 
 def model_retried(session: Session, why: str) -> Notification:
-    """An agent asks its model again, and says nothing until that answers."""
+    """Report that an agent asks its model again, and is silent until it answers."""
     return _explained(session, "The agent waits for its model", why)
 
 
 def silent(session: Session) -> Notification:
-    """A turn has given no sign for long, and waits for nobody."""
+    """Report that a turn has given no sign for long, and waits for nobody."""
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
     if session.doing:
         summary = json.loads(session.doing)["summary"]
@@ -228,13 +228,13 @@ def _explained(session: Session, title: str, why: str) -> Notification:
 
 
 def cut_off(session: Session) -> Notification:
-    """The bridge ended before the agent had answered."""
+    """Report that the bridge ended before the agent had answered."""
     title, body = "The answer was cut off", f"{session.reason} Resume the session to go on."
     return reported(session.session_id, "error", title, body, "high", code="ANSWER_CUT_OFF")
 
 
 def unasked(session: Session) -> Notification:
-    """An agent may act without asking (D59)."""
+    """Report that an agent acts without asking, or may do so (D59)."""
     name, asks = session.agent_type, session.asks
     if asks is None:
         title = f"Nobody knows whether {name} asks"
@@ -246,7 +246,7 @@ def unasked(session: Session) -> Notification:
 
 
 def failed(failure: Failure) -> Notification:
-    """Something failed that nobody foresaw, or an agent did (D51)."""
+    """Report an unforeseen failure (D51)."""
     row, reference = failure.row, failure.reference
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
     return _notification(
@@ -260,6 +260,6 @@ def failed(failure: Failure) -> Notification:
 
 
 def shorten(text: str) -> str:
-    """Return a text as it fits into a notification."""
+    """Shorten a text so that it fits into a notification."""
     text = " ".join(text.split())
     return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

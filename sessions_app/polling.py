@@ -51,7 +51,7 @@ async def stop() -> None:
 
 
 async def _poll() -> None:
-    """Look every POLL_SECONDS for new rows, revoked devices, replaced connections and failures."""
+    """Look for new rows, connections to end, and failures, every POLL_SECONDS."""
     renewed = _now()
     away = False
     while True:
@@ -90,7 +90,7 @@ def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
 
 
 def _notify(failure: Failure) -> None:
-    """Have a failure written for all devices, in a thread: the lease must not wait for it."""
+    """Store a failure's notification in a thread: the lease must not wait for it."""
 
     def ended(done: Future[None]) -> None:
         if not done.cancelled() and (error := done.exception()):
@@ -119,7 +119,7 @@ def _now() -> tuple[float, float]:
 
 
 def _seconds_since(moment: tuple[float, float]) -> float:
-    """By the clock that says more: leases are in wall-clock time, which somebody may set."""
+    """Return the time since, by the clock that says more: somebody may set a clock."""
     return max(time.monotonic() - moment[0], abs(time.time() - moment[1]))
 
 
@@ -133,7 +133,7 @@ async def _renew() -> None:
 
 
 async def _forget_lost() -> None:
-    """Remove records of sockets that this process does not have: their opening was cut short."""
+    """Delete records of sockets that this process does not have: opening them failed."""
     on_record = (
         await readers.run(presence.held, leases.current()) if not registry.opening else set()
     )
@@ -145,7 +145,7 @@ async def _forget_lost() -> None:
 
 
 def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
-    """Write this process and its sockets again: another has cleared them after the lease ended."""
+    """Store this process and its sockets again, which went with the expired lease."""
     with transaction.atomic():
         leases.register_again()
         for socket in sockets:

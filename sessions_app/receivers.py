@@ -1,4 +1,4 @@
-"""Act on a device that was paired or revoked (D15, D28)."""
+"""Act when a device is paired or revoked (D15, D28)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("bridge.pairing")
 
 @receiver(device_paired)
 def on_device_paired(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
-    """Tell the other devices; start a new one after that, without the past."""
+    """Tell the other devices; let a new device begin after the log's newest row."""
     with outbox() as box:
         box.append_to_all(encode(notifications.paired(device, device.last_address)))
         if first:

@@ -9,7 +9,7 @@ from bridge_project.protocol.resources import SessionInfo
 from bridge_project.protocol.types import now_text
 from sessions_app.models import Session
 
-# Of thousands of sessions no more is read: recent events would take longer than all the rest.
+# The only columns read of thousands of sessions: recent events would take longer than all the rest.
 COLUMNS = (
     *("pk", "session_id", "agent_type", "title", "working_directory"),
     *("kind", "status", "turn", "doing", "pending_approvals", "last_activity_at"),
@@ -37,11 +37,11 @@ def is_starting(session: Session) -> bool:
 
 
 def state_of(session: Any) -> dict[str, Any]:
-    """Return what is shown of a session besides the fields of the specification.
+    """Return a session's fields that the specification does not have.
 
     ``session``: a session, or a row of its COLUMNS.
     """
-    over = session.status == Session.Status.CLOSED  # late events of it may say otherwise
+    over = session.status == Session.Status.CLOSED  # its late events may have set another
     return {
         "kind": str(session.kind),
         "session_status": str(session.status),

@@ -1,7 +1,4 @@
-"""Answer GET /sessions, GET /sessions/:id and POST /sessions/:id/events.
-
-SPEC Session (HTTP view); D35, D39.
-"""
+"""Answer GET /sessions, GET /sessions/:id, POST /sessions/:id/events (D35, D39)."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ def body_of(session: Session) -> dict[str, Any]:
 
 
 class SessionView(BridgeAPIView):
-    """One session with its last 20 events, newest first."""
+    """Return one session with its last 20 events, newest first."""
 
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
@@ -71,8 +68,9 @@ class SessionView(BridgeAPIView):
 
 
 class SessionListView(BridgeAPIView):
-    """All sessions that the bridge remembers, the most recently active first; those that ended for
-    a week, what is `resumable` for 30 days.
+    """List the sessions, the most recently active first.
+
+    The bridge remembers a session for a week after its end, a `resumable` one for 30 days.
     """
 
     rate_group = "sessions"
@@ -86,10 +84,10 @@ class SessionListView(BridgeAPIView):
 
 
 class SessionEventsView(BridgeAPIView):
-    """A message for the agent of a session that the bridge runs. Hooks cannot control an agent, so
-    an observed session accepts none (D39).
+    """Send a message to the agent of a session that the bridge runs.
 
-    A session that is paused or in error takes none either: 409 SESS_NOT_ACTIVE.
+    An observed session accepts none: hooks cannot control an agent (D39). A session that is paused
+    or in error answers 409 SESS_NOT_ACTIVE.
     """
 
     rate_group = "sessions"

@@ -1,7 +1,7 @@
 """Find a session's repository and branch, without running git.
 
-As git does it, but inside the roots only: a repository of which any part lies elsewhere is refused,
-whatever its files say (D10, D12).
+It follows git's rules, but inside the roots only: a repository with any part outside is refused
+(D10, D12).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge_project.kernel.path_jail import Jail, default_jail
 POINTER_MAX_BYTES = 8192
 _BRANCH = re.compile(r"ref: refs/heads/(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_SHORT = 12  # digits of a commit that tell it from all others of a repository
+_SHORT = 12  # digits of a commit's id that are unique within a repository
 
 
 _UNFIT = {
@@ -101,12 +101,12 @@ def branch_of(directory: str) -> str:
 
 
 def detached(commit: str) -> str:
-    """Return what stands in place of a branch's name."""
+    """Return the text shown instead of a branch's name."""
     return f"({commit[:_SHORT]})"
 
 
 def _git_dir(top: str, jail: Jail) -> str | None:
-    """The directory that ``.git`` is or names; None where there is none."""
+    """Return the directory that ``.git`` is or names; None without one."""
     try:
         with jail.open_dir(f"{top}/.git") as opened:
             path = opened.path

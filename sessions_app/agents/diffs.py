@@ -49,7 +49,7 @@ def _pairs(before: list[str], after: list[str]) -> int:
 
 
 def diff_of_result(result: object) -> str | None:
-    """Write the diff of claude-code's structured result, if it has one; see tool_result.py."""
+    """Return the diff in claude-code's structured result (tool_result.py), if any."""
     if not isinstance(result, Mapping):
         return None
     path, content = result.get("filePath"), result.get("content")

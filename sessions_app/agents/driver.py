@@ -184,7 +184,7 @@ class Driver(ABC):
 
 
 def with_last_words(reason: str, driver: Driver) -> str:
-    """Append the agent's last words to the reason of a failure that does not have them."""
+    """Append the agent's last words to a failure's reason that lacks them."""
     words = driver.last_words
     if not words or words in reason:
         return reason

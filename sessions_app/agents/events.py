@@ -1,4 +1,4 @@
-"""Define what a driver reports, and the queue in which that waits for the log."""
+"""Define the events that a driver reports, and the queue in which they wait."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sessions_app.approvals.tool_call import Call
 
 
 class Event:
-    """Report something of an agent; the base of all events."""
+    """Report that an agent did something; the base of all events."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Event):
-    """A piece of the answer; with ``is_tool_use`` a piece of a tool's input."""
+    """Report a piece of the answer; with ``is_tool_use`` a piece of a tool's input."""
 
     content: str
     is_tool_use: bool = False
@@ -31,28 +31,28 @@ class Chunk(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
-    """A tool runs about which nobody is asked."""
+    """Report a tool that runs without an approval."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(Event):
-    """A call waits for ``Driver.decide``, under the id of ``call``."""
+    """Report a call that waits for ``Driver.decide``, under the id of ``call``."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWithdrawn(Event):
-    """The agent no longer waits for a decision."""
+    """Report that the agent no longer waits for a decision."""
 
     call_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded(Event):
-    """A tool has given its result."""
+    """Report a tool's result."""
 
     call: Call
     content: str = ""
@@ -83,12 +83,12 @@ class ToolFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnded(Event):
-    """An answer is over, and its turn goes on: the agent is told more."""
+    """Report the end of an answer whose turn goes on with another prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(Event):
-    """A turn is over; ``error`` says for a person why it failed. The session goes on."""
+    """Report the end of a turn; ``error`` says for a person why it failed."""
 
     finish_reason: FinishReason
     usage: Mapping[str, Any] | None = None
@@ -97,14 +97,14 @@ class TurnEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class ModelRetried(Event):
-    """The model failed, and the agent asks it again; ``why`` says so for a person."""
+    """Report that the model failed and is asked again; ``why``: for a person."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSilent(Event):
-    """A turn has given no sign for TURN_SILENCE_SECONDS."""
+    """Report a turn without any sign for TURN_SILENCE_SECONDS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class SessionIdentified(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoppedAsking(Event):
-    """The agent does not ask any more; the driver has told it to stop (D59)."""
+    """Report that the agent asks no more; the driver has told it to stop (D59)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDied(Event):
-    """The agent has ended by itself; nothing follows."""
+    """Report that the agent has ended by itself; nothing follows."""
 
     reason: str
 

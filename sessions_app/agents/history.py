@@ -1,4 +1,4 @@
-"""Show what an agent itself tells of a session whose beginning the log has lost (D29, D60)."""
+"""Show a session's lost beginning from the agent's own records (D29, D60)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _IDS = uuid.UUID("0d6c1d0e-8a53-4f0b-9a35-6a1f3c1d7b52")  # the namespace of the
 
 
 def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
-    """Return the last of it as messages, up to where ``rows`` begin.
+    """Return the conversation before ``rows`` as messages, the newest that fit.
 
-    The same words have the same ids each time. Empty: the agent tells nothing.
+    The same words have the same ids each time. Empty when the agent has kept nothing.
     """
     session = Session.objects.filter(feed_id=feed_id).first()
     if session is None:
@@ -50,7 +50,7 @@ def _told(session: Session) -> Sequence[Said]:
 
 
 def _before(said: Sequence[Said], rows: Sequence[Row]) -> Sequence[Said]:
-    """Return what was said before the first prompt that is among the rows."""
+    """Return what was said before the first prompt in ``rows``."""
     prompts = [text for row in rows if (text := _prompt_in(row)) is not None]
     if not prompts:
         return said
@@ -71,9 +71,9 @@ def _prompt_in(row: Row) -> str | None:
 
 
 def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
-    """Return each as the messages that the session had for such a thing when it was said."""
+    """Return each prompt and answer as the messages in which it was first sent."""
     found, seen = [], Counter[Said]()
-    # older than all that the log has; when exactly, agents do not tell
+    # Agents do not say when; all of it is older than the rows that the log has.
     began = now_text(session.created_at)
     for one in said:
         seen[one] += 1

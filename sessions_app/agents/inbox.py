@@ -67,7 +67,7 @@ def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | 
 
 
 def taken_at(session_pk: int, moment: datetime) -> Taken | None:
-    """Return what was taken at that moment, by a commit whose answer was lost."""
+    """Return the command taken at that moment, by a commit whose answer was lost."""
     return _taken(Command.objects.filter(session_id=session_pk, taken_at=moment).first())
 
 
@@ -109,7 +109,7 @@ def waiting(session_pks: Collection[int]) -> set[int]:
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """Delete what nobody has taken: the agent is gone.
+    """Delete the commands that nobody has taken: the agent is gone.
 
     Prompts wait for the agent that resumes, unless the session is over.
     """

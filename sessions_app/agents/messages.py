@@ -1,4 +1,4 @@
-"""Queue what people send to a session's agent (D31, D39, D40)."""
+"""Queue prompts and interrupts for a session's agent (D31, D39, D40)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sessions_app.log.outbox import outbox
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
 
-RETRY_SECONDS = 10  # what a client is told to wait whose messages pile up
+RETRY_SECONDS = 10  # how long a client must wait that has too many prompts waiting
 _STATES = {Session.Status.PAUSED: "paused", Session.Status.ERROR: "in error"}
 
 
@@ -31,7 +31,7 @@ def send_prompt(
     source: Literal["device", "http"],
     begun: datetime | None = None,
 ) -> None:
-    """Queue a turn, and show the prompt to all who have joined (D52).
+    """Queue a prompt, and show it to all who have joined (D52).
 
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
     ``begun``: a process died that had begun with this message then; a turn that it had queued is

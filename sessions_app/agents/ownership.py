@@ -1,4 +1,4 @@
-"""Decide which process runs a session, and store the session's states.
+"""Decide which process runs a session, and store its state.
 
 A session is reserved before its agent is started, and taken from a process that is gone (D22, D35,
 D36, D46).
@@ -42,14 +42,14 @@ def found(session_pk: int) -> Session:
 
 
 def closed(session: Session) -> BridgeError:
-    """Return SESS_CLOSED; of a session that can be resumed it says how (D60)."""
+    """Return the error SESS_CLOSED, which says how to resume, if it can be (D60)."""
     words = "Nobody watched the session, so it was closed. Resume it: session_start with its id and resume true."
     message = words if session_view.is_resumable(session) else ""
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
 def start_ended(session_pk: int, words: str = "") -> BridgeError:
-    """Return why a start came to nothing that somebody has ended, or cancelled."""
+    """Return the error of a start that somebody has ended or cancelled."""
     session = found(session_pk)
     if session.status == Session.Status.CLOSED and not session.expired:
         return closed(session)
@@ -118,7 +118,7 @@ def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
 
 
 def _check_limit() -> None:
-    """Raise SESS_LIMIT_REACHED. The head of the log is held: nobody takes the last place now."""
+    """Raise SESS_LIMIT_REACHED; the lock on the log's head makes the count exact."""
     runs = Q(status__in=Session.RUNS) | Q(owner__isnull=False)
     if Session.objects.filter(runs, kind=Session.Kind.BRIDGE).count() >= conf.bridge_max_sessions:
         words = f"{conf.bridge_max_sessions} sessions run already; end one, then try again."
@@ -129,9 +129,9 @@ def _check_limit() -> None:
 
 
 def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
-    """Mark the session as active, and announce to all devices one that is new or was closed.
+    """Mark the session as active; tell all devices if it is new or was closed.
 
-    They are told once when its agent does not ask, or nobody knows whether it does (D59).
+    They are warned once when its agent does not ask, or when that is unknown (D59).
     """
     with writing(session_pk, owner) as writer:
         session, told = writer.session, writer.session.asks
@@ -164,30 +164,31 @@ def pause(session_pk: int, owner: uuid.UUID, reason: str) -> None:
 
 
 def pause_idle(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """Mark the session as paused that nobody has used for long."""
+    """Mark a session as paused that nobody has used for long."""
     with writing(session_pk, owner) as writer:
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
         writer.notify(notifications.paused(writer.session))
 
 
 def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """Mark the session as paused whose agent did not stop when told to (D40)."""
+    """Mark a session as paused whose agent did not stop when told to (D40)."""
     with writing(session_pk, owner) as writer:
         writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
         writer.notify(notifications.stuck(writer.session))
 
 
 def release(session_pk: int, owner: uuid.UUID, reason: str, *, forgotten: bool) -> None:
-    """Return a session that could not be resumed to its former state; its agent has forgotten it."""
+    """Give up resuming a session; ``forgotten``: its agent does not know it any more."""
     with writing(session_pk, owner) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
         writer.session.forgotten = forgotten
 
 
 def cancel_start(session_pk: int, device: Device | None) -> bool:
-    """Give up starting a session's agent, whose process ends it; False when none is starting.
+    """Cancel the start of a session's agent; False when none is starting.
 
-    A session that was resumed is again what it was, a new one is paused.
+    The process that starts it then ends it. A resumed session is again what it was, a new one is
+    paused.
     """
     if not session_view.is_starting(found(session_pk)):
         return False
@@ -212,7 +213,7 @@ def fail(
 
 
 def expire(session_pk: int, owner: uuid.UUID) -> None:
-    """Close a session that nobody has watched for the grace time; it can be resumed (D60)."""
+    """Close a session after its grace time without watchers; it can be resumed (D60)."""
     with writing(session_pk, owner) as writer:
         writer.end("timeout", expired=True)
 
@@ -239,7 +240,7 @@ def pause_suspects(
 
 
 def _orphans(process_id: uuid.UUID, known: Collection[int] | None) -> list[Owned]:
-    """Return what dead processes hold, and what this one holds without knowing it."""
+    """Return sessions of dead processes, and of this one that it does not run."""
     living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id)
     held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False)
     return [
@@ -271,7 +272,7 @@ class Look:
 
 
 def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
-    """Return what this process must know of the sessions that it runs."""
+    """Read from the database how this process's sessions stand."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
     return Look(
         inbox.waiting(session_pks),

@@ -23,7 +23,7 @@ from sessions_app.agents.driver import AgentKind
 log = structlog.get_logger("bridge.agent")
 
 ANY = frozenset({"", "primary-agent"})  # names that leave the choice to the bridge
-VERSION_MAX_CHARS = 200  # it is in the agent's own words
+VERSION_MAX_CHARS = 200  # the reason is in the agent's own words
 
 KINDS: dict[str, AgentKind] = {}
 _versions: dict[str, str] = {}

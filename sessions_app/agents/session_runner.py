@@ -1,7 +1,4 @@
-"""Run one session: write its agent's events to the log, pass commands on.
-
-(D35, D38, D40.)
-"""
+"""Run one session: log its agent's events, pass commands on (D35, D38, D40)."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ T = TypeVar("T")
 INTERRUPTED = "The turn was interrupted before this decision came."
 DID_NOT_STOP = "The agent did not stop when it was told to, and was ended."
 FAULT = "The bridge failed while it ran the agent; its log says how."
-# After an interrupt an agent ends its own commands in its own time, and nobody is told what they
-# leave then: it is looked for.
+# After an interrupt an agent ends its own commands in its own time, and does not say what they
+# leave running: so the bridge looks several times.
 BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 
@@ -55,8 +52,9 @@ async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 class End:
     """Hold why a session's run is over.
 
-    ``died`` is written already; ``lost``: the session is not this process's any more; ``stuck``:
-    the agent would not stop when told to; ``expired``: nobody has watched it for the grace time.
+    ``died``: the agent ended, which the log already says; ``lost``: another process has the
+    session; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
+    the grace time.
     """
 
     how: Literal["stopped", "idle", "stuck", "failed", "died", "lost", "expired"]
@@ -127,7 +125,7 @@ class SessionRunner:
             self._driver.events.put(TurnSilent())
 
     async def stop(self) -> None:
-        """End the agent, and store what it had reported, if that is quick."""
+        """End the agent, and store what it has reported, within a bounded time."""
         self._stopping = True
         inbox.runners.pop(self.session_pk, None)
         for task in (self._commander, self._watchdog, self._cleaner):
@@ -235,7 +233,7 @@ class SessionRunner:
             self._clean()
 
     def _clean(self) -> None:
-        """End what the session's commands have left running, and for a while what they leave."""
+        """End what the session's commands have left running; look again for a while."""
         if self._cleaner is None or self._cleaner.done():
             self._cleaner = self._task(self._keep_cleaning())
 
@@ -245,7 +243,7 @@ class SessionRunner:
             await asyncio.sleep(BACKGROUND_SECONDS)
 
     def _watch(self) -> None:
-        """End an agent that does not yield (D40)."""
+        """End an agent that goes on after an interrupt (D40)."""
         if self._watchdog is None or self._watchdog.done():
             self._watchdog = self._task(self._end_if_it_goes_on())
 

@@ -125,7 +125,7 @@ class SessionWriter:
     def _conclude(
         self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
     ) -> None:
-        """Write how a call ended: ``tool_result``, and ``tool_error`` where the tool failed."""
+        """Write a call's end: ``tool_result``, and ``tool_error`` if the tool failed."""
         call = event.call
         known = self.ids.pop(call.id, None) if call.id is not None else None
         tool_call_id, error = known or usable_id(call.id) or str(uuid.uuid4()), None
@@ -179,7 +179,7 @@ class SessionWriter:
             self.notify(notifications.done(self.session))
 
     def reject_pending(self, reason: str) -> None:
-        """Reject what waits for a decision."""
+        """Reject the calls that wait for a decision."""
         by = ToolCall.DecidedBy.BRIDGE
         approvals.reject_pending(self.box, self.session, by=by, reason=reason)
 
@@ -190,7 +190,7 @@ class SessionWriter:
         self.notify(notifications.agent_failed(self.session, why, row.id, notification_id))
 
     def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
-        """Notify every device of what no message of the session says."""
+        """Notify every device of an event that no message of the session shows."""
         match event:
             case events.StoppedAsking(reason):
                 self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
@@ -209,7 +209,7 @@ class SessionWriter:
         return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
-        """End what a turn leaves open: its calls, then its stream, begun anew after a call's."""
+        """End the calls and the stream that a turn leaves open."""
         cut = self.in_turn
         self.reject_pending(reason)
         approvals.abandon(self.box, self.session, reason)
@@ -221,7 +221,7 @@ class SessionWriter:
     def stop(
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
-        """Close all that is open: the agent is gone, for now or for good."""
+        """Close calls, stream and turn: the agent is gone, for now or for good."""
         self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None

@@ -101,7 +101,7 @@ async def start_agent(
 
 
 async def _not_started(launch: Launch, error: Exception) -> BridgeError:
-    """Write down why an agent did not start, and return the answer for whoever asked."""
+    """Store why an agent did not start, and return the error for whoever asked."""
     session, agent = launch.session, launch.session.agent_type
     reason, code = str(error), "AGENT_ERROR"
     if isinstance(error, TimeoutError):
@@ -131,9 +131,9 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
 
 
 async def settled(session: Session) -> Session:
-    """Wait until somebody's start of the session is over; return the session.
+    """Wait until the session has started or failed to; return the session.
 
-    Raises AGENT_ERROR, SESS_NOT_RESUMABLE or SESS_NOT_ACTIVE, as they were told.
+    Raises AGENT_ERROR, SESS_NOT_RESUMABLE or SESS_NOT_ACTIVE, like the start itself.
     """
     deadline = time.monotonic() + limits.AGENT_START_SECONDS + limits.AGENT_CLOSE_SECONDS
     while (  # noqa: ASYNC110 - another process sets no event here

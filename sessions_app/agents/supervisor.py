@@ -32,7 +32,7 @@ log = structlog.get_logger("bridge.agent")
 
 IDLE = "Nothing happened for half an hour."
 UNWATCHED = "Nobody has watched the session for the grace time."
-# before a process counts as dead: one whose database was away renews its lease at its first look
+# Before a process counts as dead: when its database was away, it renews its lease at its first look.
 SURE_POLLS = 5
 # how a run ended → what is still to be written down
 WRITERS = {
@@ -130,7 +130,7 @@ class Supervisor:
         return await readers.run(ownership.found, session.pk)
 
     def history(self, session_pk: int) -> Sequence[Said]:
-        """Return what an agent of this process told of its session; may be called in any thread."""
+        """Return the history that an agent reported when resumed; callable in any thread."""
         runner = self._running.get(session_pk)
         return runner.history if runner is not None else ()
 
@@ -149,7 +149,7 @@ class Supervisor:
     # -- starting ----------------------------------------------------------------------------------
 
     async def _launch(self, launch: Launch) -> None:
-        """Start the agent in a task of its own: it goes on when the phone that asked vanishes."""
+        """Start the agent in a task that goes on when the phone that asked vanishes."""
         session = launch.session
         if former := self._launching.get(session.pk):  # cancelled, and not over yet
             if session.pk in self._starting:
@@ -187,7 +187,7 @@ class Supervisor:
         runner.start()
 
     async def _begin(self, session_pk: int, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have a driver start after the former one's end, in a task that can be cancelled."""
+        """Start a driver after the former one's end, in a task that can be cancelled."""
         await self._end_former(session_pk)
         task = self._starting[session_pk] = asyncio.create_task(start())
         try:
@@ -252,7 +252,7 @@ class Supervisor:
                 log.exception("look_failed")
 
     async def _look(self) -> None:
-        """Look for commands, for sessions that nobody watches, and for dead owners."""
+        """Look for commands, unwatched sessions, and sessions of dead processes."""
         now = time.monotonic()
         if self._running or self._starting:
             runners, starts = tuple(self._running.values()), dict(self._starting)
@@ -276,7 +276,7 @@ class Supervisor:
             )
 
     def _check(self, runner: SessionRunner, found: ownership.Look) -> None:
-        """End a session that is lost, expired or idle (D35); a turn in progress is waited for.
+        """End a session that is lost, expired or idle (D35), but not during a turn.
 
         Its silence is explained. The clock is the monotonic one, which stands still while the machine sleeps.
         """

@@ -1,4 +1,4 @@
-"""Write what a session's agent reports to the log, and take commands for it, each once."""
+"""Write an agent's events to the log, and take its commands, each exactly once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sessions_app.models import LogRow, Session
 class Transcript:
     """Write one session's log, as its owner; every method is one transaction.
 
-    They raise OwnershipLost, and remember only what has committed. A try that failed is repeated: what had
-    committed all the same, when the connection broke before it was told, is not done twice.
+    They raise OwnershipLost, and remember only what has committed. A failed try may be repeated: if
+    it had committed and only the answer was lost, nothing is done twice.
     """
 
     def __init__(self, session_pk: int, owner: uuid.UUID) -> None:

@@ -1,4 +1,4 @@
-"""Decide about a tool call: the first decision stands, whoever makes it (D37, D38)."""
+"""Decide about a tool call; the first decision stands, whoever makes it (D38)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def decide(
     decision: Decision,
     modifications: Mapping[str, Any] | None,
 ) -> ApprovalRecorded:
-    """Take a device's decision; the same one again is answered again.
+    """Store a device's decision; answer the same one again when it is repeated.
 
     Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED, TOOL_CALL_NOT_FOUND, or TOOL_ALREADY_DECIDED
-    with what stands in ``details``.
+    with the decision that stands in ``details``.
     """
     given = jsontext.dumps(modifications) if decision == "modified" else None
     with outbox() as box:  # which holds the head of the log: one decision at a time
@@ -69,10 +69,10 @@ def decide(
 def _forward(
     session: Session, record: ToolCall, decision: Decision, modifications: Mapping[str, Any] | None
 ) -> bool:
-    """Have the agent told, if the bridge runs it; return whether its process lives.
+    """Queue the decision for an agent of the bridge; return whether its process lives.
 
-    A process whose lease has run out may only have slept, and then its agent still waits; of a dead
-    one the command goes with the agent.
+    A process whose lease has run out may only have been suspended: then its agent still waits. If it
+    is dead, the command is deleted with the agent.
     """
     active = session.kind == Session.Kind.BRIDGE and session.status == Session.Status.ACTIVE
     if not active or session.owner is None:
@@ -97,9 +97,9 @@ def settle(
     device: Device | None = None,
     reason: str = "",
 ) -> None:
-    """Write the decision about a pending call, and tell every device; the caller saves the session.
+    """Store the decision about a pending call, and tell every device.
 
-    ``by``: a ToolCall.DecidedBy; ``reason``: why the bridge decided.
+    The caller saves the session. ``by``: a ToolCall.DecidedBy; ``reason``: why the bridge decided.
     """
     record.decision, record.decided_by, record.reason = decision, by, reason
     record.device, record.decided_at = device, box.now
@@ -128,7 +128,7 @@ def settle(
 
 
 def _decided(record: ToolCall) -> Encoded:
-    """Return the ``approval_required`` as it is sent after its decision: nobody is asked again."""
+    """Add the decision to an ``approval_required``, so that nobody is asked again."""
     assert record.decided_at is not None
     asked = json.loads(record.frame)
     decided = {

@@ -19,7 +19,7 @@ def open_calls(session: Session) -> QuerySet[ToolCall]:
 
 
 def seen_before(session: Session, call: Call) -> ToolCall | None:
-    """The equal open call of that id: the same call, seen again."""
+    """Return the equal open call with the same id, if any: it is this very call."""
     return (
         open_calls(session).filter(tool_call_id=call.id, same=call.same).first()
         if call.id
@@ -28,10 +28,10 @@ def seen_before(session: Session, call: Call) -> ToolCall | None:
 
 
 def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
-    """The open call of that id, of an agent that the bridge runs: its ids are unique.
+    """Return the open call with the same id; the bridge's own agents use unique ids.
 
-    One about which nobody was asked may have got other parameters since; one that is decided and
-    asked about again is another call, and so the first has ended.
+    Its parameters may have changed as long as nobody was asked. When it was decided and is asked
+    about again, that is another call, and the first has ended.
     """
     record = open_calls(session).filter(tool_call_id=call.id).first() if call.id else None
     if record is None or record.decision is None:
@@ -44,12 +44,12 @@ def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 
 def equal_not_decided(session: Session, call: Call) -> ToolCall | None:
-    """The oldest equal open call about which nobody was asked yet, else one that is pending."""
+    """Return the oldest equal open call without a question yet, else a pending one."""
     equal = open_calls(session).filter(same=call.same)
     return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
 
 
-# -- by one statement each: nine events of ten are a call's about which nobody is asked ------------
+# -- one statement each: nine of ten events are about calls without an approval --------------------
 
 _CALL = ToolCall._meta.db_table
 _NAMED = "session_id = %s AND tool_call_id = %s"
@@ -63,8 +63,8 @@ _BEGIN = (
     f"%s, %s, %s, %s, %s{', %s' * len(_EMPTY.split())} "
     f"WHERE NOT EXISTS ({_OPEN} {_NAMED} AND same = %s) RETURNING tool_call_id"
 )
-# An equal call before the one of that id: an id that an agent has used for two calls must not make
-# what ran pass for the approval of what did not. What was refused at the machine does not run.
+# An equal call counts before a call with the same id: when an agent uses one id for two calls, the
+# one that ran must not approve the other. A call that was refused at the machine does not run.
 _END = (
     f'UPDATE "{_CALL}" SET finished_at = %s WHERE id = COALESCE('
     f"({_OPEN} session_id = %s AND same = %s AND (tool_call_id = %s OR decision IS NULL "
@@ -75,7 +75,7 @@ _END = (
 
 
 def begin_call(box: Outbox, session: Session, call: Call, tool: str) -> str | None:
-    """Write a call about which nobody is asked; return its id, None if it is open already."""
+    """Store a call without an approval; return its id, None if it is open already."""
     same, other_id = call.same, str(uuid.uuid4())
     own = (session.pk, call.id or "")
     id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
@@ -87,7 +87,7 @@ def begin_call(box: Outbox, session: Session, call: Call, tool: str) -> str | No
 def end_call(box: Outbox, session: Session, call: Call) -> tuple[int, str, str | None] | None:
     """End the open call that ran; return its key, its id and its decision.
 
-    It is the equal one of that id, else the oldest equal one, else the one of that id.
+    It is the equal call with that id, else the oldest equal one, else the one with that id.
     """
     own = (session.pk, call.id or "")
     refused = (_REJECTED, ToolCall.DecidedBy.AGENT)

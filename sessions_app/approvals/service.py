@@ -1,4 +1,4 @@
-"""Record tool calls: reported, asked about, finished (D37, D38).
+"""Record tool calls: announced, waiting for approval, ended (D37, D38).
 
 Everything here but ``forget_old`` runs inside an outbox. Decisions are made in decisions.py.
 """
@@ -43,7 +43,7 @@ FORGET_CALLS = 500  # in one transaction
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call about which nobody is asked; ``tool_call`` announces it once.
+    """Record a call without an approval; announce it once by ``tool_call``.
 
     Returns the id under which devices know it.
     """
@@ -118,7 +118,7 @@ def ask(
 
 
 def _create(box: Outbox, session: Session, call: Call) -> ToolCall:
-    """Make a record; with another id if the call's is taken: no decision is about two calls."""
+    """Make a record, with a fresh id if the call's is taken: ids name one call each."""
     taken = (
         call.id is None or ToolCall.objects.filter(session=session, tool_call_id=call.id).exists()
     )
@@ -187,7 +187,7 @@ def conclude(
 
 
 def _go_on(session: Session) -> None:
-    """Note that a call is over; a late result says nothing about a turn that is over too."""
+    """Set the turn to working or waiting after a call; a turn that is over stays over."""
     if session.turn != Session.Turn.IDLE:
         waits = session.pending_approvals > 0
         session.set_turn(Session.Turn.WAITING if waits else Session.Turn.WORKING)
@@ -212,7 +212,7 @@ def _append_result(
 def _end(
     box: Outbox, session: Session, record: ToolCall, outcome: ToolOutcome, *, ran: bool
 ) -> None:
-    """Close a record. A rejected call that ran anyway is said."""
+    """Close a record; tell every device when a rejected call ran all the same."""
     record.finished_at = box.now
     record.result = jsontext.dumps(outcome.wire()) if record.decision is not None else None
     record.save(update_fields=["finished_at", "result"])
@@ -240,15 +240,13 @@ def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") 
 
 
 def moved_on(box: Outbox, session: Session) -> None:
-    """Reject what is pending: the session went on without it, so a person refused it there (D37)."""
+    """Reject pending calls: the session went on, so they were refused at the machine."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
 
 
 def _report_not_run(box: Outbox, session: Session) -> None:
-    """Notify every device of calls that one of them decided about and that have not run: what it
-    said was only noted.
-    """
+    """Notify every device of calls that devices decided about and that did not run."""
     if session.decided_by_device:
         session.decided_by_device = False
         for record in open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE, reason=""):
@@ -258,7 +256,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
 
 
 def abandon(box: Outbox, session: Session, reason: str) -> None:
-    """End every open call with a ``tool_result`` without success: the agent is gone (D35).
+    """End every open call with a failed ``tool_result``: the agent is gone (D35).
 
     ``reason``: as ``reject_pending`` has it.
     """
@@ -270,14 +268,14 @@ def abandon(box: Outbox, session: Session, reason: str) -> None:
 
 
 def close(box: Outbox, session: Session, *, by: str) -> None:
-    """Reject what is pending and end every open call: the session has ended (D38)."""
+    """Reject pending calls and end all open ones: the session has ended (D38)."""
     reject_pending(box, session, by=by, reason="session_closed")
     _report_not_run(box, session)
     open_calls(session).update(finished_at=box.now)
 
 
 def forget_old() -> int:
-    """Delete ended calls about which nobody was asked; return how many.
+    """Delete ended calls that needed no approval; return how many.
 
     Approvals stay as long as their session.
     """

@@ -52,7 +52,7 @@ class Call:
         return hashlib.sha256(_SORTED.encode([self.tool, self.params]).encode()).hexdigest()
 
     def doing(self, since: datetime) -> str:
-        """Return what a session's ``doing`` says of it, as JSON."""
+        """Return the call as a session's ``doing`` shows it, as JSON."""
         summary = " ".join(self.description.split())[:SUMMARY_CHARS]
         return jsontext.dumps(
             {"tool": self.tool[:SUMMARY_CHARS], "summary": summary, "since": now_text(since)}
@@ -72,10 +72,10 @@ def usable_id(value: object) -> str | None:
 
 
 def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
-    """Return what the call does; never empty (D37).
+    """Describe in words what the call does; never empty (D37).
 
-    A question by its words and choices; else in the agent's words if it gave any, else by its most
-    telling parameter.
+    A question is described by its words and choices, another call by the agent's words if it gave
+    any, else by its main parameter.
     """
     if questions := questions_of(tool, params):
         return _cut("\n".join(_asked(question) for question in questions))
@@ -108,7 +108,7 @@ class Question:
 
 
 def questions_of(tool: str, params: Mapping[str, Any]) -> list[Question]:
-    """Return the questions that a call of AskUserQuestion asks; of any other call none."""
+    """Return the questions of a call of AskUserQuestion; none for any other call."""
     asked = params.get("questions") if tool == QUESTION else None
     return [
         Question(one["question"], choices, one.get("multiSelect") is True)

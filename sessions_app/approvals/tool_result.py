@@ -1,6 +1,6 @@
-"""Say for a person what a tool gave, whatever agent reports it. Pure.
+"""Describe a tool's result for a person, whatever agent reports it. Pure.
 
-Of claude-code the same structured results come by its hooks (``tool_response``) and by its SDK
+claude-code sends the same structured results by its hooks (``tool_response``) and by its SDK
 (``tool_use_result``).
 """
 
@@ -35,7 +35,7 @@ class Failure:
 
 
 def failure_of(text: str, took: float | None = None) -> Failure:
-    """Read a failure that an agent tells in one text.
+    """Parse a failure that an agent reports as one text.
 
     That of a command has its exit code, and both of its outputs as one.
     """
@@ -50,7 +50,7 @@ def failure_of(text: str, took: float | None = None) -> Failure:
 
 
 def readable(result: Any, text: str = "") -> str:
-    """Return what a tool gave; ``text`` is what its model was told of it, if that is known."""
+    """Return a result as text; ``text``: what the agent's model was told, if known."""
     found = _structured(result) if isinstance(result, Mapping) else None
     if found is not None:
         return found
@@ -70,7 +70,7 @@ def readable(result: Any, text: str = "") -> str:
 
 
 def blocks_text(blocks: Sequence[Any]) -> str:
-    """Return blocks of content as text; of what is none, which kind it is."""
+    """Return blocks of content as text; name the kind of those that are none."""
     parts = [block if isinstance(block, Mapping) else {} for block in blocks]
     return for_person(
         "\n".join(
@@ -109,7 +109,7 @@ def _structured(result: Mapping[str, Any]) -> str | None:
 
 
 def _of_files(result: Mapping[str, Any]) -> str | None:
-    """Return what was read, written or found as text."""
+    """Return the result of reading, writing or finding files as text."""
     match result:
         case {"file": {"content": str(content), **file}}:
             first = file.get("startLine")
@@ -148,7 +148,7 @@ def _todo(todo: Mapping[str, Any]) -> str:
 
 
 def _search_result(found: Any) -> str:
-    """Return one part of what a search of the web gave."""
+    """Return one part of a web search's result as text."""
     if not isinstance(found, dict):
         return str(found)
     links = found.get("content")

@@ -40,7 +40,7 @@ async def session_interrupt(connection: ClientConnection, message: ClientMessage
 
 
 async def _driven(connection: ClientConnection, message: ClientMessage) -> Session:
-    """The joined session that a message is for, whose agent the bridge runs."""
+    """Return the message's session, which is joined and whose agent the bridge runs."""
     session = await session_of(connection, message, acting=True)
     if session.kind != Session.Kind.BRIDGE:
         raise BridgeError(

@@ -1,7 +1,4 @@
-"""Handle auth, health_check, heartbeats and acknowledgements.
-
-SPEC Connection phases; D15, D16, D20 to D27.
-"""
+"""Handle auth, health_check, heartbeats, acknowledgements (D15, D16, D20 to D27)."""
 
 from __future__ import annotations
 
@@ -116,7 +113,7 @@ async def _failed(connection: ClientConnection, error: BridgeError) -> Refused:
 def _connection_ack(
     transport: Transport, id: str | None, device_name: str, fresh: str | None
 ) -> tuple[Encoded, dict[int, int]]:
-    """Return the message, and session → hash of what it shows of it."""
+    """Make the ``connection_ack``; also return session → hash of what it shows."""
     open_ones = Session.objects.exclude(status=Session.Status.CLOSED)
     sessions = list(open_ones.values_list(*session_view.COLUMNS, named=True))
     payload = s.ConnectionAck(
@@ -201,13 +198,13 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
 
 
 def _is_settled(connection: ClientConnection) -> bool:
-    """Return whether no warning waits for its acknowledgement."""
+    """Tell whether no warning waits to be acknowledged."""
     assert connection.device is not None
     return not connection.is_direct_public or pairing.warning_acknowledged(connection.device)
 
 
 async def _head(connection: ClientConnection) -> int:
-    """The head of the log before a client is told that it is ready."""
+    """Return the log's newest row, read before a client is told that it is ready."""
     return 0 if connection.phase is Phase.READY else await readers.run(reader.head_seq)
 
 

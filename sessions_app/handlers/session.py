@@ -1,7 +1,4 @@
-"""Handle session_start, session_end, replay_request.
-
-D7, D22, D28, D29, D31, D35.
-"""
+"""Handle session_start, session_end, replay_request (D7, D22, D28, D29, D35)."""
 
 from __future__ import annotations
 
@@ -41,9 +38,9 @@ async def session_of(
 
     The order: unknown, closed, not joined.
 
-    A closed observed session takes what only looks; ``acting``: the message is for its agent. While
-    an agent is being started nobody can have joined: whoever wants to may give it up. Nor can
-    anybody have joined one that its grace timer closed, which a person may end for good.
+    A closed observed session still answers messages that only read; ``acting``: the message is for
+    its agent. Nobody can have joined a session whose agent is being started, or that its grace timer
+    closed: any device may give up such a start, or end such a session for good.
     """
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
@@ -63,7 +60,7 @@ async def session_of(
 
 @handles(c.SessionStart)
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
-    """Join a session at once, or have its agent started beside other requests."""
+    """Join a session, at once or when its agent has started."""
     payload: c.SessionStart = message.payload
     session = (
         await readers.run(observed_sessions.find, payload.session_id)
@@ -80,13 +77,13 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
 
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
-    """Tell whether an agent is being started, or is to be."""
+    """Tell whether the session's agent is being started, or must be."""
     resumed = resume and session_view.is_at_rest(session)
     return session.status == Session.Status.CREATED or resumed
 
 
 async def _create(connection: ClientConnection, message: ClientMessage) -> None:
-    """A new session, once however often this message comes; joined each time (D31)."""
+    """Create a session, once for repeated messages, and join it each time (D31)."""
     frame = await idempotency.once(
         connection, message, lambda: idempotency.answer_of(connection, message, _created)
     )
@@ -110,9 +107,7 @@ async def _created(connection: ClientConnection, message: ClientMessage) -> s.Se
 
 
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
-    """A session whose id the client knows, or has chosen: resumed, waited for, or created with that
-    id.
-    """
+    """Resume, wait for, or create the session with the client's id; then join it."""
     payload: c.SessionStart = message.payload
     assert connection.device is not None and payload.session_id is not None
     session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
@@ -134,7 +129,7 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
 
 @contextmanager
 def _told_once(connection: ClientConnection) -> Iterator[str]:
-    """Choose the id of the notification that a start fails: whoever asked has it in the answer."""
+    """Keep a failed start's notification from the client that gets it as its answer."""
     assert connection.delivery is not None and connection.acknowledgements is not None
     failure_id = str(uuid.uuid4())
     connection.delivery.withheld.add(failure_id)
@@ -154,7 +149,7 @@ async def _join(
     *,
     resumed: bool = False,
 ) -> None:
-    """``session_ready``, then what the log holds of it for this device (D28)."""
+    """Send ``session_ready``, then the session's rows for this device (D28)."""
     assert connection.delivery is not None
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
         raise ownership.closed(session)
@@ -190,8 +185,8 @@ async def _ready(session: Session) -> s.SessionReady:
 async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
     """End a session that the bridge runs; only leave an observed one.
 
-    Hooks cannot end an observed session's agent, and only the one who asked is answered. Of the end
-    of the others all devices are told by a row, which the one who asked gets as the answer.
+    Hooks cannot end an observed session's agent, so only this client is answered. When the bridge
+    ends a session, a row tells all devices; this client gets that row as its answer.
     """
     assert connection.delivery is not None
     session, reason = await session_of(connection, message), message.payload.reason
@@ -200,7 +195,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
         await connection.leave(session)
         return await connection.reply(message, answer)
     row_id, answers = str(uuid.uuid4()), connection.delivery.answers
-    # before the row is there: it is sent as soon as it is
+    # before the row is written: it is sent as soon as it commits
     answers[row_id] = encode(answer, id=message.id)
     try:
         await writers.run(_end, session.pk, reason, connection.device, row_id)

@@ -39,9 +39,9 @@ def acknowledge(
 
     ``message_ids`` are envelope ids of any message; unknown ones are ignored. A cursor moves over a
     row when it and all earlier rows of the feed are acknowledged. ``through`` (feed id → row) are
-    rows acknowledged together with all before them. ``gaps`` are those that the device was told of:
-    it passes them by acknowledging a later row, for what was discarded was never sent to it.
-    ``answered`` are ids of rows that were not sent, since an answer had said the same.
+    rows acknowledged together with all before them. ``gaps`` are gaps that the device was told of:
+    it passes them by acknowledging a later row, since discarded rows were never sent to it.
+    ``answered`` are ids of rows that were not sent, because an answer said the same.
     """
     acked: dict[int, set[int]] = defaultdict(set)
     types = set()
@@ -89,13 +89,13 @@ def prove(device_id: int, sent: Mapping[int, int]) -> None:
 
 
 def _all_but_notifications(cursor: Cursor, upto: int) -> set[int]:
-    """The rows beyond a cursor that are no notifications."""
+    """Return the rows after a cursor, without notifications."""
     rows = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position, seq__lte=upto)
     return set(rows.exclude(type="notification").values_list("seq", flat=True))
 
 
 def _advance(cursor: Cursor, acked: Collection[int]) -> None:
-    """Move over the feed's rows that are acknowledged without a gap; remember the others."""
+    """Move the cursor over acknowledged rows without a gap; remember those beyond."""
     ahead = {seq for seq in (*cursor.ahead, *acked) if seq > cursor.position}
     if ahead:
         following = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position)
@@ -118,13 +118,13 @@ def _store(cursors: Sequence[Cursor]) -> None:
 
 @contextmanager
 def _locked(device_id: int) -> Iterator[Device]:
-    """A transaction in which nobody else moves the device's cursors."""
+    """Open a transaction in which nobody else moves the device's cursors."""
     with transaction.atomic():
         yield Device.objects.select_for_update(no_key=True).get(pk=device_id)
 
 
 def _cursors(device: Device, feed_ids: Iterable[int]) -> list[Cursor]:
-    """The device's cursors in these feeds, stored or not; none of a session that is forgotten."""
+    """Return the device's cursors in these feeds, stored or new; skip forgotten feeds."""
     stored = Cursor.objects.filter(device=device, feed__in=list(feed_ids))
     known = {
         feed_id: (at, ahead)

@@ -1,7 +1,6 @@
-"""Run the hot path's handwritten SQL, which is faster than the ORM.
+"""Run handwritten SQL where each event passes: the ORM would be slower.
 
-The ORM would compile it anew for each event, which costs more than the database does.
-
+The ORM compiles a query anew for each event, which costs more than running it.
 Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox.
 """
 # ruff: noqa: S608 - only our own names are put into statements

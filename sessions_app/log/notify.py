@@ -1,8 +1,7 @@
 """Notify other processes through Redis when rows are appended (D26, D46).
 
-A channel-layer group for each feed, one channel for each process.
-
-A socket needs nothing of it: without Redis its process finds the rows of others by polling.
+A channel-layer group for each feed, one channel for each process. Without Redis a process finds the
+rows of others by polling.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Notifier:
             log.warning("group_not_changed", change=change, error=str(error))
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it for ever; while Redis is away, try again now and then."""
+        """Repeat a step for ever; while Redis is away, try again now and then."""
         while True:
             try:
                 await work()

@@ -22,7 +22,7 @@ from sessions_app.log.reader import Row
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed, LogRow
 
-DISCARD_ROWS = 100  # looked at, at once, to make room for bytes
+DISCARD_ROWS = 100  # rows read at once to make room for bytes
 
 
 class Outbox:
@@ -84,7 +84,7 @@ class Outbox:
         self._discard(0, self._bytes - limits.QUEUE_MAX_TOTAL_BYTES)
 
     def _discard(self, rows: int, size: int, feed_id: int | None = None) -> None:
-        """Discard so many of the oldest rows of a feed, or of the log, and so many bytes."""
+        """Discard the oldest rows of a feed, or of the log, until the bounds hold."""
         while rows > 0 or size > 0:
             gone = []
             for row in ingest_sql.oldest(

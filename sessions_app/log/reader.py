@@ -17,7 +17,7 @@ from sessions_app.models import Feed, LogRow
 # Numbers of the log that a page looks through. A database may sort what it finds there before it
 # gives the first row, so this bounds what a page costs, however long the log is.
 WINDOW = 5_000
-# Of more feeds than this the rows are picked out of all that the log has there.
+# For more feeds than this, all rows of that stretch are read and the wanted ones picked out.
 FEW_FEEDS = 100
 COLUMNS = ("seq", "feed_id", "type", "message_id", "frame")
 # Written out: the ORM would take longer to compile a page's queries than the database to run them.
@@ -28,7 +28,7 @@ _ROWS = f'SELECT {",".join(COLUMNS)} FROM "{_ROW}" WHERE seq >= %s AND seq <= %s
 
 @dataclass(slots=True)
 class Row:
-    """Hold a row as sockets send it; ``frame`` is the envelope, serialised once for all."""
+    """Hold a row as sockets send it; ``frame``: its envelope, serialised once."""
 
     seq: int
     feed_id: int
@@ -68,7 +68,7 @@ class Reader:
     """Read several feeds as one stream, oldest first, in bounded pages."""
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
-        """``positions``: feed id → the newest row not wanted; ``upto``: the newest row wanted."""
+        """``positions``: feed id → row to read after; ``upto``: the last row to read."""
         self._positions = positions
         self._upto = upto
         self.position = min(positions.values(), default=upto)  # all up to here was returned
@@ -83,7 +83,7 @@ class Reader:
         rows: list[Row] = []
         while not rows and self.position < self._upto:
             rows = self._rows()
-        # Marks are read after rows: what was discarded in between is said, never left out.
+        # Gaps are read after rows: rows discarded in between are reported, never left out.
         return Page(rows, self._gaps(after))
 
     def _rows(self) -> list[Row]:
@@ -127,7 +127,7 @@ class Reader:
 def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
     """Return the head of the log, and all feeds' rows after a row.
 
-    Of those the newest ``count`` and ``size`` bytes; the newest row whatever its size.
+    At most the newest ``count`` rows and ``size`` bytes; the newest row whatever its size.
     """
     head, first = head_seq(), 0
     later = LogRow.objects.filter(seq__gt=after)

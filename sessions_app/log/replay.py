@@ -37,8 +37,8 @@ def missed(
 ) -> Replay:
     """Return the rows of a bridge-run session that a device lacks, up to ``upto``.
 
-    Past ``sent`` on this connection, else past its cursor; a device new to it gets all there is, as
-    far as the replay buffer reaches. ``whole``: it is told too when what it has got is lost.
+    They begin after ``sent`` on this connection, else after its cursor; a device without one gets
+    all that fits. ``whole``: report lost rows even if the device had got them.
     """
     position = sent
     if position is None:
@@ -47,7 +47,7 @@ def missed(
     lacking = LogRow.objects.filter(feed=feed_id, seq__gt=position, seq__lte=upto)
     since = timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
     first = _first(lacking.filter(created_at__gt=since))
-    # All from there on: a clock that was set back may have made some look older.
+    # all from there on: a clock that was set back may have made later rows look older
     recent = lacking.filter(seq__gte=upto + 1 if first is None else first)
     rows: list[Row] = []
     left = limits.REPLAY_BUFFER_BYTES
@@ -67,11 +67,10 @@ def missed(
 
 
 def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """Return a feed's messages after one, since a moment, or all.
+    """Return a feed's messages after one of them, since a moment, or all.
 
-    As many of the newest as fit in one message; and whether that is all that was asked for: none
-    of them has been discarded (D29). An ``after_id`` that is not known has been discarded, with
-    what came before it.
+    As many of the newest as fit in one message; and whether these are all, with none discarded
+    (D29). An unknown ``after_id`` counts as discarded, with all before it.
     """
     rows = LogRow.objects.filter(feed=feed_id)
     start: int | None = None  # asked for are the rows after this; None: unknown
@@ -83,7 +82,7 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
         moment = parse_timestamp(since)
         oldest = rows.order_by("seq").values_list("seq", "created_at").first()
         first = _first(rows.filter(created_at__gt=moment))
-        # All from there on, whatever a clock that was set has stamped them with.
+        # all from there on, whatever time a clock that was set has given them
         rows = rows.filter(seq__gte=first) if first is not None else rows.none()
         start = 0
         if oldest is not None and oldest[1] <= moment:  # nothing after that can be missing

@@ -16,8 +16,8 @@ PRUNE_ROWS = 500  # in one transaction: nobody waits long for the head of the lo
 def prune() -> int:
     """Discard the rows that are too old; return how many.
 
-    What a feed keeps is always its end: a row that a wrong clock has made look old stays until the
-    rows before it go, or the gap before the rest would not be one gap (D29).
+    A feed always keeps its newest rows without a gap among them: a row that a wrong clock made look
+    old stays until the rows before it go (D29).
     """
     kept_since = ages.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
     old = LogRow.objects.filter(created_at__lte=kept_since).order_by()
@@ -34,7 +34,7 @@ def empty(feed_id: int) -> None:
 
 
 def _discard(feed_id: int, before: int | None) -> int:
-    """Discard a feed's rows before one, or all, some at a time; return how many."""
+    """Discard a feed's rows before a given one, or all, in steps; return how many."""
     discarded = 0
     while True:
         with outbox() as box:

@@ -1,7 +1,7 @@
 """Keep the log's newest rows in memory, and wake this process's sockets.
 
-Rows that this process wrote and, read once for all its sockets, those of other processes (D46). A
-socket that keeps up sends them without reading the database; one that does not reads the log.
+It holds rows that this process wrote, and rows of other processes, read once for all sockets (D46).
+A socket that keeps up sends them without reading the database; a slower one reads the log.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Tail:
             self._catching_up = asyncio.ensure_future(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Read rows once for all sockets; where they are too many, each socket reads the log.
+        """Read new rows once for all sockets; if they are too many, each reads the log.
 
-        Only the log is believed: a notification that names more than there is changes nothing.
+        Only the log counts: a notification of rows that are not there changes nothing.
         """
         while (told := self._grown) > self.head:
             wanted = TAIL_ROWS if self.followers else 0
@@ -90,7 +90,7 @@ class Tail:
                 self._grown = head
 
     def _append(self, rows: Sequence[Row]) -> bool:
-        """Keep those that follow the head without a gap and wake the sockets; False if none do."""
+        """Keep rows that follow the head without a gap, wake sockets; False if none do."""
         new = [row for row in rows if row.seq > self.head]
         if not new or new[-1].seq != self.head + len(new):
             return False

@@ -1,4 +1,4 @@
-"""Create, close, reopen and forget sessions that are known only by their hooks (D34)."""
+"""Create, close, reopen and forget observed sessions, known by hooks only (D34)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find(session_id: str) -> Session | None:
 
 
 def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
-    """A new session that the bridge knows only by its hooks."""
+    """Create a session that the bridge knows only by its hooks."""
     feed = Feed.objects.create(kind=Feed.Kind.OBSERVED)
     return Session.objects.create(
         session_id=session_id,
@@ -44,7 +44,7 @@ def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
 
 
 def announce_start(box: Outbox, session: Session) -> None:
-    """``session_started`` to all devices."""
+    """Send ``session_started`` to all devices."""
     started = SessionStarted(session_id=session.session_id, session=session_view.info_of(session))
     box.append_to_all(encode(started))
 
@@ -62,8 +62,9 @@ def close(
     by: str = ToolCall.DecidedBy.BRIDGE,
     row_id: str | None = None,
 ) -> None:
-    """Close a session, reject what waits for a decision (``by`` whom that was), and say so to all
-    devices; the caller saves it. ``row_id``: the id of the row that says so.
+    """Close a session, reject its pending calls, and tell all devices.
+
+    The caller saves it. ``by``: who rejects; ``row_id``: the id of the ``session_end``.
     """
     approvals.close(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
@@ -73,7 +74,7 @@ def close(
 
 
 def entitle(session: Session, prompt: Any) -> None:
-    """Make the first line of the first prompt the title; until then the directory's name (D6)."""
+    """Title a session by the first line of its first prompt, if it has no title (D6)."""
     lines = prompt.splitlines() if isinstance(prompt, str) else []
     line = next((line.strip() for line in lines if line.strip()), "")
     if line and not session.titled:
@@ -89,7 +90,7 @@ def _title(text: str) -> str:
 def close_idle() -> int:
     """Close observed sessions without an event for 24 hours; return how many.
 
-    And the bridge's own that nobody has resumed for 30 days: they are forgotten next.
+    Also close sessions of the bridge that nobody has resumed for 30 days; they are forgotten next.
     """
     now = ages.now()
     day = now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
@@ -119,9 +120,9 @@ def close_idle() -> int:
 
 
 def forget_closed() -> int:
-    """Forget closed sessions, with their rows, a week after their last event; return how many.
+    """Forget closed sessions a week after their last event; return how many.
 
-    Those that can be resumed are kept for 30 days (D60).
+    Their rows go with them. Sessions that can be resumed are kept for 30 days (D60).
     """
     now = ages.now()
     week = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)

@@ -1,4 +1,4 @@
-"""Store what one device acknowledges and its heartbeats prove (D27)."""
+"""Store which rows a device received, by its acknowledgements and heartbeats (D27)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ FLUSH_SECONDS = 3.0
 
 
 class Acknowledgements:
-    """Collect one connection's; one writer at a time stores all so far."""
+    """Collect one connection's acknowledgements; one writer at a time stores them."""
 
     def __init__(self, device_id: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._device_id = device_id
         self._clock = clock
-        # message that is no row of the log → feed, and the row up to which it stands for the feed
+        # message that is no row of the log → feed, and the feed's last row that it acknowledges
         self._summaries: dict[str, tuple[int, int]] = {}
         # id of a request that a row answered → the row's own
         self._answers: dict[str, str] = {}
-        # feed → the newest row that a notice on this connection said to be gone
+        # feed → the newest discarded row that this connection was told of
         self._gaps: dict[int, int] = {}
-        # what came and is not stored yet: message ids; feed → row, by a summary; by heartbeats
+        # received and not stored yet: message ids; feed → row, by a summary; by heartbeats
         self._acked: set[str] = set()
         self._answered: set[str] = set()
         self._through: dict[int, int] = {}
         self._proven: dict[int, int] = {}
-        # when a pong was sent, and what had been sent since the one before
+        # when each pong was sent, and the rows sent since the pong before
         self._pongs: deque[tuple[float, dict[int, int]]] = deque()
         self._noted: dict[int, int] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class Acknowledgements:
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
         """Note a message that acknowledges a feed's rows up to ``through``.
 
-        A ``replay_buffer``, or a notice of rows that are gone: those up to ``gap`` (0: none).
+        It is a ``replay_buffer``, or a notice that rows up to ``gap`` are gone (0: none).
         """
         self._summaries[message_id] = (feed_id, through)
         if gap:
@@ -71,14 +71,14 @@ class Acknowledgements:
             await asyncio.wait({self._writer})
 
     def answered(self, row_id: str) -> None:
-        """Count a row as received that was not sent: an answer has said the same."""
+        """Count an unsent row as received: an answer has said the same."""
         self._answered.add(row_id)
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """Take a heartbeat that is answered now; ``sent``: feed → newest row sent.
+        """Note a heartbeat, answered now; ``sent``: feed → newest row sent.
 
-        It proves what was sent before the pong of a ping at least PONG_WAIT_SECONDS older.
+        It proves receipt of all rows sent before the pong of a ping PONG_WAIT_SECONDS older.
         """
         now, proven = self._clock(), False
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
@@ -109,7 +109,7 @@ class Acknowledgements:
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
             except (OperationalError, InterfaceError) as error:
-                # the database is away: nothing that was learnt is forgotten
+                # the database is away: keep the acknowledgements and try again
                 log.warning(
                     "acknowledgements_wait_for_database",
                     device=self._device_id,
@@ -124,7 +124,7 @@ class Acknowledgements:
     async def flush(self) -> None:
         """Return when everything so far is stored, or cannot be soon.
 
-        Then these rows are sent again, which is at least once.
+        Rows whose acknowledgement is not stored are sent again.
         """
         if self._writer is not None:
             done, _ = await asyncio.wait({self._writer}, timeout=FLUSH_SECONDS)

@@ -85,14 +85,14 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.send(text_data=text)
 
     async def send_in_turn(self, text: str) -> None:
-        """Send as soon as the socket has room, to bound memory (D30)."""
+        """Send a message when the socket has room, which bounds memory (D30)."""
         await self.drain()
         await self.send_text(text)
 
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many.
 
-        A connection that is over takes all, and they are lost as they would be on the way.
+        A connection that is over takes all rows, and they are lost as on the way.
         """
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 
@@ -150,7 +150,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     # -- sessions ----------------------------------------------------------------------------------
 
     async def leave(self, session: Session) -> None:
-        """Get nothing more of a session."""
+        """Send this connection nothing more of a session."""
         assert self.delivery is not None
         self.delivery.leave(session.feed_id)
         if self.joined.pop(session.session_id, None) is not None:
@@ -159,7 +159,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             await writers.run(presence.leave, self.connection_id, session)
 
     def session_ended(self, frame: str) -> None:
-        """Leave a session that has ended, if it is over for good: its ``session_end`` was sent."""
+        """Leave a session whose ``session_end`` was sent, if it is over for good."""
         session_id = json.loads(frame)["payload"]["session_id"]
         if session_id in self.joined:
             self.spawn(self._leave_closed(session_id))
@@ -168,8 +168,8 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         session = await readers.run(observed_sessions.find, session_id)
         if session is None or session.status != Session.Status.CLOSED or self.delivery is None:
             return
-        # hooks may still report of an observed one, or begin it again; one that is just being joined
-        # has its last rows to come
+        # Hooks may still report an observed session's events, or begin it again; a session that is
+        # just being joined has its last rows to come.
         if session.kind == Session.Kind.BRIDGE and session.feed_id in self.delivery.feeds:
             await self.leave(session)
 

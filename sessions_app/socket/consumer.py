@@ -51,7 +51,7 @@ class BridgeConsumer(ClientConnection):
         await self.settle()
 
     async def _watch_clocks(self) -> None:
-        """End it without `auth` in 10 s, a frame in 45 s, or progress of what is being sent."""
+        """End a connection without `auth` in 10 s, frames in 45 s, or progress in sending."""
         opened = time.monotonic()
         while not self.over:
             await asyncio.sleep(WATCH_SECONDS)
@@ -64,6 +64,6 @@ class BridgeConsumer(ClientConnection):
                 and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS
             ):
                 await self.close_once(ERRORS["CONN_SLOW"].close)
-                self.socket.abort()  # the close frame waits behind what the peer does not read
+                self.socket.abort()  # the close frame waits behind data that the peer does not read
             elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
                 await self.refuse(Refused("CONN_TIMEOUT"))

@@ -25,14 +25,16 @@ from sessions_app.log.tail import Tail
 from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Acknowledgements
 
-ROWS_AT_ONCE = 64  # of a page, in one turn of the event loop: live rows of others come in between
+ROWS_AT_ONCE = (
+    64  # rows sent in one turn of the event loop; between turns other sockets get their live rows
+)
 
 logger = structlog.get_logger("bridge.delivery")
 _delivered = cache(metrics.deliveries.labels)
 
 
 class Outlet(Protocol):
-    """Declare what delivery needs of the connection."""
+    """Declare the methods of the connection that delivery calls."""
 
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many."""
@@ -161,7 +163,7 @@ class Delivery:
     # -- what was missed ---------------------------------------------------------------------------
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
-        """Return where the backlog begins, by feed: of one, or of all with news."""
+        """Return feed id → row after which its backlog begins: of one feed, or of all."""
         known = cursors.positions(self._device) | self.sent
         if feed_id is None:
             return reader.feeds_with_news(known, self._device.start_seq)
@@ -173,14 +175,14 @@ class Delivery:
             await self._send_page(page, positions)
 
     async def _send_pending_approvals(self, upto: int) -> None:
-        """Send all that waits for a decision, whatever the device has seen before (D28)."""
+        """Send every pending ``approval_required``, also those sent before (D28)."""
         for message_id, frame in await readers.run(decisions.pending_frames, upto):
             if message_id not in self._asked:
                 self._asked.add(message_id)
                 await self._outlet.send_in_turn(frame)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
-        """Bring a feed up to where the live ones stand; what commits meanwhile is beyond that."""
+        """Send a feed's backlog up to ``live``; later rows come with the live ones."""
         if feed_id not in self.feeds or resumed:
             if buffer_upto is not None:
                 await self._send_buffer(feed_id, buffer_upto, resumed)
@@ -191,9 +193,9 @@ class Delivery:
             self.feeds.add(feed_id)
 
     async def _send_buffer(self, feed_id: int, upto: int, resumed: bool) -> None:
-        """Send what the device missed of a session in one message, if it missed anything (D28).
+        """Send a session's missed rows, if there are any, in one ``replay_buffer`` (D28).
 
-        Before it comes what the agent tells of what the log has lost (D60).
+        Before it comes the agent's own record of rows that the log has lost (D60).
         """
         sent = self.sent.get(feed_id)
         missed = await readers.run(
@@ -231,7 +233,7 @@ class Delivery:
             await asyncio.sleep(0)
 
     async def _announce_gaps(self, gaps: Iterable[Gap]) -> None:
-        """Tell the device what it will never get, before anything that came later (D29)."""
+        """Tell the device which rows it will never get, before sending later ones (D29)."""
         for gap in gaps:
             if gap.through <= self.sent.get(gap.feed_id, 0):
                 continue  # said before
@@ -244,7 +246,7 @@ class Delivery:
             self.sent[gap.feed_id] = gap.through
 
     def _is_due(self, row: Row, feeds: Container[int]) -> bool:
-        """Return whether a row is of these feeds and has not been sent in any way."""
+        """Tell whether a row of these feeds has not been sent in any form."""
         return (
             row.feed_id in feeds
             and row.seq > self.sent.get(row.feed_id, 0)
@@ -260,7 +262,7 @@ class Delivery:
         return count
 
     def _answering(self, row: Row) -> Row:
-        """Return the row as the answer to a request, where it is one: it is not sent twice."""
+        """Return a row under its request's id if it answers one: it is sent only once."""
         answer = self.answers.get(row.id)
         return replace(row, frame=answer.text) if answer is not None else row
 

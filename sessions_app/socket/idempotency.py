@@ -1,6 +1,6 @@
-"""Handle a client message once; answer a repetition again (D31).
+"""Handle a client message once; answer its repetition with the same answer (D31).
 
-On whichever connection and process it comes.
+The repetition may come on any connection and process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ git_commit looks before it commits again."""
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hold a request's answer, or the leave to handle it.
+    """Hold a request's answer, or else the right to handle it now.
 
     ``answer`` is empty when nothing answers it.
     """
@@ -86,10 +86,10 @@ async def answer_of(connection: ClientConnection, message: ClientMessage, handle
 async def once(
     connection: ClientConnection, message: ClientMessage, do: Callable[[], Awaitable[str]]
 ) -> str:
-    """Return what ``do`` returns, or returned for the same message before.
+    """Return the result of ``do``, or its earlier result for the same message.
 
-    What it raises is not remembered. It goes on when the connection ends in the middle of it; while
-    the same message is being handled elsewhere, this waits for that.
+    An exception is not remembered. ``do`` goes on when the connection ends meanwhile. While another
+    process handles the same message, this waits for it.
     """
     assert connection.device is not None
     key = (connection.device.pk, _digest(message, connection.connection_id))
@@ -130,7 +130,7 @@ def _digest(message: ClientMessage, connection_id: int | None) -> str:
 
 
 def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
-    """Return the answer or leave to do it; None while another process that lives is doing it."""
+    """Return a claim with the answer or the right to handle it; None: another does."""
     now = timezone.now()
     same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():

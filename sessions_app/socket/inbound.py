@@ -1,7 +1,4 @@
-"""Take a client's frame to its handler, or answer what is wrong with it.
-
-D17, D21, SPEC WebSocket errors.
-"""
+"""Pass a client's frame to its handler, or answer what is wrong with it (D17)."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ async def _admit(connection: ClientConnection, message: ClientMessage) -> None:
     phases.check_phase(connection, message.type)
     _meter(connection, message.type)
     if message.type not in UNMETERED:
-        # who does not read the answers is not asked for more of them (D30)
+        # a client that does not read its answers must wait before it asks for more (D30)
         await connection.drain()
 
 
@@ -120,7 +117,7 @@ def _meter(connection: ClientConnection, type_: str | None) -> None:
 
 
 async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid) -> None:
-    """Answer a message that cannot be parsed; that it may not come now is said first."""
+    """Answer an unparsable message; a wrong phase or rate is reported first."""
     error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
     try:
         known = CATALOGUE.get(invalid.type or "")

@@ -1,4 +1,4 @@
-"""Queue slow requests, while heartbeats and decisions go on being answered."""
+"""Queue slow requests, so that heartbeats and decisions are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
 class RequestQueues:
-    """Queue each kind of slow request of each session by itself, in order.
+    """Queue slow requests in order, by kind and session.
 
-    What waits is bounded in bytes; beyond that, ``put`` waits, and with it the socket's reading.
+    The queue is bounded in bytes; when it is full, ``put`` waits, and so no more is read.
     """
 
     def __init__(

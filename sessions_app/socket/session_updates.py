@@ -1,8 +1,8 @@
-"""Tell ready connections what changes of what a home screen shows (D54).
+"""Send ready connections the changes of sessions that a home screen shows (D54).
 
-A view and no row: read at most once a second, never sent again. Whatever changes it sets the
-session's `last_activity_at`, so one query finds the changes of all processes. With nobody
-connected nothing is read.
+A ``session_update`` is not a row of the log and never sent again. Every change sets the session's
+`last_activity_at`, so one query a second finds the changes of all processes. Without connections
+nothing is read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LATE = timedelta(seconds=10)
 
 
 async def run() -> None:
-    """Send what has changed, once a second, for ever.
+    """Send changed sessions, once a second, for ever.
 
-    While the log does not grow it is looked at more rarely: few changes have no row.
+    While the log does not grow, read less often: nearly every change comes with a row.
     """
     head, looked_at = -1, 0.0
     while True:

@@ -1,4 +1,4 @@
-"""Make an agent kind of each agent in ``BRIDGE_ACP_AGENTS`` (D41)."""
+"""List the agents of ``BRIDGE_ACP_AGENTS`` as kinds of agents (D41)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _kind(name: str, command: list[str]) -> AgentKind:
 def _why_not(name: str, program: str) -> str | None:
     if shutil.which(program, path=search_path()):
         return None
-    # devices are told this: where it was looked for is the machine's own business
+    # Devices are told this, so it does not say which directories were searched.
     missing = os.path.basename(program)
     return f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
 
@@ -52,7 +52,7 @@ def _make(name: str, command: list[str]) -> Driver:
 
 
 def _asks(name: str, command: list[str]) -> bool | None:
-    """As it was found at the last start; before that, as its recipe promises."""
+    """Return what the last start found; before that, what its recipe promises."""
     if name in asks:
         return asks[name]
     if recipes.of_line(command) is not None:

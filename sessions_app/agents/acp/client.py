@@ -1,11 +1,10 @@
 """Serve an ACP agent: take its reports, and do what it asks of the bridge.
 
-What the agent does itself, it asks for itself (``permissions.py``). What it has the bridge do,
-writing files and running commands, is held to the same rule here: it is done when a call that names
-just this file or this command was approved and still runs; otherwise the bridge asks for it, as a
-call of its own. Reading inside the allowed roots needs nobody: a paired device can do it too. What
-the bridge failed at is said once: with the agent's own call, where there is one, else as a call of
-the bridge's.
+An agent asks for permission itself for what it does itself (``permissions.py``). It can also have the
+bridge write files and run commands. The bridge does this without asking when a call that names just
+this file or command was approved and still runs; otherwise it asks, as a call of its own. Reading
+inside the allowed roots needs no approval: a paired device can do it too. A failure of the bridge is
+reported once: with the agent's own call where there is one, else as a call of the bridge's.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class AcpClient:
     # -- what the agent reports --------------------------------------------------------------------
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        """Report an update; outside a turn it is a session's history, or an echo."""
+        """Report an update; outside a turn it is history or an echoed prompt."""
         self.heard.set()
         if (mode := mode_in(update)) is not None:
             self._mode_reported(mode)
@@ -89,7 +88,7 @@ class AcpClient:
                 for event in self._calls.update(update):
                     self._events.put(event)
             case _:
-                return  # echoed prompts, plans, commands: nothing that a device is told
+                return  # echoed prompts, plans, commands: devices are told none of these
 
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
@@ -113,7 +112,7 @@ class AcpClient:
             text = await files.read(path, self._directory, line, limit)
         except (BridgeError, OSError) as error:  # TimeoutError is an OSError
             record = self._calls.reading_path(path)
-            # agents look whether a file is there before they write it: no tool has failed then
+            # Agents check whether a file exists before they write it: no tool has failed then.
             if record is not None or not errors.is_missing(error):
                 work = record or _own_call("Read", {"file_path": path})
                 if isinstance(work, Call):
@@ -207,10 +206,10 @@ class AcpClient:
         except NoTerminal as error:
             errors.refuse(error, terminal_id)
 
-    # -- what becomes of it ------------------------------------------------------------------------
+    # -- approvals and failures --------------------------------------------------------------------
 
     async def _ask(self, tool: str, params: dict[str, Any]) -> Call:
-        """Have a person approve what the bridge is to do. Raises RequestError when they do not."""
+        """Ask a person to approve a call. Raises RequestError when they do not."""
         call = _own_call(tool, params)
         verdict = await self.permissions.ask(call)
         if verdict is None:
@@ -221,7 +220,7 @@ class AcpClient:
         return call
 
     def _fail(self, work: Call | Record, error: Exception) -> None:
-        """Close a call of the bridge's own that failed; the agent's is the agent's to close."""
+        """Close a failed call of the bridge's own; the agent closes its own calls."""
         if isinstance(work, Call):
             self._events.put(errors.tool_failed(work, error))
         else:

@@ -1,4 +1,4 @@
-"""Read the content of ACP messages, which each agent shapes its own way. Pure."""
+"""Read the content of ACP messages, which differs from agent to agent. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sessions_app.agents.driver import Said
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 
-NAME_MAX_CHARS = 64  # of what is taken for the name of a tool
+NAME_MAX_CHARS = 64  # longest text taken for a tool's name
 # ACP has kinds where other agents have names of tools; these are the names that the risk rules and
 # the phones know.
 TOOL_OF_KIND = {
@@ -30,7 +30,7 @@ TOOL_OF_KIND = {
     "fetch": "WebFetch",
     "switch_mode": "SwitchMode",
 }
-# that a person allowed one is no leave to write a file
+# approving one of these does not approve writing a file
 CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a word of its own
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
@@ -43,7 +43,7 @@ _INTERNALS = _CODEX | {
 }
 
 
-# gemini-cli tells with the prompts what it has added to them, or put in their place
+# what gemini-cli adds to the prompts that it reports, or replaces in them
 _FOR_THE_MODEL = re.compile(
     r"\A\s*(?:<session_context>.*?</session_context>|\[Function Response: .*)", re.DOTALL
 )
@@ -61,7 +61,7 @@ def text_of(block: Any) -> str:
 
 
 class Telling:
-    """Collect what an agent tells of a session that it loads: the last of it, without calls."""
+    """Collect the end of the conversation that an agent reports when it loads it."""
 
     def __init__(self) -> None:
         self._said: deque[tuple[bool, list[str]]] = deque()
@@ -105,7 +105,7 @@ def name_of(meta: Mapping[str, Any] | None) -> str:
 
 
 def parameters_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's raw input by the names that people and the risk rules know."""
+    """Return a tool's raw input under the names that people and the risk rules know."""
     internals = _INTERNALS if raw.keys() >= _CODEX else ()
     params = {name: value for name, value in raw.items() if name not in internals}
     match params.get("command"):
@@ -156,7 +156,7 @@ def details_of(output: Any) -> ToolErrorDetails:
 
 
 def usage_of(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the tokens of a turn, where the agent reports them, and the session's cost so far."""
+    """Return a turn's tokens and the session's cost, as far as the agent says."""
     found: dict[str, Any] = {}
     if answer.usage:
         found = answer.usage.model_dump(exclude_none=True, exclude={"field_meta"})
@@ -168,7 +168,7 @@ def usage_of(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict
 
 
 def added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Add the usage of two prompts; what is no number is the later one's."""
+    """Add the usage of two prompts; of values that are no numbers keep the later."""
     return {
         name: first[name] + second[name]
         if isinstance(first.get(name), int) and isinstance(second.get(name), int)

@@ -158,7 +158,7 @@ class AcpDriver(Driver):
     async def _load(
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
     ) -> Any:
-        """Load a session; what the agent tells of it, until it is quiet, is its history."""
+        """Load a session; what the agent reports until it falls silent is its history."""
         if not _can_load(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         self._client.telling = Telling()
@@ -171,7 +171,7 @@ class AcpDriver(Driver):
                 raise
             why = f"does not know this session any more: {text_of_error(error)}"
             raise CannotResume(f"{self._name} {why}") from error
-        with contextlib.suppress(TimeoutError):  # quiet, or one that tells on and on
+        with contextlib.suppress(TimeoutError):  # silent, or one that never stops
             async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
                 while True:
                     self._client.heard.clear()
@@ -251,7 +251,7 @@ class AcpDriver(Driver):
             await asyncio.gather(groups.end_background(self._group), terminals.end_background())
 
     async def _report_death(self, group: groups.Group) -> None:
-        """Report when the agent is gone, after all that it still reports."""
+        """Report the agent's end, after everything else that it reports."""
         lines = self._transport.lines
         await lines.wait_gone()
         if self._turn is not None:

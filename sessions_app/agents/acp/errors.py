@@ -1,7 +1,4 @@
-"""Map failures of ACP agents and their tools to codes (SPEC Tool retry policy).
-
-See D50.
-"""
+"""Map failures of ACP agents and tools to codes (D50, SPEC Tool retry policy)."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ def _words(error: Exception) -> str:
 
 
 def _took_too_long(error: Exception) -> bool:
-    """Tell whether it is the bridge's own limit; what the system calls a time-out has a number."""
+    """Tell whether it is the bridge's own limit; the system's time-outs have an errno."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 
@@ -80,7 +77,7 @@ def text_of_error(error: RequestError) -> str:
 
 
 def how_to_log_in(recipe: Recipe | None, methods: Iterable[Any] | None) -> str:
-    """Tell a person how to log an agent in, and which ways its ``authMethods`` name."""
+    """Describe how to log an agent in, by its command and its ``authMethods``."""
     first = f"Run `{recipe.log_in}`" if recipe is not None else "Log in with its own program,"
     text = f"{first} in a terminal on the bridge's machine, as the user who runs the bridge."
     ways = [_way(method) for method in methods or ()][:WAYS_TOLD]

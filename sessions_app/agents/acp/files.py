@@ -1,7 +1,4 @@
-"""Read and write files for an ACP agent, inside the allowed roots only.
-
-Through the jail, within the spec's time (D12, D45, SPEC Limits).
-"""
+"""Read and write files for an ACP agent, inside the allowed roots (D12, D45)."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ async def write(path: str, directory: Path, content: str) -> str | None:
 
 
 async def _in_time(work: Callable[[], _T], seconds: float) -> _T:
-    """A thread cannot be ended: one that takes too long goes on, its answer is not waited for."""
+    """Run it in a thread within the spec's time; a late thread goes on, unheeded."""
     return await asyncio.wait_for(asyncio.to_thread(work), seconds)
 
 
@@ -96,8 +93,7 @@ def _write(path: str, directory: str, content: str) -> str | None:
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
     with _directory(jail, os.path.dirname(target)) as parent, translate_os_errors():
-        # A link that leads to where nothing is would be replaced by the file, not followed: that is
-        # inside in any case.
+        # A broken link would be replaced by the file, not followed: the file is inside either way.
         if jail.hides((*parent.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
         _replace(parent.fd, name, data, mode)
@@ -112,9 +108,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _directory(jail: Jail, path: str) -> Opened:
-    """An open directory, made with those above it that are missing, each from the descriptor of the
-    one before.
-    """
+    """Open a directory; make missing ones on the way, each below the one before."""
     try:
         return jail.open_dir(path)
     except BridgeError as error:
@@ -132,7 +126,7 @@ def _directory(jail: Jail, path: str) -> Opened:
             os.fchmod(made, _NEW_DIRECTORY)
             os.close(made)
         except FileExistsError:
-            pass  # another has made it, or it is a link to nowhere, at which the next step ends
+            pass  # somebody else made it, or it is a broken link, at which the next step fails
         return jail.below(above, [name])
 
 

@@ -46,7 +46,7 @@ def offer_of(session: Any) -> Offer | None:
 
 
 def _values(option: Any) -> Iterator[str]:
-    """The values of a select option, in groups or not."""
+    """Return the values of a select option, grouped or not."""
     for choice in getattr(option, "options", None) or []:
         for each in getattr(choice, "options", None) or [choice]:
             yield each.value

@@ -95,7 +95,7 @@ class Permissions:
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Return why a call that a person did not approve is not run."""
+    """Return for the agent why a call is not run that a person did not approve."""
     return CHANGED if verdict.decision == "modified" else verdict.reason or REJECTED
 
 
@@ -108,7 +108,7 @@ def _follow_up(call: Call, params: Mapping[str, Any]) -> str:
 
 
 def _choose(of_kind: dict[str, str], *kinds: str) -> schema.RequestPermissionResponse:
-    """Choose the first of the kinds that is offered; else the answer is that nobody decided."""
+    """Choose the first offered option of these kinds; without one, answer "cancelled"."""
     for kind in kinds:
         if kind in of_kind:
             selected = schema.AllowedOutcome(outcome="selected", option_id=of_kind[kind])

@@ -77,7 +77,7 @@ _CLAUDE_META = {"claudeCode": {"options": {"settingSources": ["user"]}}}
 
 
 def _adapter(name: str) -> frozenset[str]:
-    """The names of an adapter that moved from one publisher to another."""
+    """Return the names of an adapter that moved from one publisher to another."""
     return frozenset({name, f"@zed-industries/{name}", f"@agentclientprotocol/{name}"})
 
 
@@ -209,9 +209,7 @@ _NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
 
 
 def _found(command: Sequence[str]) -> tuple[Recipe | None, int]:
-    """Return the recipe of the program past env, npx and node, and where the last env's words
-    end.
-    """
+    """Find the program behind env, npx and node: its recipe, where env's words end."""
     at: int | None = 0
     after_env = 0
     while at is not None and at < len(command):
@@ -258,7 +256,7 @@ def _past_node(command: Sequence[str], at: int) -> int | None:
 
 
 def _names_of(word: str) -> set[str]:
-    """Names that a program, a script or an npm package goes by: its own, and its package's."""
+    """Return the names of a program, script or npm package: its own, its package's."""
     scope = "@" if word.startswith("@") else ""
     package = scope + word.removeprefix("@").partition("@")[0]  # without a version
     names = {package, re.sub(r"\.(js|mjs|cjs|exe)$", "", os.path.basename(word))}

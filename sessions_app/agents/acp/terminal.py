@@ -97,7 +97,7 @@ class Terminal:
         await asyncio.wait({self._work})
 
     def give_up(self) -> None:
-        """Note that its owner no longer needs it, if it runs."""
+        """Note that nobody needs it any more, if it runs."""
         self._unwanted = self._unwanted or self.group.returncode is None
 
     async def kill(self) -> None:

@@ -64,7 +64,7 @@ class Record:
     grant: Grant | None = None  # what its approval covers, once somebody was asked
     granted: bool = False  # a person approved it
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
-    over: bool = False  # it has its result
+    over: bool = False  # its result has been reported
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
     fault: Fault = field(default_factory=Fault)
 
@@ -125,7 +125,7 @@ class Record:
         )
 
     def _params(self) -> dict[str, Any]:
-        """Return the agent's own parameters, or what can be told from what it shows."""
+        """Return the agent's own parameters, else those that its content shows."""
         if isinstance(self.raw_input, dict):
             params = parameters_of(self.raw_input)
             # whoever approves a change sees each file that it is about
@@ -192,8 +192,8 @@ class ToolCalls:
             record = self._open(update.tool_call_id)
         self._asked.add(record.key)
         record.merge(update)
-        record.content = []  # what was shown to the person who decides is no result of the call
-        # what a person is asked is what it is now, whatever was announced
+        record.content = []  # what was shown to the person who decides is not the call's result
+        # a person is asked about the call as it is now, whatever was announced
         record.announced = record.describe()
         writes = record.kind not in CHANGES_NOTHING
         record.grant = grant_of(record.announced, record.changes, self._real, writes=writes)

@@ -45,7 +45,7 @@ class AcpTransport:
 
 
 def _message(line: bytes) -> Message | None:
-    """Return a line's message if the library can read its frame, else it would listen no more."""
+    """Return a line's message; None for one at which the library would stop reading."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -69,7 +69,7 @@ def make() -> Driver:
 
 
 def history(resume_id: str) -> Sequence[Said]:
-    """Return what its transcript says; nothing where the SDK is not there any more."""
+    """Return a session's conversation from its transcript; empty without the SDK."""
     if _package() is None:
         return ()
     from sessions_app.agents.claude.history import told
@@ -87,7 +87,7 @@ def _package() -> Path | None:
 
 @cache
 def _program_version(found: Path, changed: int) -> str:
-    """Return what ``claude --version`` prints; asked once for each file that was there."""
+    """Return what ``claude --version`` prints; ask each installed file once."""
     try:
         done = subprocess.run(
             [found, "--version"],

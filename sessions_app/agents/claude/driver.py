@@ -90,7 +90,7 @@ class ClaudeDriver(Driver):
             if start.resume_id:
                 raise CannotResume(f"The agent cannot continue this session: {why}") from error
             raise CannotStart(f"The agent did not start: {why}") from error
-        except Exception as error:  # an answer that is an error comes from the SDK as a plain one
+        except Exception as error:  # the SDK's for an error answer
             raise CannotStart(f"The agent did not start: {_reason(error)}") from error
         self._reader = asyncio.create_task(self._read(self._client))
 
@@ -159,7 +159,7 @@ class ClaudeDriver(Driver):
     async def _permit(
         self, tool: str, params: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResult:
-        """Ask a person; the SDK waits as long as it takes, and cancels this when the agent does."""
+        """Ask a person; the SDK waits without limit, and cancels this when the agent does."""
         call_id = context.tool_use_id or str(uuid.uuid4())
         await self._wait_known(call_id)
         call = self._translation.ask(call_id, tool, params, context.decision_reason)
@@ -177,7 +177,7 @@ class ClaudeDriver(Driver):
         return PermissionResultAllow(updated_input=None if changed is None else dict(changed))
 
     async def _wait_known(self, call_id: str) -> None:
-        """Have what was said before the question reported before it."""
+        """Wait until all that the agent said before the question is reported."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_KNOWN_SECONDS), self._heard:
                 await self._heard.wait_for(lambda: self._translation.knows(call_id))
@@ -186,7 +186,7 @@ class ClaudeDriver(Driver):
 async def _have_it_ask(
     event: HookInput, call_id: str | None, context: HookContext
 ) -> HookJSONOutput:
-    """Have it ask also about commands that it thinks only read."""
+    """Make the agent ask also about commands that it believes only read."""
     if event["hook_event_name"] != "PreToolUse" or not asks(event["tool_name"]):
         return {}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
@@ -203,7 +203,7 @@ async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]
 
 
 def _reason(error: Exception) -> str:
-    """Say what went wrong, for a person."""
+    """Describe a failure for a person."""
     text = str(error)
     if isinstance(error, ResultError):
         text = "; ".join(error.errors) or error.result or text

@@ -1,4 +1,4 @@
-"""Read what claude-code has kept of a session, from its own transcript."""
+"""Read a session's conversation from claude-code's own transcript."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_SAID = (  # in the person's place, by the program
 
 
 def told(resume_id: str) -> Sequence[Said]:
-    """Return what was said in a session, without its tool calls; empty when it is not there.
+    """Return a session's conversation without tool calls; empty without a transcript.
 
     It is looked for in all projects: in the project's own the SDK would run git.
     """

@@ -1,4 +1,4 @@
-"""Read the memory files that claude-code would read by itself, without any settings (D57).
+"""Read the memory files (CLAUDE.md) that claude-code would read by itself (D57).
 
 The program's own way (``--add-dir``) also reads what a link of the repository leads to outside it,
 such as a private key. So the bridge reads the files, and appends them to the system prompt.
@@ -48,7 +48,7 @@ def write(directory: Path, file: Path) -> Path | None:
 
 
 def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
-    """Yield path, beginning and size of each file once: the user's first, the nearest last."""
+    """Yield path, beginning and size of each file: the user's first, the nearest last."""
     own = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude", "CLAUDE.md")
     seen = {os.path.realpath(own)}
     if (found := _read_own(own)) is not None:
@@ -68,7 +68,7 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _levels(jail: Jail, directory: Path) -> list[str]:
-    """Return the directories from the root of the repository, inside the allowed roots, down."""
+    """Return the directories from the repository's top down, inside the allowed roots."""
     try:
         here = Path(jail.resolve(str(directory)))
     except BridgeError:
@@ -102,7 +102,7 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _read_own(path: Path) -> tuple[bytes, int] | None:
-    """Read the user's own file, which may be a link to anywhere; never wait for a FIFO."""
+    """Read the user's own file, even behind a link; never wait for a FIFO."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

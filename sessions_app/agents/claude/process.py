@@ -122,7 +122,7 @@ class ClaudeProcess(Transport):
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
-    """Read what nobody wants any more: a pipe that is not read to its end is never closed."""
+    """Read the rest of the output: a pipe that is not read to its end never closes."""
     # the reader of messages is still at it, and reads to the end itself
     with contextlib.suppress(RuntimeError):
         while await stream.read(limits.AGENT_LINE_BYTES):

@@ -32,7 +32,7 @@ class Retries:
         self._told = -math.inf
 
     def read(self, message: object) -> Iterator[ModelRetried]:
-        """Report what a message of the SDK says of a retry, if it is about one."""
+        """Return the event of a message about a retry; None for any other message."""
         if not isinstance(message, SystemMessage) or message.subtype != "api_retry":
             return
         now = time.monotonic()
@@ -42,7 +42,7 @@ class Retries:
 
 
 def _describe(data: Mapping[str, Any]) -> str:
-    """Return for a person why the model is asked again, and when."""
+    """Say for a person why and when the model is asked again."""
     status = data.get("error_status")
     unknown = "The model answers with an error" if status else "The model cannot be reached"
     why = _WHY.get(str(data.get("error")), unknown) + (f" ({status})" if status else "")

@@ -39,8 +39,8 @@ from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
 
-# What only looks, plans or hands on to an agent whose own calls ask. Whatever is not here asks:
-# also a tool that nobody knew when this was written.
+# Tools that only read, plan, or start a subagent whose own calls ask. Any other tool asks, also one
+# that did not exist when this was written.
 UNASKED = frozenset({
     *("Read", "NotebookRead", "Glob", "Grep", "LS"),
     *("TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ReportFindings"),
@@ -220,7 +220,7 @@ class Translation:
     # -- the turn ----------------------------------------------------------------------------------
 
     def _result(self, message: ResultMessage) -> Iterable[Event]:
-        """End the turn of the prompt, or one that the agent began itself for a background job.
+        """End a prompt's turn, or one that the agent began for a background job.
 
         The second kind ends what it has said, and never the turn of a prompt that waits behind it.
         No approval outlives a turn.
@@ -266,7 +266,7 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
 
 
 def _compacted(how: object) -> str:
-    """Say that the conversation was compacted; apart from what the agent says, if it did so itself."""
+    """Tell the person that the conversation was compacted, as an answer of its own."""
     known = how if isinstance(how, Mapping) else {}
     counts = [known.get(name) for name in ("pre_tokens", "post_tokens")]
     said = "The conversation was compacted"
@@ -280,7 +280,7 @@ def _stopped(found: _OpenCall, took: int | None) -> ToolStopped:
 
 
 def _usage(message: ResultMessage) -> dict[str, Any]:
-    """Return the usage of this turn, and the cost since the session was begun or cleared."""
+    """Return the turn's usage, and the cost since the session began or was cleared."""
     counts = message.usage or {}
     used = {name: counts[name] for name in _USAGE if isinstance(counts.get(name), int)}
     cost = {} if message.total_cost_usd is None else {"total_cost_usd": message.total_cost_usd}

@@ -3,7 +3,7 @@
 Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
 the bridge is gone. Besides, every process carries two marks in its environment, which all that it
 starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data directory's id) and the run
-(``BRIDGE_AGENT_RUN``). By them is found what a launcher did not end (``marks.py``; D35, D40).
+(``BRIDGE_AGENT_RUN``). ``marks.py`` finds by them what a launcher did not end (D35, D40).
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
         await asyncio.to_thread(marks.sweep, AGENT_RUN, group.run)
     if group.process.stdin is not None:
         group.process.stdin.close()
-    # what it had printed is read by whoever reads; what nobody reads would keep the pipe open for
+    # What it printed is read by its reader; without a reader the pipe would stay open for
     # ever
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(group.streams.closed.wait(), _CLOSED_SECONDS)

@@ -106,7 +106,7 @@ class JsonLines:
         self._reading.cancel()
 
     async def _line(self) -> bytes:
-        """Return the next line with its end, empty at the end of the stream or after a fault."""
+        """Return the next line; empty at the end of the stream or after a fault."""
         pieces: list[bytes] = []
         size = 0
         while size <= limits.AGENT_MESSAGE_BYTES:

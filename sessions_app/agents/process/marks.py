@@ -1,8 +1,8 @@
 """Find and end the processes that carry a mark in their environment.
 
-By it is found what a launcher did not end: where a launcher was killed, and on systems where it can
-end no more than a group. Only our own user's processes are ended so, and never this process or one
-that it descends from: a bridge can have been started by an agent.
+A launcher leaves processes behind when it was killed, and on systems where it can end no more than
+a group; their marks find them. Only our own user's processes are ended, and never this process or
+one of its ancestors: an agent may have started the bridge.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sweep(name: str, value: str) -> int:
 
 
 def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
-    """Return our user's processes with this mark, and whether one showed no environment at all.
+    """Return our user's marked processes, and whether one showed no environment.
 
     That one may just be becoming another program.
     """

@@ -1,9 +1,7 @@
-"""Run shell commands for an agent, and classify their failures.
+"""Run shell commands for an agent, and classify their failures (SPEC Limits).
 
-SPEC Limits, Tool retry policy.
-
-The bridge itself never runs a failed command again: half of it may have happened. What the retry
-table says goes to the client in ``tool_error``.
+The bridge never runs a failed command again: half of it may have happened. How often the spec's
+retry policy allows it goes to the client in ``tool_error``.
 """
 
 from __future__ import annotations
@@ -136,7 +134,7 @@ def retries_of(code: int | None, stderr: str) -> int:
 
 
 def retries_of_error(error: Exception) -> int:
-    """Return how often to retry what an operating system's error has ended.
+    """Return how often to retry a command that an operating system's error ended.
 
     None for the bridge's own time limit, which has no number of the system's.
     """
@@ -158,7 +156,7 @@ def quoted(command: str, arguments: Sequence[str]) -> str:
 
 
 def script(command: str, arguments: Sequence[str]) -> str:
-    """Return what a shell is given to run; any other command as ``quoted`` writes it."""
+    """Return the script that a shell is given; any other command as one line."""
     if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS:
         return arguments[1]
     return quoted(command, arguments)
