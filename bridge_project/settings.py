@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from django.conf.locale.en import formats
+from django.urls import reverse_lazy
+
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import databases
@@ -17,6 +20,7 @@ DEBUG = False
 ALLOWED_HOSTS = ["*"]
 
 INSTALLED_APPS = [
+    "unfold",  # before the admin site, whose templates it replaces
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -153,6 +157,8 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
+# Django takes the language's own format, and not a setting; it does not say which time it is.
+formats.DATETIME_FORMAT = r"j M Y, H:i \U\T\C"
 STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
@@ -178,3 +184,102 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = None
 
 LOGGING_CONFIG = "bridge_project.kernel.logging.configure"
 LOGGING: dict[str, Any] = {"version": 1}  # Django does not call the line above when this is empty
+
+
+# -- the admin site --------------------------------------------------------------------------------
+
+
+def _page(title: str, icon: str, name: str, permission: str = "", **more: str) -> dict[str, Any]:
+    """Describe a page of the menu; without the permission it is not there."""
+    return {
+        "title": title,
+        "icon": icon,
+        "link": reverse_lazy(f"admin:{name}"),
+        "permission": lambda request: not permission or request.user.has_perm(permission),
+        **more,
+    }
+
+
+# A style in the page is against its policy: colours are in admin.css.
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "Bridge",
+    "SITE_HEADER": "Bridge",
+    "SITE_URL": "/app/",  # the web client (D53)
+    "SITE_ICON": "devices_app.web_client.icon",
+    "SITE_FAVICONS": [{"rel": "icon", "href": "devices_app.web_client.icon"}],
+    "SHOW_HISTORY": False,
+    "COLORS": lambda request: {},
+    "STYLES": [f"{STATIC_URL}bridge/admin.css"],
+    "SCRIPTS": [f"{STATIC_URL}bridge/admin.js"],
+    "DASHBOARD_CALLBACK": "bridge_project.operations.dashboard.fill",
+    "SIDEBAR": {
+        "navigation": [
+            {
+                "items": [
+                    _page("Now", "dashboard", "index"),
+                    _page(
+                        "Approvals",
+                        "task_alt",
+                        "sessions_app_toolcall_changelist",
+                        "sessions_app.view_toolcall",
+                        badge="sessions_app.admin.pending_approvals",
+                        badge_variant="warning",
+                    ),
+                    _page(
+                        "Devices",
+                        "smartphone",
+                        "devices_app_device_changelist",
+                        "devices_app.view_device",
+                        active="devices_app.admin.is_devices",
+                    ),
+                    _page(
+                        "Pair a device",
+                        "qr_code_2",
+                        "devices_app_device_pair",
+                        "devices_app.change_device",
+                    ),
+                    _page(
+                        "Sessions",
+                        "forum",
+                        "sessions_app_session_changelist",
+                        "sessions_app.view_session",
+                        active="sessions_app.admin.is_sessions",
+                    ),
+                    _page(
+                        "Agents", "smart_toy", "sessions_app_agents", "sessions_app.view_session"
+                    ),
+                    _page(
+                        "Audit trail",
+                        "history",
+                        "devices_app_auditentry_changelist",
+                        "devices_app.view_auditentry",
+                    ),
+                ]
+            },
+            {
+                "title": "Details",
+                "items": [
+                    _page(
+                        "Hook events",
+                        "bolt",
+                        "hooks_app_hookevent_changelist",
+                        "hooks_app.view_hookevent",
+                    ),
+                    _page(
+                        "Pending queue",
+                        "inbox",
+                        "sessions_app_logrow_changelist",
+                        "sessions_app.view_logrow",
+                    ),
+                    _page(
+                        "Connections",
+                        "cable",
+                        "sessions_app_connection_changelist",
+                        "sessions_app.view_connection",
+                    ),
+                    _page("Users", "person", "auth_user_changelist", "auth.view_user"),
+                ],
+            },
+        ]
+    },
+}

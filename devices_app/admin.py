@@ -1,22 +1,45 @@
-"""Show devices, tokens and the audit trail in the admin site; revoke devices."""
+"""Show devices, tokens and the audit trail in the admin site; pair and revoke devices."""
 
 from __future__ import annotations
 
+import base64
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin, TabularInline
+from unfold.decorators import display
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm
+from unfold.paginator import InfinitePaginator
 
-from devices_app import pairing
+from bridge_project.kernel import limits
+from bridge_project.kernel.text import terminal_safe
+from devices_app import audit, pairing, qr
+from devices_app.invitation import invite
 from devices_app.models import AuditEntry, Device, Token
 
-admin.site.site_url = "/app/"  # where "View site" leads: the web client (D53)
-
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
+PAIRING = "admin/devices_app/device/pair.html"
+STOP_POLLING = 286  # htmx asks no more after this status
+
+admin.site.index_title, admin.site.index_template = "Now", "bridge/dashboard.html"
+admin.site.unregister(Group)  # nobody needs them: who has a user here may do everything
+admin.site.unregister(User)
+
+
+def is_devices(request: HttpRequest) -> bool:
+    """Tell the menu that a page is one of the devices', and not the one that pairs."""
+    return "/device/" in request.path and "/device/pair/" not in request.path
 
 
 class ReadOnly:
@@ -28,11 +51,19 @@ class ReadOnly:
     has_change_permission = has_delete_permission = has_add_permission
 
 
-class ReadOnlyAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnlyAdmin(ReadOnly, ModelAdmin):
     """Show rows without letting anybody change them."""
 
 
-class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
+class LongAdmin(ReadOnlyAdmin):
+    """Show a table that may have a million rows: they are never counted."""
+
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+
+class TokenInline(ReadOnly, TabularInline):
     """Show a device's tokens; never a digest."""
 
     model = Token
@@ -41,10 +72,8 @@ class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
         "minted_at",
         "use_by",
         "used_at",
-        "authenticated_at",
         "client_device_id",
         "expires_at",
-        "replaces",
         "replaced_at",
         "revoked_at",
     )
@@ -52,7 +81,7 @@ class TokenInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(Device)
-class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class DeviceAdmin(ModelAdmin):
     """Show devices; only the name can be changed.
 
     Devices come by pairing and stay, because the log knows them: none is added or deleted here.
@@ -60,13 +89,13 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     list_display = (
         "name",
-        "id",
         "state",
-        "platform",
-        "client_version",
         "last_seen_at",
         "last_address",
+        "platform",
+        "client_version",
         "paired_at",
+        "revoke",
     )
     list_filter = ("platform", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("name", "last_address")
@@ -86,11 +115,20 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("revoke_selected",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Device]:
-        return super().get_queryset(request).prefetch_related("tokens")
+        found: QuerySet[Device] = super().get_queryset(request)
+        return found.prefetch_related("tokens")
 
-    @admin.display(description="state")
+    @display(description="state", label={"paired": "success", "waiting": "info"})
     def state(self, device: Device) -> str:
         return pairing.state(device)
+
+    @display(description="action")
+    def revoke(self, device: Device) -> str | SafeString:
+        if device.revoked_at is not None:
+            return ""
+        address = reverse("admin:devices_app_device_revoke", args=[device.pk])
+        text = '<a class="bridge-danger" href="{}" aria-label="Revoke {}">Revoke…</a>'
+        return format_html(text, address, device)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -104,8 +142,18 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return HttpResponseRedirect(reverse("admin:devices_app_device_revoke", args=[ids]))
 
     def get_urls(self) -> list[URLPattern]:
-        view, name = self.admin_site.admin_view(self.revoke_view), "devices_app_device_revoke"
-        return [path("<str:ids>/revoke/", view, name=name), *super().get_urls()]
+        pages = {
+            "pair/": (self.pair_view, "pair"),
+            "pair/<int:pk>/": (self.paired_view, "paired"),
+            "<str:ids>/revoke/": (self.revoke_view, "revoke"),
+        }
+        return [
+            *(
+                path(address, self.admin_site.admin_view(view), name=f"devices_app_device_{name}")
+                for address, (view, name) in pages.items()
+            ),
+            *super().get_urls(),
+        ]
 
     def revoke_view(self, request: HttpRequest, ids: str) -> HttpResponse:
         """Ask first, then revoke: for a device's own button, and for the action."""
@@ -116,7 +164,7 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if not devices:
             raise Http404
         if request.method != "POST":
-            context = {"title": "Revoke?", "opts": self.opts, "devices": devices}
+            context = {"title": "Revoke?", "devices": devices}
             context |= self.admin_site.each_context(request)
             return TemplateResponse(request, CONFIRMATION, context)
         who = request.user.get_username()
@@ -129,13 +177,66 @@ class DeviceAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 self.message_user(request, f"{device} was revoked already.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:devices_app_device_changelist"))
 
+    def pair_view(self, request: HttpRequest) -> HttpResponse:
+        """Mint a token when asked to, and show it as a QR code this once (D43)."""
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        context: dict[str, Any] = {"title": "Pair a device"}
+        if request.method == "POST":
+            name = terminal_safe(request.POST.get("name", "").strip())[:80]
+            lasts = timedelta(seconds=limits.PAIRING_TTL_SECONDS)
+            try:
+                device, invitation = invite(name, ttl=lasts)
+            except ValueError as error:
+                self.message_user(request, str(error), messages.ERROR)
+            else:
+                who = request.user.get_username()
+                actor = AuditEntry.Actor.ADMIN
+                audit.record("pairing_code", actor=actor, who=who, subject=str(device))
+                code = base64.b64encode(qr.RENDERERS["svg"](invitation)).decode()
+                context |= {"device": device, "invitation": invitation, "code": code}
+        context |= self.admin_site.each_context(request)
+        return TemplateResponse(request, PAIRING, context)
+
+    def paired_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Say whether the code of this device was used: what the page asks every two seconds."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        device = get_object_or_404(Device.objects.prefetch_related("tokens"), pk=pk)
+        state = pairing.state(device)
+        text = {
+            "waiting": "Waiting for the device …",
+            "paired": f"{device.name} is paired, from {device.last_address}.",
+        }.get(state, "This code is void. Make another one.")
+        return HttpResponse(
+            format_html("<strong>{}</strong>", text),
+            status=200 if state == "waiting" else STOP_POLLING,
+        )
+
 
 @admin.register(AuditEntry)
-class AuditAdmin(ReadOnlyAdmin):
+class AuditAdmin(LongAdmin):
     """Show who did what, newest first."""
 
     list_display = ("at", "action", "actor", "who", "subject", "session_id", "details")
-    list_filter = ("action", "actor")
+    list_filter = ("action", "actor", "at")
     search_fields = ("who", "subject", "session_id")
     date_hierarchy = "at"
-    show_full_result_count = False
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
+    """Show who may sign in here; `make admin` makes one, and each may do everything."""
+
+    form = UserChangeForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "is_active", "last_login")
+    list_filter = ()
+    search_fields = ("username",)
+    readonly_fields = ("last_login", "date_joined")
+    fieldsets = ((None, {"fields": ("username", "password", "is_active", *readonly_fields)}),)
+    filter_horizontal = ()
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False

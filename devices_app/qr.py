@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import segno
 
-LINK_VERSION = 1
+from devices_app.invitation import Invitation
+
 QUIET_ZONE = 4  # modules, as the QR standard wants it; fewer, and some cameras do not find the code
 PNG_SCALE = 8
 BLACK_ON_WHITE, RESET = "\033[38;5;16;48;5;231m", "\033[0m"
@@ -20,30 +21,6 @@ HALF_BLOCKS = {
     (False, True): "\N{LOWER HALF BLOCK}",
     (True, True): "\N{FULL BLOCK}",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """Hold what a device needs to pair, in the order of D43's JSON.
-
-    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
-    public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
-    was used. ``base_url``, where the pairing page is, is in the link only.
-    """
-
-    v: int
-    name: str
-    url: str
-    token: str
-    pin: str
-    fingerprint: str
-    expires_at: str
-    base_url: str
-
-    @property
-    def link(self) -> str:
-        """Return the link for a phone's camera; what follows ``#`` stays in the browser."""
-        return f"{self.base_url}/pair#v={self.v}&token={self.token}&url={self.url}&pin={self.pin}"
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:

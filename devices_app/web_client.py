@@ -105,6 +105,11 @@ def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
     return response
 
 
+def icon(request: HttpRequest) -> str:
+    """Return the address of the bridge's icon, which the admin site shows too."""
+    return f"/app/{load().version}/icon.svg"
+
+
 def _answer(request: HttpRequest, found: File) -> HttpResponse:
     compressed = "gzip" in request.headers.get("Accept-Encoding", "")
     content = found.compressed if compressed else found.content

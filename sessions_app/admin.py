@@ -5,38 +5,115 @@ All are read only, for the log is what was sent.
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
+
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from unfold.decorators import display
 
-from devices_app.admin import ReadOnlyAdmin
+from bridge_project.protocol import jsontext
+from devices_app.admin import LongAdmin, ReadOnlyAdmin
+from devices_app.models import AuditEntry
 from sessions_app.agents import registry
 from sessions_app.models import Connection, LogRow, Session, ToolCall
 
 AGENTS = "admin/sessions_app/agents.html"
-admin.site.index_template = "admin/sessions_app/index.html"
+STATUS_COLOURS = {"active": "success", "created": "info", "paused": "warning", "error": "danger"}
+DECISION_COLOURS = {
+    "pending": "warning",
+    "approved": "success",
+    "rejected": "danger",
+    "modified": "info",
+}
+RISK_COLOURS = {"critical": "danger", "high": "warning", "medium": "info"}
+
+
+def pending_approvals(request: HttpRequest) -> int | str:
+    """Count the approvals that wait, for the menu; nothing when none does."""
+    return ToolCall.objects.filter(decision=ToolCall.Decision.PENDING).count() or ""
+
+
+def is_sessions(request: HttpRequest) -> bool:
+    """Tell the menu that a page is one of the sessions', and not the agents' page."""
+    return "/session/" in request.path and "/session/agents/" not in request.path
+
+
+def shown(text: str | None) -> SafeString | str:
+    """Show a text as it is: lines, spaces and all."""
+    # of an agent's text, what cannot be encoded would end in an error
+    plain = (text or "").encode("utf-8", "replace").decode()
+    return format_html('<pre class="bridge-text" tabindex="0">{}</pre>', plain) if plain else ""
+
+
+def input_text(params: str | None) -> str:
+    """Return a call's input for a person: a lone command as it is, else indented JSON."""
+    if not params:
+        return ""
+    value = json.loads(params)
+    if isinstance(value, dict) and value.keys() - {"description"} == {"command"}:
+        return str(value["command"])
+    return jsontext.dumps(value) if not isinstance(value, dict) else _indented(value)
+
+
+def _indented(value: dict[str, object]) -> str:
+    return "\n".join(
+        f"{name}: {one if isinstance(one, str) else json.dumps(one, ensure_ascii=False, indent=2)}"
+        for name, one in value.items()
+    )
 
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
     list_display = (
         "title",
-        "session_id",
-        "kind",
-        "status",
+        "state",
         "agent_type",
+        "kind",
         "asks",
-        "reason",
+        "pending_approvals",
         "working_directory",
-        "hook_count",
         "last_activity_at",
     )
-    list_filter = ("kind", "status", "agent_type")
+    list_filter = ("status", "kind", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
-    show_full_result_count = False
+    fields = (
+        "title",
+        "session_id",
+        "state",
+        "reason",
+        "agent_type",
+        "kind",
+        "asks",
+        "working_directory",
+        "turn",
+        "pending_approvals",
+        "hook_count",
+        "created_at",
+        "last_activity_at",
+        "closed_at",
+        "lately",
+    )
+    list_display_links = ("title", "state")
+
+    @display(description="state", ordering="status", label=STATUS_COLOURS)
+    def state(self, session: Session) -> str:
+        return session.status
+
+    @display(description="the last events")
+    def lately(self, session: Session) -> SafeString:
+        rows = (
+            (one.get("timestamp", ""), one.get("type", ""), one.get("tool") or "")
+            for one in session.recent_events
+        )
+        row = "<li><time>{}</time> {} {}</li>"
+        return format_html('<ol class="bridge-history">{}</ol>', format_html_join("", row, rows))
 
     def get_urls(self) -> list[URLPattern]:
         return [
@@ -53,54 +130,126 @@ class SessionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": "Agents",
-            "opts": self.opts,
             "agents": zip(registry.KINDS.values(), registry.listed(), strict=True),
         }
         return TemplateResponse(request, AGENTS, context)
 
 
 @admin.register(ToolCall)
-class ApprovalAdmin(ReadOnlyAdmin):
+class ApprovalAdmin(LongAdmin):
     """Show approvals: who decided, when, from where, and what is still open."""
 
     list_display = (
         "created_at",
-        "decision",
+        "decided",
         "tool",
-        "description",
-        "risk_level",
-        "session",
-        "decided_by",
-        "device",
+        "asked",
+        "risk",
+        "session_title",
+        "by",
         "decided_at",
-        "forwarded",
     )
-    list_filter = ("decision", "forwarded", "decided_by", "risk_level", "source")
+    list_filter = ("decision", "decided_by", "forwarded", "source")
     search_fields = ("tool_call_id", "tool", "description", "session__session_id")
     list_select_related = ("session", "device")
-    exclude = ("frame", "same")
-    show_full_result_count = False
+    fieldsets = (
+        ("What was asked", {"fields": ("tool", "command", "reasoning", "risk", "session")}),
+        ("Decision", {"fields": ("decided", "changed_to", "history")}),
+        ("Result", {"fields": ("given",)}),
+        ("Details", {"fields": ("description", "tool_call_id", "source", "forwarded")}),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ToolCall]:
-        return super().get_queryset(request).exclude(decision=None)
+        found: QuerySet[ToolCall] = super().get_queryset(request)
+        return found.exclude(decision=None)
+
+    @display(description="decision", ordering="decision", label=DECISION_COLOURS)
+    def decided(self, call: ToolCall) -> str:
+        return str(call.decision)
+
+    @display(description="risk", ordering="risk_level", label=RISK_COLOURS)
+    def risk(self, call: ToolCall) -> str:
+        return call.risk_level
+
+    @display(description="what it would do", ordering="description")
+    def asked(self, call: ToolCall) -> SafeString:
+        return format_html('<span class="bridge-lines">{}</span>', call.description)
+
+    @display(description="session", ordering="session")
+    def session_title(self, call: ToolCall) -> SafeString:
+        title = call.session.title or call.session.session_id
+        return format_html('<span class="bridge-lines">{}</span>', title)
+
+    @display(description="decided by", ordering="decided_by")
+    def by(self, call: ToolCall) -> str:
+        return str(call.device or call.decided_by)
+
+    @display(description="command or input")
+    def command(self, call: ToolCall) -> SafeString | str:
+        return shown(input_text(call.params))
+
+    @display(description="changed to")
+    def changed_to(self, call: ToolCall) -> SafeString | str:
+        return shown(input_text(call.modifications))
+
+    @display(description="what the tool gave")
+    def given(self, call: ToolCall) -> SafeString | str:
+        return shown(call.result)
+
+    @display(description="history")
+    def history(self, call: ToolCall) -> SafeString:
+        """Tell what happened to it, in order: asked, decided by whom, run."""
+        steps = [(call.created_at, "Asked by the agent.")]
+        if call.decided_at is not None:
+            trail = AuditEntry.objects.filter(
+                at__range=(call.created_at, call.decided_at + timedelta(minutes=1)),
+                action="decision",
+                subject=call.tool_call_id,
+                session_id=call.session.session_id,
+            )
+            told = [(one.at, _told(one, call)) for one in trail.order_by("pk")]
+            # of a decision that was made before there was a trail, the record
+            steps += told or [(call.decided_at, f"{call.decision} ({call.decided_by}).")]
+        if call.finished_at is not None:
+            ran = "The tool has run." if call.result is not None else "The call is over."
+            steps.append((call.finished_at, ran))
+        rows = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps)
+        row = "<li><time>{}</time> {}</li>"
+        return format_html('<ol class="bridge-history">{}</ol>', format_html_join("", row, rows))
+
+
+def _told(entry: AuditEntry, call: ToolCall) -> str:
+    """Say what an entry of the audit trail says about a decision."""
+    who = {
+        AuditEntry.Actor.DEVICE: f"on the device {entry.who} (#{entry.device_number})",
+        AuditEntry.Actor.AGENT: "at the machine",
+        AuditEntry.Actor.BRIDGE: "by the bridge",
+    }.get(AuditEntry.Actor(entry.actor), f"by {entry.who}")
+    how = str(entry.details.get("decision", "decided")).capitalize()
+    why = f" ({call.reason})" if call.reason else ""
+    return f"{how} {who}{why}."
 
 
 @admin.register(LogRow)
-class PendingQueueAdmin(ReadOnlyAdmin):
+class PendingQueueAdmin(LongAdmin):
     list_display = ("seq", "type", "session", "size", "created_at", "message_id")
-    list_filter = ("type",)
     search_fields = ("message_id", "feed__session__session_id")
     ordering = ("-seq",)
     list_select_related = ("feed__session",)
-    show_full_result_count = False
+    fields = ("seq", "type", "session", "size", "created_at", "message_id", "message")
 
-    @admin.display(description="session")
+    @display(description="session")
     def session(self, row: LogRow) -> str:
         session = getattr(row.feed, "session", None)
         return str(session) if session else "all devices"
+
+    @display(description="message")
+    def message(self, row: LogRow) -> SafeString | str:
+        return shown(row.frame)
 
 
 @admin.register(Connection)
 class ConnectionAdmin(ReadOnlyAdmin):
     list_display = ("device", "address", "opened_at", "replaced")
     list_select_related = ("device",)
+    fields = list_display

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import structlog
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -69,6 +70,8 @@ def error_response(
     answer = error_answer(error, request_id_of(request), base_url(request), status=status)
     if request.path.startswith(ADMIN_SITE):
         context = {"title": answer.fields["error"], "answer": answer.fields}
+        context |= {"styles": settings.UNFOLD["STYLES"], "scripts": settings.UNFOLD["SCRIPTS"]}
+        context["site_favicons"] = [{"rel": "icon", "href": "data:,"}]  # or browsers ask for one
         text: str = render_to_string("bridge/admin_error.html", context)
         del answer.headers["Content-Type"]
     else:

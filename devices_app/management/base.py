@@ -1,4 +1,4 @@
-"""Share among commands: database, bridge address, devices by name, durations."""
+"""Share among commands: the database, devices by name, durations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
 from bridge_project.kernel.text import terminal_safe
-from bridge_project.network import certificates, server_address
-from bridge_project.network.server_address import Address
 from devices_app.models import Device
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -44,14 +41,6 @@ class DatabaseCommand(BaseCommand):
 
 class DeviceCommand(DatabaseCommand):
     table = Device._meta.db_table
-
-
-def bridge_address() -> Address:
-    """Return the address that ``serve`` recorded, else the one it would have."""
-    found = server_address.recorded(conf)
-    if found is not None:
-        return found
-    return server_address.current(conf, certificates.load_or_renew(conf))
 
 
 def find_device(text: str) -> Device:

@@ -16,7 +16,7 @@ HEADER: Final = "X-Hook-Behind"
 KEPT_SECONDS: Final = 180  # one that is behind says so with every request
 MOST: Final = 20
 _FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")
-_KEY: Final = "hook forwarders"
+_KEY: Final = "hook-forwarders"
 
 
 def note(address: str, said: str) -> None:

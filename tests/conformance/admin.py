@@ -76,10 +76,9 @@ class Admin:
 
     def lists(self) -> dict[str, str]:
         """The lists that the site's first page links to: the words of the link → its path."""
-        links = re.findall(
-            r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>([^<]+)</a>', self.page("/admin/")
-        )
-        return {html.unescape(words).strip().lower(): path for path, words in links}
+        link = r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>(.*?)</a>'
+        links = re.findall(link, self.page("/admin/"), re.DOTALL)
+        return {text_of(words).strip().lower(): path for path, words in links}
 
 
 def text_of(page: str) -> str:
@@ -89,8 +88,10 @@ def text_of(page: str) -> str:
 
 def rows_of(page: str) -> list[str]:
     """The rows of a list, each as the text that a reader sees."""
-    body = re.search(r'<table[^>]*id="result_list".*?<tbody>(.*?)</tbody>', page, re.DOTALL)
-    return [text_of(row) for row in re.findall(r"<tr.*?</tr>", body[1], re.DOTALL)] if body else []
+    table = re.search(r'<table id="result_list".*?</thead>(.*?)</table>', page, re.DOTALL)
+    return (
+        [text_of(row) for row in re.findall(r"<tr.*?</tr>", table[1], re.DOTALL)] if table else []
+    )
 
 
 def links_of(page: str) -> list[str]:

@@ -121,7 +121,9 @@ def test_decided_at_the_machine(
 def test_the_whole_record(
     shared: Bridge, admin: Admin, approvals: str, sid: str, joined: Phone
 ) -> None:
-    """Spec, Tool call / approval record: all its fields are kept and can be looked at."""
+    """Spec, Tool call / approval record: all its fields are kept and can be looked at, with who
+    decided, when and on which device.
+    """
     mark = new_id()[:13]
     call_id = ask(
         shared,
@@ -150,6 +152,10 @@ def test_the_whole_record(
         f"total {mark}",
     ):
         assert part in text, part
+    assert re.search(
+        r"Asked by the agent\. .* Modified on the device phone-\w+ \(#\d+\)\. .*", text
+    )
+    assert "The tool has run." in text
     assert "critical" in text.lower() and "modified" in text.lower() and "prompt before" in text, (
         "the session, by its title"
     )

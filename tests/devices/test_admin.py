@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +15,7 @@ from django.test import Client
 from bridge_project.http import ratelimit
 from bridge_project.kernel.config import conf
 from devices_app import tokens
-from devices_app.models import Device
+from devices_app.models import AuditEntry, Device
 from tests.devices.conftest import Minted, auth
 
 pytestmark = pytest.mark.django_db
@@ -51,7 +53,27 @@ def admin() -> Client:
 
 
 def test_the_index_leads_to_the_web_client(admin: Client) -> None:
-    assert b'<a href="/app/">' in admin.get("/admin/", secure=True).content
+    assert b'<a href="/app/"' in admin.get("/admin/", secure=True).content
+
+
+def test_the_policy_lets_nothing_inline_run(admin: Client) -> None:
+    """On every page, also of one who is not signed in, and of an error."""
+    for client, path in ((admin, "/admin/"), (Client(), "/admin/login/"), (admin, "/admin/no/")):
+        policy = client.get(path).headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy
+        assert "unsafe" not in policy and "*" not in policy and "http" not in policy
+
+
+def test_what_nobody_needs_is_not_there(admin: Client) -> None:
+    assert admin.get("/admin/auth/group/").status_code == 404
+    page = admin.get(f"/admin/auth/user/{User.objects.get().pk}/change/").content.decode()
+    assert "ada" in page and "permission" not in page.lower() and "group_" not in page
+
+
+def test_no_text_turns_another_round(admin: Client, mint: Callable[..., Minted]) -> None:
+    mint("safe\u202egnp.exe")
+    page = admin.get(DEVICES).content.decode()
+    assert "safe\ufffdgnp.exe" in page and "\u202e" not in page
 
 
 def test_the_list_shows_who_where_and_when(admin: Client, mint: Callable[..., Minted]) -> None:
@@ -165,3 +187,47 @@ class TestRevoke:
 
     def test_unknown(self, admin: Client) -> None:
         assert admin.get(f"{DEVICES}999/revoke/").status_code == 404
+
+
+class TestPairing:
+    PAGE = f"{DEVICES}pair/"
+
+    def test_the_code_is_shown_once(self, admin: Client) -> None:
+        """As `mint_pairing_qr` makes it; looking at the page makes none."""
+        assert b"pair#v=" not in admin.get(self.PAGE).content and not Device.objects.exists()
+        answer = admin.post(self.PAGE, {"name": "  Bob\u202e's  "})
+        page, device = html.unescape(answer.content.decode()), Device.objects.get()
+        assert device.name == "Bob\ufffd's" and "no-store" in answer.headers["Cache-Control"]
+        link = re.search(r"https://\S+/pair#v=1&token=(\S+?)&url=(wss://\S+?)&pin=\w{64}", page)
+        assert link is not None
+        principal = tokens.identify(link[1])
+        assert principal is not None and principal.device == device
+        assert device.tokens.get().digest not in page
+        entry = AuditEntry.objects.get(action="pairing_code")
+        assert (entry.actor, entry.who, entry.subject) == ("admin", "ada", str(device))
+        assert link[1] not in str(vars(entry))
+        asked = f"{DEVICES}pair/{device.pk}/"
+        assert asked in page and b"Waiting" in admin.get(asked).content
+        auth(link[1], address="10.0.0.7")
+        answer = admin.get(asked)
+        assert answer.status_code == 286, "nobody asks again"
+        assert "is paired, from 10.0.0.7." in answer.content.decode()
+        assert link[1] not in admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
+
+    def test_only_for_who_is_signed_in_and_may(self) -> None:
+        User.objects.create_user("ada", password=PASSWORD, is_staff=True)
+        assert logged_in(Client()).post(self.PAGE).status_code == 403
+        assert Client().post(self.PAGE).headers["Location"].startswith("/admin/login/")
+        User.objects.update(is_superuser=True)
+        careful = logged_in(Client(enforce_csrf_checks=True))
+        assert careful.post(self.PAGE).status_code == 403, "not from another page"
+        assert not Device.objects.exists()
+
+    def test_not_where_devices_would_refuse_the_address(
+        self, admin: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        wrong = conf.model_copy(update={"bridge_public_url": "http://bridge.example"})
+        monkeypatch.setattr("devices_app.invitation.conf", wrong)
+        page = admin.post(self.PAGE).content.decode()
+        assert "BRIDGE_PUBLIC_URL is not an https address" in page
+        assert not Device.objects.exists()

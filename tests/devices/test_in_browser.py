@@ -20,6 +20,8 @@ from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIHandler
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from bridge_project.kernel.config import conf
@@ -322,15 +324,20 @@ def test_an_administrator_logs_in_and_revokes(
     """
     User.objects.create_superuser("ada", password="sphinx-of-black-quartz")
     device, _, plain = mint()
-    browser.implicitly_wait(60)  # for the page that a click leads to
+
+    def there(selector: str) -> WebElement:
+        """Wait for the page that a click leads to, and until it is shown."""
+        found = expected_conditions.element_to_be_clickable((By.CSS_SELECTOR, selector))
+        return WebDriverWait(browser, 60).until(found)
+
     browser.get(f"https://{site.host}/admin/devices_app/device/{device.pk}/change/")
-    browser.find_element(By.NAME, "username").send_keys("ada")
-    browser.find_element(By.NAME, "password").send_keys("sphinx-of-black-quartz")
-    browser.find_element(By.CSS_SELECTOR, "[type=submit]").click()
-    browser.find_element(By.CSS_SELECTOR, f"a[href$='/{device.pk}/revoke/']").click()
-    browser.find_element(By.CSS_SELECTOR, "#content [type=submit]").click()
-    assert "is revoked" in browser.find_element(By.CSS_SELECTOR, ".messagelist").text
-    browser.implicitly_wait(0)
+    there("[name=username]").send_keys("ada")
+    there("[name=password]").send_keys("sphinx-of-black-quartz")
+    there("#login-form button.submit-row").click()
+    there(f"a[href$='/{device.pk}/revoke/']").click()
+    there("#content [type=submit]").click()
+    there("#result_list")
+    assert "is revoked" in there("#main").text
     assert tokens.identify(plain) is None
 
 

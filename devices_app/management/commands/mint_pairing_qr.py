@@ -12,12 +12,10 @@ from django.core.management.base import CommandError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.private_files import write_private_file
-from bridge_project.network import transport
-from bridge_project.protocol.types import now_text
-from devices_app import pairing, qr
+from devices_app import qr
+from devices_app.invitation import Invitation, invite
 from devices_app.management.base import (
     DeviceCommand,
-    bridge_address,
     device_name,
     duration,
     find_device,
@@ -118,33 +116,17 @@ class Command(DeviceCommand):
             raw.write(content)
             raw.flush()
 
-    def _invite(self, options: dict[str, Any]) -> qr.Invitation:
-        here = bridge_address()
-        if not here.base_url.startswith("https://"):
-            raise CommandError(
-                "BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected."
-                " Mend it and start the bridge again."
-            )
+    def _invite(self, options: dict[str, Any]) -> Invitation:
         known = find_device(options["device"]) if options["device"] else None
         lasts = {"ttl": options["ttl"], "lifetime": options["lifetime"]}
         try:
-            device, token, plain = pairing.mint(options["name"] or "", device=known, **lasts)
+            return invite(options["name"] or "", device=known, **lasts)[1]
         except ValueError as error:
             raise CommandError(str(error)) from None
-        return qr.Invitation(
-            v=qr.LINK_VERSION,
-            name=device.name,
-            url=here.ws_url,
-            token=plain,
-            pin=here.pin,
-            fingerprint=here.fingerprint,
-            expires_at=now_text(token.use_by),
-            base_url=here.base_url,
-        )
 
 
-def _for_the_eye(invitation: qr.Invitation, *, colour: bool) -> bytes:
+def _for_the_eye(invitation: Invitation, *, colour: bool) -> bytes:
     text = WORDS.format(code=qr.terminal(invitation, colour=colour), it=invitation)
-    if transport.mode_of_url(invitation.base_url) is transport.ConnectionMode.LOCAL_ONLY:
+    if invitation.is_local:
         text += "\nThis address is for this machine alone: no phone can reach it.\n"
     return text.encode()

@@ -1,0 +1,169 @@
+"""Fill the admin site's first page: what matters now, from what costs little to ask."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Count, Sum
+from django.http import HttpRequest
+from django.utils import timezone
+
+from bridge_project.composition import health
+from bridge_project.http.request import transport_of
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import sqlite_file
+from bridge_project.network import server_address
+from bridge_project.operations.doctor import bridge, machine
+from bridge_project.operations.doctor.findings import Finding, Level, broken
+from bridge_project.operations.doctor.snapshot import Reached, Snapshot
+from devices_app.models import Device
+from hooks_app.intake import forwarders
+from hooks_app.models import HookEvent
+from sessions_app.admin import RISK_COLOURS, STATUS_COLOURS, input_text
+from sessions_app.log import reader
+from sessions_app.models import Feed, LogRow, Session, ToolCall
+from sessions_app.socket import presence
+
+SHOWN: Final = 8  # of each list; the rest is behind its link
+HOURS: Final = 24
+EVENTS_COUNTED: Final = 10_000  # of an hour; more are drawn as so many
+HOUR: Final = timedelta(hours=1)
+CHART_HEIGHT: Final = 60
+
+# Those of doctor's checks that only read files: no request, no process, no event.
+QUICK: Final[tuple[tuple[str, Callable[[Snapshot], Finding | list[Finding]]], ...]] = (
+    ("certificate", bridge.certificate),
+    ("clock", bridge.clock),
+    ("disk", machine.disk),
+    ("files", machine.files),
+    ("settings", machine.settings),
+    ("file limit", machine.file_limit),
+    ("spool", machine.spool),
+    ("hooks", machine.hooks),
+    ("forwarders", bridge.forwarders),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Hold an hour of the chart; `y` and `height` are in its own units."""
+
+    begins: datetime
+    events: int
+    x: int
+    y: float
+    height: float
+
+
+def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Add what the first page shows; unfold calls it."""
+    if not getattr(request.user, "is_superuser", False):  # `make admin` makes no other users
+        return context
+    status, body = health.report(transport_of(request).mode)
+    found = findings()
+    now = timezone.now()
+    bars = chart(now)
+    return context | {
+        "waiting": _waiting(),
+        "devices": _devices(),
+        "sessions": _sessions(),
+        "bars": bars,
+        "events": sum(bar.events for bar in bars),
+        "most": max(bar.events for bar in bars),
+        "healthy": status == 200,
+        "health": body,
+        "since": now - timedelta(seconds=getattr(body, "uptime_seconds", 0)),
+        "findings": [one for one in found if one.level is not Level.OK],
+        "fine": sum(one.level is Level.OK for one in found),
+        "storage": _storage(),
+    }
+
+
+def _waiting() -> dict[str, Any]:
+    pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING)
+    calls = list(pending.select_related("session").order_by("pk")[:SHOWN])
+    return {
+        "count": len(calls) if len(calls) < SHOWN else pending.count(),
+        "calls": [
+            {
+                "record": call,
+                "input": input_text(call.params),
+                "colour": RISK_COLOURS.get(call.risk_level),
+            }
+            for call in calls
+        ],
+    }
+
+
+def _devices() -> list[dict[str, Any]]:
+    """List the paired devices: connected ones first, then by when they were last seen."""
+    connected = {one.device_id: one for one in presence.live()}
+    paired = Device.objects.filter(revoked_at=None).exclude(paired_at=None)
+    here = list(paired.filter(pk__in=connected))
+    away = list(paired.exclude(pk__in=connected).order_by("-last_seen_at")[:SHOWN])
+    return [{"device": one, "connection": connected.get(one.pk)} for one in [*here, *away]]
+
+
+def _sessions() -> list[dict[str, Any]]:
+    counts = Session.objects.order_by().values_list("status").annotate(Count("pk"))
+    found = dict(counts)
+    return [
+        {"status": status, "count": found.get(status, 0), "colour": STATUS_COLOURS.get(status)}
+        for status in Session.Status.values
+    ]
+
+
+def chart(now: datetime) -> list[Bar]:
+    """Return the events of each of the last 24 hours, the one that runs last."""
+    this = now.replace(minute=0, second=0, microsecond=0)
+    hours = [this - HOUR * back for back in reversed(range(HOURS))]
+    counts = [_events(hour) for hour in hours]
+    most = max(*counts, 1)
+    heights = [CHART_HEIGHT * count / most for count in counts]
+    return [
+        Bar(hour, count, 10 * number, round(CHART_HEIGHT - height, 2), round(height, 2))
+        for number, (hour, count, height) in enumerate(zip(hours, counts, heights, strict=True))
+    ]
+
+
+def _events(hour: datetime) -> int:
+    """Count an hour's events in the index of their times, EVENTS_COUNTED at most."""
+    within = HookEvent.objects.order_by().filter(received_at__gte=hour, received_at__lt=hour + HOUR)
+    return within.values("pk")[:EVENTS_COUNTED].count()
+
+
+def findings() -> list[Finding]:
+    """Return what QUICK finds of the bridge that this process is."""
+    info = {"forwarders": [one.model_dump() for one in forwarders.behind()]}
+    recorded = server_address.recorded(conf)
+    answers = Reached(200, {}, b"")
+    seen = Snapshot(conf, recorded, holder=str(os.getpid()), health=answers, info=info)
+    found = []
+    for name, check in QUICK:
+        try:
+            one = check(seen)
+        except OSError as error:
+            one = broken(f"This could not be found out: {error}", seen.log_tail)
+        found += [finding.report_as(name) for finding in (one if isinstance(one, list) else [one])]
+    return found
+
+
+def _storage() -> dict[str, Any]:
+    held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
+    database = sqlite_file(conf)
+    times = LogRow.objects.order_by("created_at").values_list("created_at", flat=True)
+    return {
+        "free": shutil.disk_usage(conf.bridge_data_dir).free,
+        "least": limits.DISK_FREE_MIN_BYTES,
+        "database": database.stat().st_size if database and database.exists() else None,
+        "rows": held["rows"] or 0,
+        "bytes": held["bytes"] or 0,
+        "head": reader.head_seq(),
+        "oldest": times.first(),
+    }

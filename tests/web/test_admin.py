@@ -1,0 +1,192 @@
+"""The admin site in a browser: what the person at the desk sees and does (docs/operations.md)."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import zxingcpp
+from PIL import Image
+
+from tests.conformance.admin import PASSWORD
+from tests.conformance.approvals import ask, decide
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.samples import new_session
+from tests.web.browser import DESK, PHONE, Page
+from tests.web.conftest import ROOM, MakePage
+
+pytestmark = pytest.mark.web
+
+SMALL = PHONE | {"width": 390, "height": 844}
+LOOKS = [(size, dark) for size in (DESK, SMALL) for dark in (False, True)]
+SHOWN = "!document.documentElement.hasAttribute('x-cloak')"
+COMMAND = "git push --force origin main # \u202egnp.exe"
+HTML = "<img src=x onerror=alert(1)>"
+SCREENS = {
+    "": "Approvals that wait",
+    "devices_app/device/": "Revoke…",
+    "devices_app/device/1/change/": "Tokens",
+    "devices_app/device/1/revoke/": "Yes, revoke",
+    "devices_app/device/pair/": "Show the code",
+    "devices_app/auditentry/": "decision",
+    "sessions_app/toolcall/": "modified",
+    "sessions_app/toolcall/1/change/": "Asked by the agent.",
+    "sessions_app/session/": "prompt before",
+    "sessions_app/session/1/change/": "prompt before",
+    "sessions_app/session/agents/": "Why not",
+    "hooks_app/hookevent/": "PreToolUse",
+    "auth/user/1/change/": "Last login",
+}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge with an admin user, an approval of each kind, and a device."""
+    settings = ROOM | {"DJANGO_SUPERUSER_PASSWORD": PASSWORD}
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **settings).start()
+    bridge.manage("make_admin", "--username", "ada")
+    phone = bridge.phone(bridge.mint("--name", f"Ada's {HTML}")).ready()
+    session_id = new_session()
+    bridge.watch(phone, session_id)
+    for decision in ("modified", "rejected", "approved"):
+        call_id = ask(bridge, phone, session_id, {"command": f"ls {decision}"})
+        decide(phone, session_id, call_id, decision, {"command": "ls -l"})
+    ask(bridge, phone, session_id, {"command": COMMAND}, risk="critical", reasoning=HTML)
+    phone.close()
+    yield bridge
+    bridge.kill()
+
+
+@pytest.fixture
+def page(make_page: MakePage, desk: Bridge) -> Page:
+    """A browser that has just signed in."""
+    made = make_page(desk)
+    made.show_as(DESK)
+    go(made, "")
+    made.type("#id_username", "ada")
+    made.type("#id_password", PASSWORD)
+    made.tap("button", "Log in")
+    made.find("#now")
+    return made
+
+
+def go(page: Page, path: str) -> None:
+    page.driver.get(f"{page.base}/admin/{path}")
+    page.wait(SHOWN, what="the page is shown")
+
+
+def show(page: Page, path: str, size: dict[str, int], dark: bool) -> None:
+    """Open a page in a size and a theme, which the site takes as it loads."""
+    page.show_as(size, dark=dark)
+    go(page, path)
+    page.wait("document.documentElement.classList.contains('dark') === arguments[0]", dark)
+
+
+@pytest.mark.timeout(600)  # thirteen screens
+@pytest.mark.parametrize(("size", "dark"), LOOKS)
+def test_every_screen(page: Page, axe: str, size: dict[str, int], dark: bool) -> None:
+    """In light and dark, wide and narrow: axe finds nothing, nothing hangs over, no foreign
+    request; that the policy reports nothing and the console is silent `make_page` sees to.
+    """
+    page.requests()  # what the browser's own first page asked for
+    for path, text in SCREENS.items():
+        show(page, path, size, dark)
+        page.wait("document.body.textContent.includes(arguments[0])", text, what=text)
+        page.check_accessibility(axe)
+        wide = page.js("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (path, wide)
+        assert not page.js("document.querySelector('[onerror]')")
+    asked = [one for one in page.requests() if not one.startswith("data:")]
+    assert asked and all(one.startswith(f"{page.base}/") for one in asked)
+
+
+def test_signing_in(make_page: MakePage, desk: Bridge, axe: str) -> None:
+    """The screen before, a wrong password, and the way out again."""
+    page = make_page(desk)
+    for size, dark in LOOKS:
+        show(page, "", size, dark)
+        page.check_accessibility(axe)
+    page.type("#id_username", "ada")
+    page.type("#id_password", "wrong")
+    page.tap("button", "Log in")
+    page.wait_text("enter the correct username and password")
+    page.type("#id_password", PASSWORD)
+    page.tap("button", "Log in")
+    page.find("#now")
+    page.tap("span", "dock_to_right")  # on a phone the menu is behind its sign
+    page.tap("#nav-sidebar a", "Agents")
+    page.wait_text("Why not")
+    page.driver.execute_script("document.querySelector('#logout-form').requestSubmit()")
+    page.wait_text("Log in again")
+
+
+def test_the_first_page(page: Page, desk: Bridge) -> None:
+    """What waits with its whole command, who is connected, the events, what doctor says."""
+    page.wait_text("Approvals that wait 1", "prompt before", "Hook events an hour")
+    page.wait_text("git push --force origin main # \ufffdgnp.exe")
+    assert "\u202e" not in page.text
+    assert page.js("document.querySelectorAll('.bridge-hour').length") == 24
+    heights = page.js(
+        "[...document.querySelectorAll('.bridge-bar')].map((bar) => bar.height.baseVal.value)"
+    )
+    assert max(heights) == 60, "the hour with the most events reaches the top"
+    page.wait_text("What doctor finds", "quick checks found nothing wrong")
+    with desk.phones(1):
+        page.driver.refresh()
+        page.find("#now li", "connected")
+    page.tap("#now .bridge-call a", "Bash")
+    page.wait_text("What was asked", HTML, "Asked by the agent.")
+    assert page.js("document.querySelector('#content form [type=submit]')") is None, (
+        "nothing is decided or edited here"
+    )
+
+
+def test_the_history_of_a_decision(page: Page) -> None:
+    go(page, "sessions_app/toolcall/?decision__exact=modified")
+    page.tap("#result_list a", "UTC")
+    page.wait_text("ls modified", "ls -l", f"Modified on the device Ada's {HTML} (#1).")
+    go(page, "devices_app/auditentry/")
+    page.tap("a", "Filters")
+    page.tap("#changelist-filter a", "decision")
+    page.wait("location.search.includes('action=decision')")
+    page.wait("document.querySelectorAll('#result_list .data-row').length === 3")
+
+
+def test_revoking_closes_the_socket(page: Page, desk: Bridge) -> None:
+    """One click and a confirmation, and the phone is out at once."""
+    pairing = desk.pairing()
+    phone = desk.phone(pairing).ready()
+    go(page, f"devices_app/device/?q={pairing.name}")
+    page.tap("#result_list a", "Revoke…")
+    page.wait_text(pairing.name, "This cannot be undone")
+    assert phone.connected
+    page.tap("button", "Yes, revoke")
+    page.wait_text("is revoked; its connections are being closed.")
+    assert phone.wait_closed() == 4401
+
+
+def test_pairing(page: Page, desk: Bridge, axe: str) -> None:
+    """The picture is a code that pairs one device, and the page says when that has happened."""
+    page.tap("#nav-sidebar a", "Pair a device")
+    page.type("#name", "Bob's tablet")
+    page.tap("button", "Show the code")
+    code = page.find(".bridge-code")
+    link = page.find("pre.bridge-text").text
+    page.check_accessibility(axe)
+    (read,) = zxingcpp.read_barcodes(
+        Image.open(io.BytesIO(base64.b64decode(code.screenshot_as_base64)))
+    )
+    assert read.text == link
+    values = dict(parse_qsl(urlsplit(link).fragment))
+    page.wait_text("Waiting for the device")
+    phone = Phone(desk.port, values["token"], values["pin"]).ready()
+    try:
+        page.wait_text("Bob's tablet is paired, from 127.0.0.1.")
+    finally:
+        phone.close()
+    go(page, "devices_app/auditentry/?q=ada")
+    page.wait_text("pairing_code", "Bob's tablet")
