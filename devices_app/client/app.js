@@ -1,6 +1,6 @@
 // Start: which screen stands for which address, and what all screens share.
 
-import { h, icon, fill, setText, toast } from "./parts/dom.js";
+import { button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
 import { openApprovals } from "./store/approvals.js";
@@ -21,6 +21,8 @@ let server = null; // net/served.js, loaded after the first screen
 
 const go = {
   to: addressOf,
+  /** What makes an element a link to a screen. */
+  link: (name, ...values) => ({ href: addressOf(name, ...values), on: { click: go.follow } }),
   open(name, ...values) {
     history.pushState({ inside: true }, "", addressOf(name, ...values));
     show();
@@ -77,7 +79,7 @@ function makeShell() {
   const link = (name, label, sign) =>
     h(
       "a",
-      { href: go.to(name), data: { tab: name }, on: { click: go.follow } },
+      { ...go.link(name), data: { tab: name } },
       icon(sign),
       h("span", {}, label),
       h("span.count", { hidden: true }),
@@ -99,12 +101,14 @@ function makeShell() {
     "div.newer-version",
     { role: "status", hidden: true },
     h("p", {}, "The bridge has a newer version of this page."),
-    h("button.quiet", { type: "button", on: { click: () => server.useNewer() } }, "Use it now"),
-    h("button.quiet", { type: "button", on: { click: () => later() } }, "Later"),
+    button("button.quiet", () => server.useNewer(), "Use it now"),
+    button("button.quiet", () => later(), "Later"),
   );
   fill(root, newer, left, main, nav);
   return { newer, left, main, nav, list: null };
 }
+
+const focusTitle = () => shown.view.node.querySelector("h1")?.focus({ preventScroll: true });
 
 async function show() {
   const path = location.pathname;
@@ -126,7 +130,7 @@ async function show() {
     shown = { view: wideHome ? blank("Choose a session.") : view(app, at), path: key };
     fill(shell.main, shown.view.node);
     root.dataset.screen = at.name;
-    shown.view.node.querySelector("h1")?.focus({ preventScroll: true });
+    focusTitle();
   }
   showSheet(at.approval ?? "");
   paint();
@@ -142,6 +146,7 @@ async function showSheet(key) {
   const mine = { key, view: null };
   sheet = mine;
   const closed = () => {
+    if (document.activeElement === document.body) focusTitle();
     if (sheet !== mine) return;
     sheet = null;
     // Closed by its own button: the address follows, by going back where that leads inside.
@@ -156,7 +161,8 @@ async function showSheet(key) {
   else if (sheet === mine) mine.view = open(key, app, closed);
 }
 
-function paint(news) {
+/** Show what is so now; `news` are what came since the last time, in order. */
+function paint(news = []) {
   const count = openApprovals(model.home).length;
   for (const link of shell.nav.querySelectorAll("a")) {
     const current =
@@ -173,9 +179,9 @@ function paint(news) {
   }
   shell.newer.hidden = !server?.served.newer || "later" in shell.newer.dataset;
   document.title = count ? `(${count}) Bridge` : "Bridge";
-  shell.list?.paint(news);
+  shell.list?.paint();
   shown.view?.paint(news);
-  sheet?.view?.paint(news);
+  sheet?.view?.paint();
   showWarning();
 }
 
@@ -196,11 +202,7 @@ function showWarning() {
         health.warning_details?.[code]?.remediation &&
           h("p.meta", {}, health.warning_details[code].remediation),
       ]),
-      h(
-        "button.primary.wide",
-        { type: "button", on: { click: () => model.call("accept") } },
-        "I understand, go on",
-      ),
+      button("button.primary.wide", () => model.call("accept"), "I understand, go on"),
     ),
   );
 }
@@ -238,18 +240,14 @@ function keepOffer(event) {
 function begin() {
   model.connect();
   shell = makeShell();
-  let asked = 0;
-  let waiting = [];
+  const waiting = [];
+  const repaint = onFrame(() => paint(waiting.splice(0)));
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
     if (news.news === "trouble") toast(news.text, "warn");
     if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
     waiting.push(news);
-    asked ||= requestAnimationFrame(() => {
-      asked = 0;
-      for (const each of waiting.splice(0)) paint(each);
-    });
-    return null;
+    return repaint();
   });
   addEventListener("popstate", show);
   addEventListener("beforeinstallprompt", keepOffer);

@@ -42,6 +42,17 @@ WebSocket.prototype.send = function (data) {
   return send.call(this, data);
 };
 """
+# Marks how long after the page woke its connection was ready again: the sign was shown, and hides.
+BACK = """(() => {
+  const sign = document.querySelector('.connection');
+  document.addEventListener('resume', () => {
+    const woke = performance.now();
+    window.back = undefined;
+    new MutationObserver(() => {
+      if (sign.hidden) window.back ??= performance.now() - woke;
+    }).observe(sign, {attributes: true, attributeFilter: ['hidden']});
+  }, {once: true});
+})()"""
 
 
 def measure(rounds: int, seconds: float) -> Report:
@@ -120,13 +131,11 @@ def _first_load(report: Report, page: Page) -> None:
 
 def _back(page: Page) -> float:
     """Freeze the page as a phone does, let its socket die, and bring it back."""
+    page.js(BACK)
     page.cdp("Page.setWebLifecycleState", state="frozen")
     time.sleep(1)  # what the page is away; nothing is waited for
     page.cdp("Page.setWebLifecycleState", state="active")
-    began = time.monotonic()
-    page.js("document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_ready()
-    return 1000 * (time.monotonic() - began)
+    return float(page.wait("window.back"))
 
 
 def _decide(page: Page, command: str) -> float:

@@ -44,13 +44,13 @@ def pause(page: Page) -> None:
     page.wait("!document.querySelector('.guarded')", what="what has changed takes a tap")
 
 
-def approve(page: Page) -> None:
-    """Approve on the open sheet, by as many steps as its risk asks for."""
+def approve(page: Page, place: str = "dialog") -> None:
+    """Approve on the open sheet or another place, by as many steps as the risk asks for."""
     pause(page)
-    page.tap("dialog .primary", "Approve")
-    if page.js("Boolean(document.querySelector('dialog .armed'))"):
+    page.tap(f"{place} .primary", "Approve")
+    if page.js("Boolean(document.querySelector(`${arguments[0]} .armed`))", place):
         pause(page)
-        page.tap("dialog .armed")
+        page.tap(f"{place} .armed")
 
 
 def prepare(page: Page) -> None:

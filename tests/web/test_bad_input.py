@@ -113,6 +113,7 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
     ask_what_is_wrong(page)
     page.wait_text("could not be read (not JSON)", "unknown type", "<b>markup</b>")
     page.wait_text("wrong or missing: content")
+    page.wait_text("could not be read (no message)", '{"type":"tool_call"}')  # within a replay
     page.open("approvals")
     page.wait_ready()
 

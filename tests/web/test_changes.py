@@ -194,6 +194,22 @@ def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Path) -
         assert "root:" not in page.text
 
 
+def test_a_path_in_an_answer_opens_the_file(page: Page, bridge: Bridge, repository: Path) -> None:
+    """In its words, in code and as a link's target; what is no path stays text."""
+    session_id = session_in(bridge, repository)
+    said = f"Look at {awkward.LONG}:1, `app.py` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
+    with bridge.phones() as [phone]:
+        agents.start(phone, repository, session_id)
+        agents.ask(phone, session_id, said)
+    page.open(f"s/{session_id}").find(".markdown a", "app.py")
+    links = page.js("[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)")
+    assert links == [f"{awkward.LONG}:1", "app.py", "the file"]
+    page.tap(".markdown a", "the file")
+    page.wait_text("return 'Hello ' + name")
+    page.open(f"s/{session_id}").tap(".markdown a", awkward.LONG)
+    page.wait_text("pass")
+
+
 def test_a_path_in_the_chat_opens_the_file(page: Page, bridge: Bridge, repository: Path) -> None:
     session_id = session_in(bridge, repository)
     with bridge.phones() as [phone]:

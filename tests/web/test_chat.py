@@ -30,20 +30,32 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.wait_text("repeats what you say: Say hello")
     chat = page.js("location.pathname")
 
-    # The sheet opens over the chat, and leaves it where it was.
+    # A call is decided on its card; the sheet has the rest, over the chat that it leaves as it was.
     ask_to_use(page, "Bash", {"command": "echo from the phone"})
     page.js("void (document.querySelector('.stream').dataset.mark = 'the same')")
-    page.tap(".decide", "Decide")
+    page.find(".deciding pre", "echo from the phone")
+    pause(page)
+    page.tap(".deciding a", "Details")
     page.find("dialog .sheet-foot")
     pause(page)
-    approve(page)
-    page.wait_text("The agent was told")
-    pause(page)
-    page.tap("dialog .primary", "Done")
+    page.tap("dialog button", "Close")
     page.wait("!document.querySelector('dialog')")
     assert page.js("location.pathname") == chat
     assert page.js("document.querySelector('.stream').dataset.mark") == "the same"
+    approve(page, ".deciding")
     page.wait_text("Bash is over.")
+    page.wait("!document.querySelector('.deciding')")
+
+    # What is critical takes the sheet.
+    ask_to_use(page, "Bash", {"command": "rm -rf /"})
+    page.tap(".decide", "Decide")
+    page.find("dialog .reject")
+    pause(page)
+    page.tap("dialog .reject")
+    page.wait_text("Rejected by you")
+    pause(page)
+    page.tap("dialog .primary", "Done")
+    page.wait("!document.querySelector('dialog')")
     page.tap("details.tool summary", "Bash")
     page.wait_text("from the phone\n")
 

@@ -32,8 +32,9 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("modules")
     for name in ("protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
-    (directory / "views").mkdir()
-    shutil.copy(DIRECTORY / "views" / "addresses.js", directory / "views")
+    for name in ("net/db.js", "views/addresses.js"):
+        (directory / name).parent.mkdir()
+        shutil.copy(DIRECTORY / name, directory / name)
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
     (directory / "package.json").write_text('{"type": "module"}')
     return directory

@@ -10,7 +10,15 @@ from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
-from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
+from tests.web.actions import (
+    approve,
+    ask_to_run,
+    close_sheet,
+    open_approval,
+    pause,
+    say,
+    start_demo,
+)
 from tests.web.browser import DESK, NETWORK, PHONE, Page
 from tests.web.conftest import ROOM, MakePage
 
@@ -156,6 +164,12 @@ def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
     say(page, "/fail because it was asked to")
     page.wait_text("The turn ended with an error")
     check(page, axe)
+    say(page, '/tool Bash {"command": "echo in its card > card.txt"}')
+    page.find(".deciding .reject")
+    check(page, axe, "in its card")
+    pause(page)
+    page.tap(".deciding .reject")
+    page.wait("!document.querySelector('.deciding')")
 
 
 def test_with_an_error(make_page: MakePage, busy: Bridge, axe: str) -> None:

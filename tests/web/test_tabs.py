@@ -5,10 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.samples import new_session, prompt
 from tests.web.actions import say, start_demo
 from tests.web.browser import PHONE, Page
 
 pytestmark = pytest.mark.web
+
+# A storage in which to read rows takes until the page is closed.
+SLOW_STORAGE = """
+for (const name of ["getAll", "openCursor"]) {
+  const read = IDBObjectStore.prototype[name];
+  IDBObjectStore.prototype[name] = function (...given) {
+    const on = () => (this.count().onsuccess = on);
+    on();
+    window.reading = true;
+    return read.apply(this, given);
+  };
+}
+"""
 
 
 def new_tab(page: Page) -> tuple[str, str]:
@@ -124,3 +138,22 @@ def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> No
     page.wait_text("repeats what you say: Meanwhile")
     page.wait_ready()
     assert prompts(page) == ["Before the sleep", "Meanwhile"]
+
+
+def test_a_page_that_falls_asleep_while_it_reads_holds_up_no_other(
+    page: Page, bridge: Bridge
+) -> None:
+    """Its transaction in the storage would stay open with it, and no other tab could store a row."""
+    session_id = new_session()
+    bridge.accept(prompt(session_id, "Before the sleep"))
+    page.tap(".row-link", "Before the sleep")
+    page.find(".bubble.mine", "Before the sleep")
+    page.before_load(SLOW_STORAGE)
+    page.driver.refresh()
+    page.wait("window.reading")
+    freeze(page)
+    new_tab(page)
+    page.open(f"s/{session_id}")
+    page.wait_ready()
+    bridge.accept(prompt(session_id, "During the sleep"))
+    page.find(".bubble.mine", "During the sleep")

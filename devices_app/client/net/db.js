@@ -1,12 +1,17 @@
 // What this device keeps: who it is to the bridge, rows, outbox, drafts. IndexedDB; where that is
 // refused or full, memory, which `Database.lasting` and `trouble` say.
 
-import { placeRows } from "../store/order.js";
-
 const NAME = "bridge";
 const VERSION = 1;
 const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
+const AT_ONCE = 30; // rows that are looked up or written in one task: the screen goes on between
+const AWAKE_MS = 100;
+
+const inSlices = (rows) =>
+  Array.from({ length: Math.ceil(rows.length / AT_ONCE) }, (_, at) =>
+    rows.slice(at * AT_ONCE, (at + 1) * AT_ONCE),
+  );
 
 const done = (request) =>
   new Promise((resolve, reject) => {
@@ -44,7 +49,7 @@ export class Database {
 
   constructor(db) {
     this.db = db;
-    this.adding = null;
+    this.open = new Set(); // transactions on rows
     this.written = new Map();
     // Another tab forgets this bridge, or a newer version of this client wants another layout.
     db.onversionchange = () => db.close();
@@ -52,7 +57,10 @@ export class Database {
 
   /** Read a kept value, such as "identity", "home", "outbox" or "draft:SESSION"; null when absent. */
   async get(name) {
-    return (await done(this.db.transaction("kept").objectStore("kept").get(name))) ?? null;
+    const transaction = this.db.transaction("kept");
+    const request = transaction.objectStore("kept").get(name);
+    transaction.commit(); // a page that falls asleep now holds up nobody
+    return (await done(request)) ?? null;
   }
 
   /** Keep a value, or with null nothing; also when the page goes away right after it. */
@@ -75,17 +83,16 @@ export class Database {
    *   new; `earlier` tells that some stand before rows that were there already
    */
   async addRows(groups, keep) {
-    const transaction = this.db.transaction(["kept", "rows"], "readwrite");
-    this.adding = transaction;
-    const end = finished(transaction).finally(() => (this.adding = null));
-    end.catch(() => {}); // whoever waits for a request of it is told first
+    const { transaction, end } = this.begin(["kept", "rows"], "readwrite");
     const store = transaction.objectStore("rows");
     const index = store.index("id");
     const fresh = [];
     for (const { session, rows } of groups) {
       const known = new Map();
-      const keys = await Promise.all(rows.map(({ id }) => done(index.getKey(id))));
-      keys.forEach((key, at) => key && known.set(rows[at].id, key[1]));
+      for (const some of inSlices(rows)) {
+        const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
+        keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
+      }
       const last = (await this.placeBefore(store, session, Infinity)) ?? 0;
       const first = rows.find(({ id }) => known.has(id));
       const before = first ? await this.placeBefore(store, session, known.get(first.id)) : null;
@@ -93,21 +100,23 @@ export class Database {
       const wanted = before === null ? rows : rows.filter(({ type }) => type !== "gap");
       const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
-      for (const { id, place } of placed) {
-        store.put({ session, place, row: byId.get(id) });
+      for (const some of inSlices(placed)) {
+        let put = null;
+        for (const { id, place } of some) put = store.put({ session, place, row: byId.get(id) });
+        await done(put);
       }
       fresh.push({
         session,
         rows: placed.map(({ id }) => byId.get(id)),
         earlier: placed.some(({ place }) => place < last),
       });
-      this.written.set(session, (this.written.get(session) ?? 0) + placed.length);
+      const written = (this.written.get(session) ?? 0) + placed.length;
+      this.written.set(session, written > TRIM_EVERY ? 0 : written);
+      if (written > TRIM_EVERY) await this.trim(store, session);
     }
     for (const [name, value] of Object.entries(keep(fresh)))
       transaction.objectStore("kept").put(value, name);
     await end;
-    for (const { session } of groups)
-      if (this.written.get(session) > TRIM_EVERY) await this.trim(session);
     return fresh;
   }
 
@@ -118,55 +127,54 @@ export class Database {
     return cursor ? cursor.key[1] : null;
   }
 
-  /** Give up storing rows, as a page must before it sleeps: others would wait for it. */
-  abort() {
-    try {
-      this.adding?.abort();
-    } catch (error) {
-      if (error.name !== "InvalidStateError") throw error; // they are being committed already
-    }
+  // A transaction on rows, and the promise of its end.
+  begin(stores, mode) {
+    const transaction = this.db.transaction(stores, mode);
+    this.open.add(transaction);
+    const end = finished(transaction).finally(() => this.open.delete(transaction));
+    end.catch(() => {}); // whoever waits for a request of it is told first
+    return { transaction, end };
+  }
+
+  /** Give up what is stored and, as a page must before it sleeps, read: others would wait for it. */
+  abort({ reading = false } = {}) {
+    for (const transaction of this.open)
+      try {
+        if (reading || transaction.mode === "readwrite") transaction.abort();
+      } catch (error) {
+        if (error.name !== "InvalidStateError") throw error; // it is being committed already
+      }
   }
 
   /** Read up to `count` rows of a session that stand before `place`, oldest first, with places. */
   async rowsBefore(session, place, count) {
-    const store = this.db.transaction("rows").objectStore("rows");
-    const range = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
-    const found = [];
-    await /** @type {Promise<void>} */ (
-      new Promise((resolve, reject) => {
-        const request = store.openCursor(range, "prev");
-        request.onerror = () => reject(request.error);
-        request.onsuccess = () => {
-          const cursor = request.result;
-          if (!cursor || found.length === count) return resolve();
-          found.push(cursor.value);
-          cursor.continue();
-        };
-      })
-    );
-    return found.reverse();
+    try {
+      return await this.read(session, place, count);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+      await new Promise((go) => setTimeout(go, AWAKE_MS)); // it slept: its timers go on when it wakes
+      return this.rowsBefore(session, place, count);
+    }
   }
 
-  async trim(session) {
-    this.written.set(session, 0);
-    const transaction = this.db.transaction("rows", "readwrite");
-    const store = transaction.objectStore("rows");
+  async read(session, place, count) {
+    const store = this.begin("rows", "readonly").transaction.objectStore("rows");
+    const all = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
+    const request = store.openKeyCursor(all, "prev");
+    const cursor = await done(request);
+    if (!cursor) return [];
+    const last = cursor.key;
+    if (count > 1) cursor.advance(count - 1);
+    const first = (await done(request))?.key ?? [session, -Infinity];
+    return done(store.getAll(IDBKeyRange.bound(first, last)));
+  }
+
+  async trim(store, session) {
     const all = IDBKeyRange.bound([session, -Infinity], [session, Infinity]);
     const over = (await done(store.count(all))) - ROWS_KEPT;
-    if (over > 0) {
-      const keys = await done(store.getAllKeys(all, over));
-      store.delete(IDBKeyRange.bound(keys[0], keys.at(-1)));
-    }
-    await finished(transaction);
-  }
-
-  /** Forget a session's rows. */
-  async forget(session) {
-    const transaction = this.db.transaction("rows", "readwrite");
-    transaction
-      .objectStore("rows")
-      .delete(IDBKeyRange.bound([session, -Infinity], [session, Infinity]));
-    await finished(transaction);
+    if (over <= 0) return;
+    const keys = await done(store.getAllKeys(all, over));
+    store.delete(IDBKeyRange.bound(keys[0], keys.at(-1)));
   }
 
   /** Forget everything: this device is no longer paired. */
@@ -222,12 +230,47 @@ class MemoryDatabase {
     return (this.rows.get(session) ?? []).filter((row) => row.place < place).slice(-count);
   }
 
-  async forget(session) {
-    this.rows.delete(session);
-  }
-
   async wipe() {
     this.kept.clear();
     this.rows.clear();
   }
+}
+
+/**
+ * Give places to rows that came in one replay: known ones keep theirs, unknown ones go between
+ * their known neighbours, so that history from before this device was paired stands before the rest.
+ *
+ * @param {{id: string}[]} rows in the order of the log
+ * @param {Map<string, number>} known place of each row that is kept already
+ * @param {number} last the greatest place so far
+ * @param {number | null} before place of the row that is kept before the first known one, if any
+ * @returns {{id: string, place: number}[]} the unknown rows with their places
+ */
+export function placeRows(rows, known, last, before = null) {
+  const placed = [];
+  for (let start = 0; start < rows.length;) {
+    if (known.has(rows[start].id)) {
+      start += 1;
+      continue;
+    }
+    let end = start;
+    while (end < rows.length && !known.has(rows[end].id)) end += 1;
+    const left = start > 0 ? known.get(rows[start - 1].id) : before;
+    const right = end < rows.length ? known.get(rows[end].id) : null;
+    const count = end - start;
+    for (let index = 0; index < count; index += 1) {
+      placed.push({
+        id: rows[start + index].id,
+        place: between(left, right, last, index, count),
+      });
+    }
+    start = end;
+  }
+  return placed;
+}
+
+function between(left, right, last, index, count) {
+  if (right === null) return last + index + 1;
+  if (left === null) return right - count + index;
+  return left + ((right - left) * (index + 1)) / (count + 1);
 }

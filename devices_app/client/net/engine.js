@@ -6,17 +6,16 @@ import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../s
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
 import { Outgoing } from "./outgoing.js";
-import { fetchJson, originAnswers, Requests, Unanswered } from "./requests.js";
+import { askOrigin, fetchJson, Requests, Unanswered } from "./requests.js";
 import { Socket } from "./socket.js";
 
 const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
-const ACKS_AT_ONCE = 500;
 const PROBLEMS_KEPT = 50;
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
 const FULL = "This device's storage is full or refused: what comes is shown, but not kept.";
-const BATCH = 200; // rows at once: so that no task holds up the screen
+const BATCH = 100; // rows at once: so that no task holds up the screen
 
 export class Engine {
   /**
@@ -48,9 +47,10 @@ export class Engine {
   }
 
   async start() {
-    this.identity = (await this.db.get("identity")) ?? this.identity; // with the newest tokens
-    this.home = { ...emptyHome(), ...(await this.db.get("home")) };
-    await this.outgoing.load();
+    const kept = ["identity", "home"].map((name) => this.db.get(name));
+    const [identity, home] = await Promise.all([...kept, this.outgoing.load()]);
+    this.identity = identity ?? this.identity; // with the newest tokens
+    this.home = { ...emptyHome(), ...home };
     if (this.stopped) return;
     this.socket = new Socket({
       ...this.identity,
@@ -58,8 +58,7 @@ export class Engine {
       changed: () => this.changed(),
       ready: () => this.ready(),
       keep: (tokens) => this.keepTokens(tokens),
-      strange: ({ problem, type, text }) =>
-        this.note(`A message could not be read (${problem})`, `${type} ${text}`),
+      strange: this.strange,
     });
     this.socket.start();
   }
@@ -88,8 +87,8 @@ export class Engine {
     const tell = () => this.tell({ news: "connection", connection: this.connection });
     // Twice closed without opening: is it the network, or a certificate that only the page accepts?
     if (neverOpened === 2)
-      originAnswers()
-        .then((reached) => (this.reached = reached))
+      askOrigin()
+        .then((response) => (this.reached = response !== null))
         .then(tell);
     tell();
   }
@@ -158,7 +157,7 @@ export class Engine {
       if (type === "replay_buffer") {
         // What the agent tells of the past is for who has kept nothing of the session.
         if (payload.source === "agent" && (await this.hasSaid(payload.session_id))) continue;
-        add(payload.session_id, rowsOf(message), isAnswer);
+        add(payload.session_id, rowsOf(message, this.strange), isAnswer);
         if (!isAnswer) acks.push(id);
       } else if (isRow(message) && !isAnswer) {
         add(sessionOf(message) ?? "", [message], false);
@@ -170,10 +169,7 @@ export class Engine {
     }
     await flush();
     if (this.socket.number !== number) return;
-    for (let at = 0; at < acks.length; at += ACKS_AT_ONCE) {
-      const ids = acks.slice(at, at + ACKS_AT_ONCE);
-      this.socket.send(make("notification_ack", { notification_ids: ids }));
-    }
+    if (acks.length) this.socket.send(make("notification_ack", { notification_ids: acks }));
   }
 
   async hasSaid(session) {
@@ -289,6 +285,9 @@ export class Engine {
       return false;
     }
   }
+
+  strange = ({ problem, type, text }) =>
+    this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
   note(what, detail, said = "") {
     const problem = { at: new Date().toISOString(), what, detail: String(detail).slice(0, 500) };

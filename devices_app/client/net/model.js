@@ -31,9 +31,11 @@ export class Model {
   /** Read what this device keeps. */
   async open() {
     this.db = await openDatabase();
-    this.identity = await this.db.get("identity");
-    this.home = { ...emptyHome(), ...(await this.db.get("home")) };
-    this.outbox = (await this.db.get("outbox")) ?? [];
+    const names = ["identity", "home", "outbox"];
+    const [identity, home, outbox] = await Promise.all(names.map((name) => this.db.get(name)));
+    this.identity = identity;
+    this.home = { ...emptyHome(), ...home };
+    this.outbox = outbox ?? [];
   }
 
   /** Become the device of a pairing link, before `connect`; other tabs start anew with it. */
@@ -81,7 +83,9 @@ export class Model {
   rest() {
     this.channel.postMessage({ call: "view", args: [this.tab, null] });
     this.waiting?.abort();
+    if (this.engine) this.apply({ news: "connection", connection: { phase: "off" } });
     this.stop();
+    this.db.abort({ reading: true });
   }
 
   /**
@@ -94,13 +98,16 @@ export class Model {
     const waiting = (this.waiting = new AbortController());
     return new Promise((resolve) => {
       const options = steal ? { steal } : { signal: waiting.signal };
+      let engine = null; // the one of this request, once it was granted
       const led = () => {
+        const lasting = this.led();
+        ({ engine } = this);
         resolve();
-        return this.led();
+        return lasting;
       };
       navigator.locks.request(LOCK, options, led).catch((error) => {
         if (error.name !== "AbortError") throw error;
-        if (waiting.signal.aborted) return; // not wanted any more
+        if (!engine || engine !== this.engine) return; // not wanted any more
         this.stop(); // taken by another tab
         this.lead();
       });
@@ -108,6 +115,7 @@ export class Model {
   }
 
   async led() {
+    this.stop(); // of two requests that were granted in one moment the first
     const lasting = /** @type {Promise<void>} */ (
       new Promise((resolve) => (this.release = resolve))
     );

@@ -3,6 +3,7 @@
 import { make } from "../protocol/messages.js";
 
 const ANSWER_MS = 20_000;
+const ORIGIN_MS = 5000;
 const ONLINE_MS = 10_000;
 const START_MS = 90_000; // an agent starts, or is woken
 
@@ -121,17 +122,11 @@ export async function fetchJson(path, token) {
   return body;
 }
 
-/** Tell whether the page's own origin still answers: then only the socket is refused. */
-export async function originAnswers() {
-  try {
-    await fetch("/app/", {
-      method: "HEAD",
-      cache: "no-store",
-      credentials: "omit",
-      signal: AbortSignal.timeout(5000),
-    });
-    return true;
-  } catch {
-    return false;
-  }
-}
+/** Ask for the page once more, but for its content; null when its own origin does not answer. */
+export const askOrigin = () =>
+  fetch("/app/", {
+    method: "HEAD",
+    cache: "no-store",
+    credentials: "omit",
+    signal: AbortSignal.timeout(ORIGIN_MS),
+  }).catch(() => null);

@@ -1,9 +1,10 @@
 // What the bridge serves: whether it is this version of the client, and the service worker that
 // keeps it on this device, where the browser trusts the origin. The client is whole without it.
 
+import { askOrigin } from "./requests.js";
+
 const WORKER = "/app/sw.js";
 const VERSION = new URL(import.meta.url).pathname.split("/")[2];
-const ANSWER_MS = 5000;
 
 /**
  * What is known by now.
@@ -72,17 +73,8 @@ const ownRegistration = async () =>
 /** Ask the bridge which version it serves and what time it has; null when it does not answer. */
 export async function lookAtServer() {
   const asked = Date.now();
-  let response;
-  try {
-    response = await fetch("/app/", {
-      method: "HEAD",
-      cache: "no-store",
-      credentials: "omit",
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
-  } catch {
-    return learn({ reached: false });
-  }
+  const response = await askOrigin();
+  if (!response) return learn({ reached: false });
   const now = (asked + Date.now()) / 2;
   const date = Date.parse(response.headers.get("Date") ?? "");
   const version = response.headers.get("ETag") ?? "";

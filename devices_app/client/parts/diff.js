@@ -1,6 +1,6 @@
 // Differences, line by line.
 
-import { h } from "./dom.js";
+import { button, h, icon } from "./dom.js";
 import { visible } from "./text.js";
 
 const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
@@ -26,23 +26,23 @@ export function diffLines(lines) {
     node.append(...lines.slice(from, to).map(line));
     const left = lines.length - to;
     if (left <= 0) return;
-    const more = h(
-      "button.quiet",
-      {
-        type: "button",
-        on: {
-          click: () => {
-            more.remove();
-            show(to);
-          },
-        },
-      },
-      `Show more (${left} lines)`,
-    );
+    const next = () => {
+      more.remove();
+      show(to);
+    };
+    const more = button("button.quiet", next, `Show more (${left} lines)`);
     node.append(more);
   };
   show(0);
   return node;
+}
+
+/** A button that wraps the lines of an element, as they are at first, or lets it scroll. */
+export function wrapButton(lines) {
+  const turn = () => wrap.setAttribute("aria-pressed", String(lines.classList.toggle("wrap")));
+  const wrap = button("button.quiet", turn, icon("wrap"), "Wrap");
+  wrap.setAttribute("aria-pressed", "true");
+  return wrap;
 }
 
 /** Lines of a unified diff's text. */

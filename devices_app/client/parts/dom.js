@@ -22,21 +22,52 @@ export function h(tag, attributes = {}, ...children) {
     else if (key in node && typeof value !== "string") node[key] = value;
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(
-    ...children
-      .flat(Infinity)
-      .filter((child) => child !== null && child !== undefined && child !== false),
-  );
+  node.append(...shown(children));
   return node;
 }
 
+const shown = (children) =>
+  children
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false);
+
 /** Replace an element's children. */
-export const fill = (node, ...children) =>
-  node.replaceChildren(
-    ...children
-      .flat(Infinity)
-      .filter((child) => child !== null && child !== undefined && child !== false),
-  );
+export const fill = (node, ...children) => node.replaceChildren(...shown(children));
+
+/** Make a button; `kind` is one as in `h`: `button.primary`. */
+export const button = (kind, act, ...children) =>
+  h(kind, { type: "button", on: { click: () => act() } }, ...children);
+
+/** Make a form that calls `act` and asks the server for nothing. */
+export function form(kind, act, ...children) {
+  const submit = (event) => {
+    event.preventDefault();
+    act();
+  };
+  return h(`form.${kind}`, { on: { submit } }, ...children);
+}
+
+/** Make a field for what is no prose: the browser corrects, fills in and underlines nothing. */
+export const field = (tag, attributes) =>
+  h(tag, { autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes });
+
+/** Make a screen: a bar with its title, what stands before and behind that, and its content. */
+export function screen(title, { before = null, behind = null }, ...content) {
+  const heading = h("h1", { tabindex: "-1" }, title);
+  const bar = h("header.bar", {}, before, heading, behind);
+  return h("section.screen", { "aria-label": title }, bar, ...content);
+}
+
+/** Make the link that leads from a screen to the one above it. */
+export const backLink = (go, name, label) =>
+  h("a.button.round.quiet.back", { ...go.link(name), "aria-label": label }, icon("back"));
+
+/** Make a row of a list, which leads somewhere. */
+export function row(attributes, { before = null, title, meta = null, after = null }) {
+  const about = meta === null ? null : h("span.meta", {}, meta);
+  const main = h("span.row-main", {}, h("span.title", {}, title), about);
+  return h("li.row", {}, h("a.row-link", attributes, before, main, after));
+}
 
 /** Set an element's text only where it differs, so that a selection in it survives. */
 export function setText(node, text) {
@@ -104,7 +135,6 @@ export function onFrame(paint) {
       paint();
     });
   };
-  run.cancel = () => cancelAnimationFrame(asked);
   return run;
 }
 
@@ -119,7 +149,7 @@ for (const name of ["click", "pointerdown"])
   document.addEventListener(
     name,
     (event) => {
-      if (!event.target.closest(".guarded")) return;
+      if (!(event.target instanceof Element) || !event.target.closest(".guarded")) return;
       event.preventDefault();
       event.stopImmediatePropagation();
     },
@@ -156,10 +186,6 @@ export async function copy(text) {
 
 const PHASES = {
   off: "Not connected",
-  connecting: "Connecting…",
-  authenticating: "Connecting…",
-  keeping: "Connecting…",
-  checking: "Connecting…",
   warned: "Needs you",
   ready: "",
   waiting: "Offline",
@@ -168,10 +194,10 @@ const PHASES = {
 
 /** Make the link that says how the connection is; it is hidden while all is well. */
 export function connectionSign({ model, go }) {
-  const node = h("a.connection", { href: go.to("wrong"), on: { click: go.follow } });
+  const node = h("a.connection", go.link("wrong"));
   const paint = () => {
     const { phase } = model.connection;
-    setText(node, PHASES[phase] ?? phase);
+    setText(node, PHASES[phase] ?? "Connecting…");
     node.dataset.phase = phase;
     node.hidden = phase === "ready";
   };

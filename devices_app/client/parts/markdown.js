@@ -8,14 +8,19 @@ import { h } from "./dom.js";
  *
  * @param {any} node an element
  * @param {string} text
+ * @param {(path: string) => object} linkTo what makes an element a link to a file
  */
-export function showMarkdown(node, text) {
+export function showMarkdown(node, text, linkTo) {
   const blocks = split(text);
   const before = node.markdownBlocks ?? [];
   let same = 0;
   while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;
   while (node.childNodes.length > same) node.lastChild.remove();
-  for (const block of blocks.slice(same)) node.append(render(block));
+  for (const block of blocks.slice(same)) {
+    const made = render(block);
+    linkPaths(made, linkTo);
+    node.append(made);
+  }
   node.markdownBlocks = blocks;
 }
 
@@ -168,8 +173,40 @@ function inline(text) {
 // The address is shown where it differs from its label: an agent's text may be anybody's.
 function link(address, label, whole) {
   if (!/^https?:\/\//i.test(address) || !URL.canParse(address))
-    return label ? h("span", {}, label) : whole;
+    return label ? h("span", { data: { path: address } }, label) : whole;
   const host = new URL(address).host;
   const shown = label && !label.includes(host) ? `${label} (${host})` : label || address;
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, shown);
+}
+
+// A path within a text has a slash and an ending, such as src/app.py:12; in code, or as the target of
+// a link, one of these endings is enough.
+const PATH =
+  /(?<![\w/:.~@-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
+const NAME =
+  /^[\w@+-][\w@+.-]*\.(?:c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|kt|lock|log|md|mjs|php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml)(?::\d+)*$/i;
+
+function linkPaths(block, linkTo) {
+  const link = (path, label = path) => h("a", linkTo(path.replace(/(?::\d+)+$/, "")), label);
+  for (const node of block.querySelectorAll("[data-path]")) {
+    const path = node.dataset.path.replace(/#L\d+(-L?\d+)?$/, "");
+    const [found] = path.match(PATH) ?? path.match(NAME) ?? [];
+    if (found === path) node.replaceWith(link(path, node.textContent));
+  }
+  const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode())
+    if (!walker.currentNode.parentElement.closest("a, pre")) texts.push(walker.currentNode);
+  for (const node of texts) {
+    const text = node.textContent;
+    const found = [...text.matchAll(PATH)];
+    if (node.parentElement.matches("code") && NAME.test(text)) found.push(NAME.exec(text));
+    const parts = [];
+    let from = 0;
+    for (const { 0: path, index } of found) {
+      parts.push(text.slice(from, index), link(path));
+      from = index + path.length;
+    }
+    if (found.length) node.replaceWith(...parts, text.slice(from));
+  }
 }

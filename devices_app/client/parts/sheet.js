@@ -1,6 +1,6 @@
 // A sheet over the screen, and the buttons of a decision.
 
-import { guard, h } from "./dom.js";
+import { button, guard, h } from "./dom.js";
 
 export const HOLD_MS = 1200;
 
@@ -20,7 +20,7 @@ export function openSheet(title, content, actions, closed) {
     content,
   );
   const foot = h("div.sheet-foot", {}, actions);
-  const close = h("button.quiet", { type: "button", on: { click: () => dialog.close() } }, "Close");
+  const close = button("button.quiet", () => dialog.close(), "Close");
   const dialog = h(
     "dialog.sheet",
     { "aria-labelledby": "sheet-title" },
@@ -49,7 +49,7 @@ export const seenToEnd = (node) => node.scrollTop + node.clientHeight >= node.sc
  */
 export function holdButton(label, act) {
   let timer = 0;
-  const button = h(
+  const node = h(
     "button.primary.danger.hold",
     { type: "button", "aria-describedby": "hold-hint" },
     h("span.fill", { "aria-hidden": "true" }),
@@ -57,39 +57,34 @@ export function holdButton(label, act) {
   );
   const end = () => {
     clearTimeout(timer);
-    button.classList.remove("held");
+    node.classList.remove("held");
   };
-  button.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || button.disabled) return;
-    button.setPointerCapture(event.pointerId);
-    button.classList.add("held");
+  node.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || node.disabled) return;
+    node.setPointerCapture(event.pointerId);
+    node.classList.add("held");
     timer = setTimeout(() => {
       end();
       act();
     }, HOLD_MS);
   });
   for (const name of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
-    button.addEventListener(name, end);
-  button.addEventListener("contextmenu", (event) => event.preventDefault());
+    node.addEventListener(name, end);
+  node.addEventListener("contextmenu", (event) => event.preventDefault());
   const other = twoSteps("Without holding", `Yes, ${label}`, act, "quiet");
-  button.addEventListener("click", (event) => {
+  node.addEventListener("click", (event) => {
     // A key or a screen reader clicks without holding: show the other way instead.
-    if (event.detail === 0 && !button.disabled) other.start();
+    if (event.detail === 0 && !node.disabled) other.start();
   });
   return {
-    button,
+    button: node,
     other: other.node,
-    hint: h(
-      "p.hint",
-      { id: "hold-hint" },
-      "This can destroy something: hold the button for a second.",
-    ),
+    hint: h("p.hint", { id: "hold-hint" }, "It can destroy something: hold the button a second."),
   };
 }
 
 /** Make a button that asks once more in its own place. */
 export function twoSteps(first, second, act, kind = "primary") {
-  const node = h(`button.${kind}`, { type: "button" }, first);
   let armed = false;
   const start = () => {
     armed = true;
@@ -98,6 +93,6 @@ export function twoSteps(first, second, act, kind = "primary") {
     guard(node);
     node.focus();
   };
-  node.addEventListener("click", () => (armed ? act() : start()));
+  const node = button(`button.${kind}`, () => (armed ? act() : start()), first);
   return { node, start };
 }

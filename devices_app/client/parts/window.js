@@ -4,6 +4,7 @@
 import { h } from "./dom.js";
 
 const WINDOW = 200; // items that stand in the DOM at once
+const TAIL = 40; // of them while the list follows its end: more than a screen holds
 const STEP = 60;
 const NEAR = 600; // pixels from an end at which more is shown
 const AT_END = 40;
@@ -19,7 +20,6 @@ export class WindowedList {
   constructor(on) {
     this.on = on;
     this.list = h("ol.stream");
-    this.top = h("li.edge", { role: "presentation" });
     this.node = h("div.scroller.anchored", { tabindex: "0" }, this.list);
     this.items = [];
     this.count = 0;
@@ -45,7 +45,7 @@ export class WindowedList {
     const grown = items.length - before - prepended;
     if (this.following) {
       this.end = items.length;
-      this.start = Math.max(0, this.end - WINDOW);
+      this.start = Math.max(0, this.end - TAIL);
     } else if (grown > 0) {
       this.unread += grown;
       this.on.unread(this.unread);
@@ -80,8 +80,12 @@ export class WindowedList {
   }
 
   toEnd() {
-    this.node.scrollTop = this.node.scrollHeight;
+    const { scrollHeight, clientHeight } = this.node;
+    this.node.scrollTop = scrollHeight;
     this.moved = this.node.scrollTop;
+    if (this.start === 0 || scrollHeight > 2 * clientHeight) return;
+    this.start = Math.max(0, this.start - STEP); // a tall screen, or items that are not seen
+    this.paint();
   }
 
   /** Go to the newest item and follow it from now on. */

@@ -83,10 +83,14 @@ export function read(text) {
     return { problem: "not JSON", type: "", text: text.slice(0, 500) };
   }
   const problem = faultOf(message);
-  return problem
-    ? { problem, type: String(message?.type ?? ""), text: text.slice(0, 500) }
-    : { message };
+  return problem ? aside(message, problem, text) : { message };
 }
+
+const aside = (message, problem, text) => ({
+  problem,
+  type: String(message?.type ?? ""),
+  text: text.slice(0, 500),
+});
 
 /** Say what is wrong with a decoded message, or return "". */
 export function faultOf(message) {
@@ -112,9 +116,18 @@ export const isRow = (message) =>
 /** The session that a message is about, or null for one that is for all devices. */
 export const sessionOf = (message) => message.payload?.session_id ?? null;
 
-/** The rows of a `replay_buffer`; where the bridge has discarded older ones, first a row that says so. */
-export function rowsOf({ id, timestamp, payload }) {
-  const rows = payload.messages.filter((row) => faultOf(row) === "" && isRow(row));
+/**
+ * The rows of a `replay_buffer`; where the bridge has discarded older ones, first a row that says so.
+ *
+ * @param {Message} message
+ * @param {(strange: object) => void} strange takes what is no row, as `read` gives it
+ */
+export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
+  const rows = payload.messages.filter((row) => {
+    const problem = faultOf(row) || (isRow(row) ? "" : "no row of a session");
+    if (problem) strange(aside(row, problem, JSON.stringify(row)));
+    return !problem;
+  });
   if (payload.complete) return rows;
   const { session_id } = payload;
   const gap = { type: "gap", id: `gap ${rows[0]?.id ?? id}`, timestamp, payload: { session_id } };

@@ -40,6 +40,9 @@ function change(item, fields) {
   item.version += 1;
 }
 
+const note = (chat, { id, timestamp }, text, tone = "soft", kind = "note") =>
+  add(chat, id, { kind, at: timestamp, tone, text });
+
 const FOLDS = {
   agent_event: hookEvent,
   stream_start: (chat, row) => answer(chat, row),
@@ -82,28 +85,12 @@ const FOLDS = {
     });
   },
   notification: notification,
-  error: (chat, row) =>
-    add(chat, row.id, {
-      kind: "note",
-      at: row.timestamp,
-      tone: "error",
-      text: row.payload.message,
-      code: row.payload.code,
-    }),
-  gap: (chat, row) =>
-    add(chat, row.id, {
-      kind: "gap",
-      at: row.timestamp,
-      text: "What came before this is not kept by the bridge any more.",
-    }),
-  session_end: (chat, row) =>
-    add(chat, row.id, {
-      kind: "note",
-      at: row.timestamp,
-      tone: "soft",
-      text: END[row.payload.reason] ?? "The session ended.",
-    }),
+  error: (chat, row) => note(chat, row, row.payload.message, "error"),
+  gap: (chat, row) => note(chat, row, GAP, "soft", "gap"),
+  session_end: (chat, row) => note(chat, row, END[row.payload.reason] ?? "The session ended."),
 };
+
+const GAP = "What came before this is not kept by the bridge any more.";
 
 const END = {
   user_request: "The session was ended.",
@@ -168,27 +155,17 @@ function hookEvent(chat, row) {
       queued: payload.queued === true,
     });
   } else if (event === "Stop" && payload.reason && payload.reason !== "task_completed") {
-    add(chat, row.id, {
-      kind: "note",
-      at: row.timestamp,
-      tone: "soft",
-      text: `The agent stopped: ${String(payload.reason).replaceAll("_", " ")}.`,
-    });
-  } else if (event === "SubagentStop" || event === "PreCompact") {
-    const text =
-      event === "PreCompact"
-        ? "The agent is shortening its memory of this conversation."
-        : "A subagent finished.";
-    add(chat, row.id, { kind: "note", at: row.timestamp, tone: "soft", text });
-  } else if (event === "SessionStart") {
-    add(chat, row.id, {
-      kind: "note",
-      at: row.timestamp,
-      tone: "soft",
-      text: "The session began.",
-    });
+    note(chat, row, `The agent stopped: ${String(payload.reason).replaceAll("_", " ")}.`);
+  } else if (HAPPENED[event]) {
+    note(chat, row, HAPPENED[event]);
   }
 }
+
+const HAPPENED = {
+  SessionStart: "The session began.",
+  SubagentStop: "A subagent finished.",
+  PreCompact: "The agent is shortening its memory of this conversation.",
+};
 
 // An approval and what became of it are shown by the tool's own card.
 function notification(chat, row) {
@@ -205,11 +182,6 @@ function notification(chat, row) {
     if (chat.seen.has(data.error_id)) return;
     chat.seen.add(data.error_id);
   }
-  const gap = data.code === "MESSAGES_DISCARDED";
-  add(chat, row.id, {
-    kind: gap ? "gap" : "note",
-    at: row.timestamp,
-    tone: kind === "error" ? "error" : "info",
-    text: body || title,
-  });
+  const tone = kind === "error" ? "error" : "info";
+  note(chat, row, body || title, tone, data.code === "MESSAGES_DISCARDED" ? "gap" : "note");
 }

@@ -1,7 +1,7 @@
 // The sheet on which somebody decides: the whole call, and buttons as its risk asks for.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { copy, fill, guard, h, icon, setText, toast } from "../parts/dom.js";
+import { button, copy, field, fill, guard, h, icon, setText, toast } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
@@ -22,13 +22,12 @@ export function openApproval(key, { model, go }, closed) {
     return { paint: () => {}, close: () => {} };
   }
   const session = model.home.sessions[approval.session_id];
-  const status = h("p.status", { role: "status" });
-  const actions = h("div.actions");
   const asked = questionsOf(approval);
   const atMachine = approval.source === "hooks";
   const form = asked.length
     ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
     : null;
+  const title = oneLine(session?.title) || approval.session_id;
   const content = [
     form
       ? form.node
@@ -38,112 +37,111 @@ export function openApproval(key, { model, go }, closed) {
       "dl.facts",
       {},
       h("dt", {}, "Session"),
-      h(
-        "dd",
-        {},
-        h(
-          "a",
-          { href: go.to("session", approval.session_id), on: { click: go.follow } },
-          oneLine(session?.title) || approval.session_id,
-        ),
-      ),
+      h("dd", {}, h("a", go.link("session", approval.session_id), title)),
       h("dt", {}, "Directory"),
       h("dd", {}, h("code", {}, visible(session?.working_directory ?? "not known"))),
       h("dt", {}, "Asked"),
       h("dd", {}, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`),
     ),
   ];
-  const sheet = openSheet(
-    form ? "A question" : oneLine(approval.tool),
-    content,
-    [status, actions],
-    () => closed(),
-  );
-  let shownState = "";
-  const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
 
-  const paint = () => {
-    const now = model.home.approvals[key];
-    const item = now && itemOf(now, model);
-    const state = !now?.open ? "decided" : item ? item.state : "open";
-    const sentence =
-      state === "decided"
-        ? outcome(now ?? approval)
-        : standing(now, model) || hooksSentence(now) || offlineSentence(model);
-    setText(status, sentence);
-    if (state === shownState) return;
-    shownState = state;
-    fill(actions, buttons(state));
-    guard(actions);
-  };
-
-  const buttons = (state) => {
-    if (state === "decided")
-      return [
-        h("button.primary", { type: "button", on: { click: () => sheet.dialog.close() } }, "Done"),
-      ];
-    if (state === "sent") return [];
-    if (state === "failed")
-      return [
-        h(
-          "button.primary",
-          {
-            type: "button",
-            on: { click: () => model.call("retry", itemOf(approval, model).message.id) },
-          },
-          "Try again",
-        ),
-      ];
-    if (state === "waiting")
-      return [h("button", { type: "button", on: { click: withdraw } }, "Take it back")];
-    return open();
-  };
-
-  const withdraw = async () => {
-    if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
-  };
-
-  const answer = h("button.primary", { type: "button", disabled: true }, "Answer");
-  answer.onclick = () => decide("modified", { ...approval.params, answers: form.answers() });
+  const give = () => parts.decide("modified", { ...approval.params, answers: form.answers() });
+  const answer = button("button.primary", give, "Answer");
+  answer.disabled = true;
   const answered = () => (answer.disabled = !form.answers());
 
-  const open = () => {
+  const open = (reject, approve) => {
     if (form && atMachine) return [];
-    const reject = h(
-      "button.reject",
-      { type: "button", on: { click: () => decide("rejected") } },
-      form ? "Decline" : "Reject",
-    );
     if (form) return [reject, h("span.gap"), answer];
-    const modify =
-      editable(approval) &&
-      h("button.quiet", { type: "button", on: { click: () => edit() } }, "Change…");
-    const approve = approveButtons(approval, () => decide("approved"));
-    watchEnd(sheet.body, approve, status);
+    watchEnd(sheet.body, approve, parts.status);
+    const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     return [reject, modify, h("span.gap"), approve];
   };
-
-  const edit = () =>
-    editParameters(
-      approval,
-      sheet,
-      actions,
-      () => {
-        shownState = "";
-        paint();
-      },
-      (parameters) => decide("modified", parameters),
-    );
-
-  paint();
-  const age = setInterval(paint, 5000);
+  const done = () => [button("button.primary", () => sheet.dialog.close(), "Done")];
+  const parts = decider(approval, model, { open, done });
+  const edit = () => editParameters(approval, sheet, parts);
+  const name = form ? "A question" : oneLine(approval.tool);
+  const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
+  parts.paint();
+  const age = setInterval(parts.paint, 5000);
   return {
-    paint,
+    paint: parts.paint,
     close: () => {
       clearInterval(age);
       sheet.dialog.close();
     },
   };
+}
+
+/**
+ * Make what decides an approval: how it stands, and the buttons for that.
+ *
+ * @param {any} approval
+ * @param {any} model
+ * @param {{open: (reject: any, approve: any[]) => any[], done: () => any[]}} buttons what stands
+ *   there while it is open, and once it was decided
+ */
+function decider(approval, model, { open, done }) {
+  const { key } = approval;
+  const status = h("p.status", { role: "status", tabindex: "-1" });
+  const actions = h("div.actions");
+  let shown = "";
+  const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
+  const withdraw = async () => {
+    if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
+  };
+  const retry = () => model.call("retry", itemOf(approval, model).message.id);
+  const refuse = questionsOf(approval).length ? "Decline" : "Reject";
+  const buttons = {
+    decided: done,
+    sent: () => [],
+    failed: () => [button("button.primary", retry, "Try again")],
+    waiting: () => [button("button", withdraw, "Take it back")],
+    open: () =>
+      open(
+        button("button.reject", () => decide("rejected"), refuse),
+        approveButtons(approval, () => decide("approved")),
+      ),
+  };
+  const paint = () => {
+    const now = model.home.approvals[key] ?? { ...approval, open: false };
+    const state = now.open ? (itemOf(now, model)?.state ?? "open") : "decided";
+    const sentence = standing(now, model) || hooksSentence(now) || offlineSentence(model);
+    setText(status, now.open ? sentence : outcome(now));
+    if (state === shown) return;
+    shown = state;
+    const { activeElement: at } = document;
+    const hadFocus = at === status || actions.contains(at);
+    fill(actions, buttons[state]());
+    guard(actions);
+    if (hadFocus) (actions.querySelector("button") ?? status).focus();
+  };
+  const again = () => {
+    shown = "";
+    paint();
+  };
+  return { status, actions, paint, again, decide };
+}
+
+const CARD = { characters: 400, lines: 12 }; // of a call that is seen whole in a conversation
+
+/**
+ * Make the card on which a call is decided in its conversation; null for one that takes the sheet: it
+ * is critical, long, a question, or is answered at the machine.
+ */
+export function decisionCard(approval, { model, go }) {
+  if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;
+  const text = JSON.stringify(approval.params);
+  const isLong = text.length > CARD.characters || text.split("\\n").length > CARD.lines;
+  if (isLong || questionsOf(approval).length) return null;
+  const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
+  const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
+  const { status, actions, paint } = decider(approval, model, { open, done: () => [] });
+  const risk = h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]);
+  const node = h("div.deciding", {}, risk, whole(approval), status, actions);
+  node.paint = paint;
+  paint();
+  return node;
 }
 
 const hooksSentence = (approval) =>
@@ -165,7 +163,7 @@ function approveButtons(approval, act) {
   }
   if (approval.risk_level === "high")
     return [twoSteps(`${label}…`, `Yes, ${label.toLowerCase()}`, act).node];
-  return [h("button.primary", { type: "button", on: { click: act } }, label)];
+  return [button("button.primary", act, label)];
 }
 
 // What is long must have been seen to its end before it can be approved.
@@ -220,12 +218,7 @@ function codeBlock(text, name) {
     "div.whole",
     {},
     h("pre.wrapped", { "aria-label": name }, visible(text)),
-    h(
-      "button.quiet.copy",
-      { type: "button", on: { click: () => copy(text) } },
-      icon("copy"),
-      "Copy",
-    ),
+    button("button.quiet.copy", () => copy(text), icon("copy"), "Copy"),
     hasOdd(text) &&
       h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
   );
@@ -235,17 +228,12 @@ const editable = (approval) =>
   approval.source === "agent_sdk" &&
   Object.values(approval.params).some((value) => typeof value === "string");
 
-function editParameters(approval, sheet, actions, cancel, send) {
+function editParameters(approval, sheet, { actions, again, decide }) {
   const fields = Object.entries(approval.params)
     .filter(([, value]) => typeof value === "string")
     .map(([name, value]) => {
-      const area = h("textarea", {
-        id: `field-${name}`,
-        rows: String(Math.min(12, value.split("\n").length + 1)),
-        spellcheck: "false",
-        autocapitalize: "off",
-        autocomplete: "off",
-      });
+      const rows = String(Math.min(12, value.split("\n").length + 1));
+      const area = field("textarea", { id: `field-${name}`, rows });
       area.value = value;
       return { name, value, area };
     });
@@ -259,15 +247,9 @@ function editParameters(approval, sheet, actions, cancel, send) {
   );
   const changed = () => Object.fromEntries(fields.map(({ name, area }) => [name, area.value]));
   const different = () => fields.some(({ value, area }) => area.value !== value);
-  const sendButton = h(
-    "button.primary",
-    {
-      type: "button",
-      disabled: true,
-      on: { click: () => send({ ...approval.params, ...changed() }) },
-    },
-    "Approve with changes",
-  );
+  const sendAll = () => decide("modified", { ...approval.params, ...changed() });
+  const sendButton = button("button.primary", sendAll, "Approve with changes");
+  sendButton.disabled = true;
   form.addEventListener("input", () => {
     sendButton.disabled = !different();
     fill(
@@ -281,23 +263,10 @@ function editParameters(approval, sheet, actions, cancel, send) {
     );
   });
   sheet.body.append(form);
-  fill(
-    actions,
-    h(
-      "button",
-      {
-        type: "button",
-        on: {
-          click: () => {
-            form.remove();
-            cancel();
-          },
-        },
-      },
-      "Cancel",
-    ),
-    h("span.gap"),
-    sendButton,
-  );
+  const leave = () => {
+    form.remove();
+    again();
+  };
+  fill(actions, button("button", leave, "Cancel"), h("span.gap"), sendButton);
   fields[0].area.focus();
 }

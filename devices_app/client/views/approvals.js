@@ -1,6 +1,6 @@
 // Approvals: the list of what waits and of what was decided, as cards.
 
-import { connectionSign, guard, h, keyed, setText } from "../parts/dom.js";
+import { connectionSign, guard, h, keyed, row, screen, setText } from "../parts/dom.js";
 import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 
@@ -17,19 +17,10 @@ export function approvalsView({ model, go }) {
   const connection = connectionSign({ model, go });
   const waiting = h("div.cards");
   const empty = h("p.empty", {}, "Nothing waits for you.");
-  const past = h("ul.rows.plain");
+  const past = h("ul.rows");
   const pastTitle = h("h2.section", {}, "Decided lately");
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "screen-title" },
-    h(
-      "header.bar",
-      {},
-      h("h1", { id: "screen-title", tabindex: "-1" }, "Approvals"),
-      connection.node,
-    ),
-    h("div.scroller", {}, waiting, empty, pastTitle, past),
-  );
+  const content = h("div.scroller", {}, waiting, empty, pastTitle, past);
+  const node = screen("Approvals", { behind: connection.node }, content);
   const paint = () => {
     connection.paint();
     showCards(waiting, model, go);
@@ -42,16 +33,10 @@ export function approvalsView({ model, go }) {
     keyed(past, decided, {
       key: ({ key, decision, by }) => `${key}${decision}${by}`,
       make: (approval) =>
-        h(
-          "li.row",
-          {},
-          h(
-            "a.row-link",
-            { href: go.to("approval", approval.key), on: { click: go.follow } },
-            h("span.title", {}, callLine(approval.tool, approval.params, approval.description)),
-            h("span.meta", {}, outcome(approval)),
-          ),
-        ),
+        row(go.link("approval", approval.key), {
+          title: callLine(approval.tool, approval.params, approval.description),
+          meta: outcome(approval),
+        }),
     });
   };
   paint();
@@ -70,7 +55,7 @@ export function showCards(place, model, go) {
 function card(approval, model, go) {
   const node = h(
     `a.card.risk-${approval.risk_level}`,
-    { href: go.to("approval", approval.key), on: { click: go.follow } },
+    go.link("approval", approval.key),
     h("span.card-top", {}, h("span.where"), h("span.age")),
     h("code.command", {}, callLine(approval.tool, approval.params, approval.description)),
     h("span.card-foot"),

@@ -1,7 +1,7 @@
 // Changes: what differs in the session's repository, and committing chosen files.
 
-import { fill, h, icon, keyed, setText } from "../parts/dom.js";
-import { diffLines } from "../parts/diff.js";
+import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
+import { diffLines, wrapButton } from "../parts/diff.js";
 import { oneLine, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
@@ -10,8 +10,8 @@ const NAMES = { untracked: "new" };
 /** The changes tab of a session. */
 export function changesView(id, { model }) {
   const head = h("div.branch", {});
-  const refresh = h("button.quiet", { type: "button", on: { click: () => load() } }, "Refresh");
-  const all = h("button.quiet", { type: "button", on: { click: () => chooseAll() } });
+  const refresh = button("button.quiet", () => load(), "Refresh");
+  const all = button("button.quiet", () => chooseAll());
   const state = h("p.empty", { role: "status" }, "Reading the repository…");
   const files = h("ul.rows.files");
   const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
@@ -22,14 +22,10 @@ export function changesView(id, { model }) {
     placeholder: "Commit message",
   });
   const commit = h("button.primary", { type: "submit", disabled: true }, "Commit");
-  const form = h("form.commit", { hidden: true }, message, commit);
-  form.addEventListener("input", () => check());
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    send();
-  });
+  const bottom = form("commit", () => send(), message, commit);
+  bottom.addEventListener("input", () => check());
   const bar = h("div.branch-bar", {}, head, all, refresh);
-  const node = h("section.tab", {}, h("div.scroller", {}, bar, outcome, state, files, cut), form);
+  const node = h("section.tab", {}, h("div.scroller", {}, bar, outcome, state, files, cut), bottom);
   const chosen = new Set();
   let changes = [];
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
@@ -49,7 +45,7 @@ export function changesView(id, { model }) {
       if (changes.length && wanted) return;
       changes = [];
       fill(files);
-      form.hidden = all.hidden = true;
+      bottom.hidden = all.hidden = true;
       state.hidden = false;
       setText(state, wanted ? "Waits for the connection." : error.message);
     } finally {
@@ -134,11 +130,7 @@ export function changesView(id, { model }) {
         !several && !loose.length && !staged.length && h("p.meta", {}, "There is no difference."),
       );
     } catch (error) {
-      const again = h(
-        "button",
-        { type: "button", on: { click: () => diff(path, place) } },
-        "Try again",
-      );
+      const again = button("button", () => diff(path, place), "Try again");
       fill(place, h("p.warn", { role: "alert" }, error.message), again);
     }
   };
@@ -190,7 +182,7 @@ export function changesView(id, { model }) {
   };
 
   const check = () => {
-    form.hidden = chosen.size === 0 && !message.value.trim();
+    bottom.hidden = chosen.size === 0 && !message.value.trim();
     commit.disabled = chosen.size === 0 || !message.value.trim();
     setText(
       commit,
@@ -244,14 +236,10 @@ function oneFile(file, named) {
     {},
     file.hunks.map((hunk) => [h("p.hunk", {}, hunk.header), diffLines(hunk.lines)]),
   );
-  const wrap = h("button.quiet", { type: "button", "aria-pressed": "true" }, icon("wrap"), "Wrap");
-  wrap.addEventListener("click", () =>
-    wrap.setAttribute("aria-pressed", String(hunks.classList.toggle("wrap"))),
-  );
   return [
     name,
     mode,
-    wrap,
+    wrapButton(hunks),
     hunks,
     file.truncated && h("p.meta", {}, "The rest is too large to be shown here."),
   ];

@@ -1,6 +1,6 @@
 // The conversation of one session.
 
-import { h, onFrame, setText } from "../parts/dom.js";
+import { button, h, setText } from "../parts/dom.js";
 import { WindowedList } from "../parts/window.js";
 import { emptyChat, foldChat } from "../store/chat.js";
 import { makeItem, updateItem } from "./chat_items.js";
@@ -14,14 +14,12 @@ export function chatView(id, { model, go }) {
   let first = Infinity; // place of the first row that is loaded
   let whole = false; // nothing earlier is kept here
   let asked = false; // the bridge was asked for what is earlier
+  let standing = "Reading…"; // how it is with what is earlier, in words
   let started = false;
   let chat = emptyChat();
 
-  const newer = h("button.newer", {
-    type: "button",
-    hidden: true,
-    on: { click: () => list.follow() },
-  });
+  const newer = button("button.newer", () => list.follow());
+  newer.hidden = true;
   const list = new WindowedList({
     make: (item) => makeItem(item, { model, go, id }),
     update: updateItem,
@@ -32,6 +30,8 @@ export function chatView(id, { model, go }) {
     },
   });
   const bottom = composer(id, { model });
+  const empty = h("p.empty", { role: "status" });
+  list.node.prepend(empty);
   const node = h("section.chat", {}, list.node, newer, bottom.node);
 
   const show = (found) => {
@@ -52,6 +52,11 @@ export function chatView(id, { model, go }) {
     );
   };
 
+  const sayStanding = () => {
+    empty.hidden = chat.items.length > 0;
+    setText(empty, model.connection.phase === "ready" ? standing : "Waits for the connection.");
+  };
+
   // What came while the storage was read, or could not be stored, stays at the end.
   const read = async (place, count) => {
     const found = await model.rowsBefore(id, place, count);
@@ -68,25 +73,30 @@ export function chatView(id, { model, go }) {
     asked = true;
     try {
       await model.call("replay", id);
+      standing = "Nothing has been said here yet.";
     } catch (error) {
       asked = error.code !== undefined; // what was not answered is asked again
+      standing = error.message;
     }
+    sayStanding();
   };
 
   const live = (fresh) => {
     rows.push(...fresh.map((row) => ({ place: Infinity, row })));
     foldChat(chat, fresh);
-    repaint();
+    list.show(chat.items);
   };
 
-  const repaint = onFrame(() => list.show(chat.items));
-
-  const paint = (news) => {
-    if (news?.news === "rows" && news.session === id) {
-      // Rows that belong between those that are here: what is shown is read again.
-      if (news.earlier) read(Infinity, Math.max(rows.length + news.rows.length, LOADED));
-      else live(news.rows);
-    }
+  const paint = (news = []) => {
+    const mine = news.filter((one) => one.news === "rows" && one.session === id);
+    const [between, fresh] = [true, false].map((earlier) =>
+      mine.filter((one) => one.earlier === earlier).flatMap((one) => one.rows),
+    );
+    if (fresh.length) live(fresh);
+    // Rows that belong between those that are here: what is shown is read again.
+    if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
+    sayStanding();
+    for (const card of list.node.querySelectorAll(".deciding")) card.paint();
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();
   };
@@ -100,9 +110,6 @@ export function chatView(id, { model, go }) {
   return {
     node,
     paint,
-    close: () => {
-      list.close();
-      repaint.cancel();
-    },
+    close: () => list.close(),
   };
 }

@@ -1,10 +1,11 @@
 // What a conversation is made of: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { copy, fill, h, icon, setText } from "../parts/dom.js";
+import { button, copy, fill, h, icon, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
+import { decisionCard } from "./approval.js";
 
 const OUTPUT_SHOWN = 20_000; // characters of what a tool gave, at first
 
@@ -52,7 +53,8 @@ function updateAnswer(node, item) {
   node.body ??= h("div.bubble.markdown");
   node.foot ??= h("p.meta");
   if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
-  showMarkdown(node.body, item.text);
+  const { go, id } = node.app;
+  showMarkdown(node.body, item.text, (path) => go.link("file", id, path));
   node.hidden = item.done && !item.text && item.reason !== "error";
   node.classList.toggle("streaming", !item.done);
   const ends = {
@@ -126,17 +128,14 @@ const WORDS = {
 
 function showDecision(node, item, state) {
   const { model, go, id } = node.app;
-  const open =
-    state === "pending" && model.home.approvals[approvalKey(id, item.callId)]?.open !== false;
-  node.querySelector(".decide")?.remove();
-  if (open)
-    node.append(
-      h(
-        "a.button.primary.decide",
-        { href: go.to("approval", approvalKey(id, item.callId)), on: { click: go.follow } },
-        "Decide",
-      ),
-    );
+  const key = approvalKey(id, item.callId);
+  const approval = model.home.approvals[key];
+  const open = state === "pending" && approval?.open !== false;
+  if (open === Boolean(node.deciding)) return;
+  node.deciding?.remove();
+  const link = () => h("a.button.primary.decide", go.link("approval", key), "Decide");
+  node.deciding = open ? (decisionCard(approval, node.app) ?? link()) : null;
+  if (open) node.append(node.deciding);
 }
 
 function fillTool(place, item, { go, id }) {
@@ -147,8 +146,7 @@ function fillTool(place, item, { go, id }) {
   fill(
     place,
     input && h("pre.wrapped", { tabindex: "0", "aria-label": "Input" }, visible(input)),
-    typeof path === "string" &&
-      h("a.button.quiet", { href: go.to("file", id, path), on: { click: go.follow } }, "Open file"),
+    typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     item.decidedBy && h("p.meta", {}, item.decidedBy),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
@@ -159,7 +157,7 @@ function fillTool(place, item, { go, id }) {
 // What a tool gave: of a long text the beginning, and with each tap five times as much.
 function output(text) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
-  const more = h("button.quiet", { type: "button", on: { click: () => show(shown * 5) } });
+  const more = button("button.quiet", () => show(shown * 5));
   let shown = 0;
   const show = (count) => {
     shown = count;
@@ -168,8 +166,8 @@ function output(text) {
     setText(more, `Show more (${(text.length - shown).toLocaleString()})`);
   };
   show(OUTPUT_SHOWN);
-  const whole = { type: "button", on: { click: () => copy(text) } };
-  return [pre, h("div.actions", {}, more, h("button.quiet.copy", whole, icon("copy"), "Copy"))];
+  const whole = button("button.quiet.copy", () => copy(text), icon("copy"), "Copy");
+  return [pre, h("div.actions", {}, more, whole)];
 }
 
 function updateNote(node, item) {

@@ -1,6 +1,6 @@
 // What a person says to an agent: the field, what waits to be sent, stop and resume.
 
-import { h, icon, keyed, setText, toast } from "../parts/dom.js";
+import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { oneLine } from "../parts/text.js";
 
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
@@ -17,38 +17,13 @@ export function composer(id, { model }) {
   });
   const grown = h("div.grow", {}, area); // as high as its text, which the stylesheet repeats unseen
   const send = h("button.round.primary", { type: "submit", "aria-label": "Send" }, icon("send"));
-  const stop = h(
-    "button.round.danger",
-    {
-      type: "button",
-      "aria-label": "Stop the agent",
-      hidden: true,
-      on: { click: () => interrupt() },
-    },
-    icon("stop"),
-  );
+  const stop = button("button.round.danger", () => interrupt(), icon("stop"));
+  stop.setAttribute("aria-label", "Stop the agent");
   const why = h("p.why", { role: "status" });
-  const resume = h(
-    "button",
-    { type: "button", hidden: true, on: { click: () => wake() } },
-    "Resume",
-  );
-  const form = h(
-    "form.composer",
-    {
-      on: {
-        submit: (event) => {
-          event.preventDefault();
-          say();
-        },
-      },
-    },
-    grown,
-    stop,
-    send,
-  );
+  const resume = button("button", () => wake(), "Resume");
+  const line = form("composer", () => say(), grown, stop, send);
   const waiting = h("ul.outgoing");
-  const node = h("div.foot", {}, waiting, why, resume, form);
+  const node = h("div.foot", {}, waiting, why, resume, line);
 
   model.draft(id).then((text) => {
     if (text && !area.value) area.value = text;
@@ -112,7 +87,7 @@ export function composer(id, { model }) {
     const observed = session?.kind === "observed";
     const status = session?.session_status;
     const ended = status === "closed" && !session?.resumable;
-    form.hidden = observed || ended;
+    line.hidden = observed || ended;
     stop.hidden = session?.turn !== "working" && session?.turn !== "waiting";
     resume.hidden =
       observed ||
@@ -158,7 +133,6 @@ function paintOutgoing(place, id, model) {
 }
 
 function outgoing({ message: { id, payload }, state }, model) {
-  const act = (name) => ({ type: "button", on: { click: () => model.call(name, id) } });
   return h(
     `li.bubble.mine.${state}`,
     {},
@@ -168,8 +142,8 @@ function outgoing({ message: { id, payload }, state }, model) {
       h(
         "div.actions",
         {},
-        h("button", act("retry"), "Try again"),
-        h("button.quiet", act("discard"), "Discard"),
+        button("button", () => model.call("retry", id), "Try again"),
+        button("button.quiet", () => model.call("discard", id), "Discard"),
       ),
   );
 }

@@ -1,6 +1,7 @@
 // Files: the session's directory, and a viewer that reads a file by pages.
 
-import { copy, fill, h, icon } from "../parts/dom.js";
+import { wrapButton } from "../parts/diff.js";
+import { button, copy, fill, h, icon, row } from "../parts/dom.js";
 import { bytes, oneLine, visible, visibleName } from "../parts/text.js";
 
 const LINES = 400;
@@ -49,21 +50,12 @@ export function filesView(id, { model, go }, path = "") {
     );
   };
 
-  const link = (at, attributes, ...inside) =>
-    h("a", { href: go.to("file", id, at), on: { click: go.follow }, ...attributes }, ...inside);
-
   const item = (/** @type {any} */ { name, type, size }, at) =>
-    h(
-      "li.row",
-      {},
-      link(
-        at,
-        { class: "row-link" },
-        icon(type === "directory" ? "folder" : "file"),
-        h("span.row-main", {}, h("span.title", {}, visibleName(name))),
-        h("span.meta", {}, size === undefined ? "" : bytes(size)),
-      ),
-    );
+    row(go.link("file", id, at), {
+      before: icon(type === "directory" ? "folder" : "file"),
+      title: visibleName(name),
+      after: h("span.meta", {}, size === undefined ? "" : bytes(size)),
+    });
 
   // The way from the session's directory; of what lies elsewhere the whole path.
   const crumbs = (at) => {
@@ -78,7 +70,7 @@ export function filesView(id, { model, go }, path = "") {
         index > 0 && h("span", { "aria-hidden": "true" }, "/"),
         last
           ? h("span", { "aria-current": "page" }, visibleName(name))
-          : link(to, {}, visibleName(name)),
+          : h("a", go.link("file", id, to), visibleName(name)),
       ];
     });
     return h("nav.path", { "aria-label": "Path" }, steps);
@@ -86,16 +78,7 @@ export function filesView(id, { model, go }, path = "") {
 
   const read = async (at) => {
     const lines = h("ol.code.wrap", { tabindex: "0", "aria-label": oneLine(at) });
-    const wrap = h(
-      "button.quiet",
-      { type: "button", "aria-pressed": "true" },
-      icon("wrap"),
-      "Wrap",
-    );
-    wrap.addEventListener("click", () =>
-      wrap.setAttribute("aria-pressed", String(lines.classList.toggle("wrap"))),
-    );
-    const more = h("button.wide", { type: "button", on: { click: () => next() } });
+    const more = button("button.wide", () => next());
     const trouble = h("p.warn", { role: "alert" });
     let offset = 0;
     let text = "";
@@ -127,17 +110,13 @@ export function filesView(id, { model, go }, path = "") {
       fill(place, crumbs(first.path), h("p.empty", { role: "status" }, sentence));
       return;
     }
-    const all = h(
-      "button.quiet",
-      { type: "button", on: { click: () => copy(text) } },
-      icon("copy"),
-      first.lines > LINES ? "Copy what is shown" : "Copy",
-    );
+    const label = first.lines > LINES ? "Copy what is shown" : "Copy";
+    const all = button("button.quiet", () => copy(text), icon("copy"), label);
     const size = h("span.meta", {}, `${first.lines} lines, ${bytes(first.size)}`);
     fill(
       place,
       crumbs(first.path),
-      h("div.actions.reading", {}, wrap, all, size),
+      h("div.actions.reading", {}, wrapButton(lines), all, size),
       first.lines ? lines : h("p.empty", {}, "An empty file."),
       trouble,
       more,

@@ -1,6 +1,6 @@
 // Home: what waits for a person over all sessions, then the sessions by what they need.
 
-import { connectionSign, h, icon, keyed, setText } from "../parts/dom.js";
+import { connectionSign, h, icon, keyed, row, screen, setText } from "../parts/dom.js";
 import { ago, oneLine, shortPath } from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
@@ -36,20 +36,10 @@ export function homeView({ model, go }) {
   );
   const connection = connectionSign({ model, go });
   const stopped = h("p.finding.bad", { role: "status" });
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "home-title" },
-    h(
-      "header.bar",
-      {},
-      h("h1", { id: "home-title", tabindex: "-1" }, "Sessions"),
-      connection.node,
-      h(
-        "a.button.round",
-        { href: go.to("new"), on: { click: go.follow }, "aria-label": "New session" },
-        icon("plus"),
-      ),
-    ),
+  const start = { ...go.link("new"), "aria-label": "New session" };
+  const node = screen(
+    "Sessions",
+    { behind: [connection.node, h("a.button.round", start, icon("plus"))] },
     h("div.scroller", {}, stopped, waiting, list, empty, endedTitle, ended),
   );
   const paint = () => {
@@ -64,7 +54,7 @@ export function homeView({ model, go }) {
     ])
       keyed(place, items, {
         key: ({ session }) => session.session_id,
-        make: (item) => row(item, go),
+        make: (item) => sessionRow(item, go),
         update: paintRow,
       });
     const { phase, fault } = model.connection;
@@ -78,15 +68,13 @@ export function homeView({ model, go }) {
   return { node, paint };
 }
 
-function row(item, go) {
-  const link = h(
-    "a.row-link",
-    { href: go.to("session", item.session.session_id), on: { click: go.follow } },
-    h("span.dot", { "aria-hidden": "true" }),
-    h("span.row-main", {}, h("span.title"), h("span.meta")),
-    h("span.row-side", {}, h("span.state"), h("time")),
-  );
-  const node = h("li.row", {}, link);
+function sessionRow(item, go) {
+  const node = row(go.link("session", item.session.session_id), {
+    before: h("span.dot", { "aria-hidden": "true" }),
+    title: "",
+    meta: "",
+    after: h("span.row-side", {}, h("span.state"), h("time")),
+  });
   paintRow(node, item);
   return node;
 }

@@ -1,6 +1,6 @@
 // Start a session: agent, directory, first prompt.
 
-import { fill, h, icon, setText } from "../parts/dom.js";
+import { backLink, button, field, fill, form, h, icon, screen, setText } from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
 
 /** The screen on which a session is started. */
@@ -14,15 +14,8 @@ export function newSessionView({ model, go }) {
         .filter(Boolean),
     ),
   ].slice(0, 5);
-  const directory = h("input", {
-    id: "directory",
-    type: "text",
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
-    list: "recent",
-    required: true,
-  });
+  const about = { id: "directory", type: "text", list: "recent", required: true };
+  const directory = field("input", about);
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
   const prompt = h("textarea", {
@@ -32,16 +25,9 @@ export function newSessionView({ model, go }) {
   });
   const start = h("button.primary.wide", { type: "submit" }, "Start");
   const said = h("p.status", { role: "status" });
-  const form = h(
-    "form.form",
-    {
-      on: {
-        submit: (event) => {
-          event.preventDefault();
-          begin();
-        },
-      },
-    },
+  const content = form(
+    "form",
+    () => begin(),
     h("label", { for: "agent" }, "Agent"),
     select,
     h("label", { for: "directory" }, "Directory"),
@@ -55,13 +41,7 @@ export function newSessionView({ model, go }) {
       h(
         "div.chips",
         {},
-        recent.map((path) =>
-          h(
-            "button.chip",
-            { type: "button", on: { click: () => choose(path) } },
-            oneLine(shortPath(path)),
-          ),
-        ),
+        recent.map((path) => button("button.chip", () => choose(path), oneLine(shortPath(path)))),
       ),
     h(
       "details.browse",
@@ -74,23 +54,17 @@ export function newSessionView({ model, go }) {
     start,
     said,
   );
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "screen-title" },
-    h(
-      "header.bar",
-      {},
-      h(
-        "a.button.round.quiet.back",
-        { href: go.to("home"), "aria-label": "Back to the sessions", on: { click: go.follow } },
-        icon("back"),
-      ),
-      h("h1", { id: "screen-title", tabindex: "-1" }, "New session"),
-    ),
-    h("div.scroller", {}, form),
-  );
+  const before = backLink(go, "home", "Back to the sessions");
+  const node = screen("New session", { before }, h("div.scroller", {}, content));
 
   const choose = (path) => (directory.value = path);
+
+  const step = (path, name) =>
+    h(
+      "li",
+      {},
+      button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)),
+    );
 
   const browse = async (path) => {
     fill(tree, h("p.meta", {}, "Reading…"));
@@ -106,33 +80,10 @@ export function newSessionView({ model, go }) {
         h(
           "ul.rows.files",
           {},
-          h(
-            "li",
-            {},
-            h(
-              "button.row-link",
-              {
-                type: "button",
-                on: { click: () => browse(base.split("/").slice(0, -1).join("/") || "/") },
-              },
-              icon("folder"),
-              "..",
-            ),
-          ),
+          step(base.split("/").slice(0, -1).join("/") || "/", ".."),
           found.entries
             .filter(({ type }) => type === "directory")
-            .map(({ name }) =>
-              h(
-                "li",
-                {},
-                h(
-                  "button.row-link",
-                  { type: "button", on: { click: () => browse(`${base}/${name}`) } },
-                  icon("folder"),
-                  h("span", {}, visible(name)),
-                ),
-              ),
-            ),
+            .map(({ name }) => step(`${base}/${name}`, visible(name))),
         ),
       );
     } catch (error) {
@@ -159,7 +110,7 @@ export function newSessionView({ model, go }) {
 
   const paint = () => {
     const agents = model.connection.acked?.supported_agents ?? [];
-    if (select.length !== agents.length)
+    if (agents.length && select.length !== agents.length)
       fill(
         select,
         agents.map((name) => h("option", { value: name }, oneLine(name))),

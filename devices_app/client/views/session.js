@@ -1,6 +1,6 @@
 // A session: its title and its three tabs.
 
-import { connectionSign, h, icon, setText } from "../parts/dom.js";
+import { backLink, connectionSign, h, setText } from "../parts/dom.js";
 import { oneLine, shortPath } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 import { changesView } from "./changes.js";
@@ -19,20 +19,12 @@ export function sessionView(app, { id, tab, path }) {
   const title = h("h1", { id: "session-title", tabindex: "-1" });
   const place = h("p.meta");
   const connection = connectionSign(app);
-  const others = h("a.badge", { href: go.to("approvals"), on: { click: go.follow }, hidden: true });
+  const others = h("a.badge", { ...go.link("approvals"), hidden: true });
   const tabs = h(
     "nav.tabs",
     { "aria-label": "Parts of the session" },
     Object.entries(TABS).map(([name, [label]]) =>
-      h(
-        "a",
-        {
-          href: go.to("session", id, name),
-          "aria-current": name === tab && "page",
-          on: { click: go.follow },
-        },
-        label,
-      ),
+      h("a", { ...go.link("session", id, name), "aria-current": name === tab && "page" }, label),
     ),
   );
   const content = TABS[tab][1](id, app, path);
@@ -42,11 +34,7 @@ export function sessionView(app, { id, tab, path }) {
     h(
       "header.bar",
       {},
-      h(
-        "a.button.round.quiet.back",
-        { href: go.to("home"), "aria-label": "Back to the sessions", on: { click: go.follow } },
-        icon("back"),
-      ),
+      backLink(go, "home", "Back to the sessions"),
       h("div.heading", {}, title, place),
       connection.node,
       others,
@@ -54,7 +42,7 @@ export function sessionView(app, { id, tab, path }) {
     tabs,
     content.node,
   );
-  const paint = (news) => {
+  const paint = (news = []) => {
     const session = model.home.sessions[id];
     setText(title, oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id));
     setText(

@@ -1,7 +1,7 @@
 // Settings of this device.
 
 import { dropClient } from "../net/served.js";
-import { fill, h, setText } from "../parts/dom.js";
+import { button, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { bytes } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
@@ -20,27 +20,15 @@ export function settingsView(app) {
   const { model, go } = app;
   const facts = h("dl.facts");
   const storage = h("dd", {}, "…");
-  const forget = h(
-    "button.danger",
-    { type: "button", on: { click: () => ask() } },
-    "Forget this bridge",
-  );
+  const forget = button("button.danger", () => ask(), "Forget this bridge");
   const installing = h("li.row", {});
   const bridges = h("ul.rows");
   const said = h("p.status", { role: "alert" });
-  const address = h("input", {
-    id: "address",
-    type: "text",
-    inputmode: "url",
-    autocomplete: "off",
-    autocapitalize: "off",
-    spellcheck: "false",
-    placeholder: "machine.local:8443",
-  });
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "screen-title" },
-    h("header.bar", {}, h("h1", { id: "screen-title", tabindex: "-1" }, "Settings")),
+  const like = { id: "address", type: "text", inputmode: "url", placeholder: "machine.local:8443" };
+  const address = field("input", like);
+  const node = screen(
+    "Settings",
+    {},
     h(
       "div.scroller.prose",
       {},
@@ -48,29 +36,29 @@ export function settingsView(app) {
       h(
         "ul.rows",
         {},
-        row(
-          { href: go.to("wrong"), on: { click: go.follow } },
-          "What is wrong?",
-          "Connection, certificate, clock, storage, in words",
-        ),
+        row(go.link("wrong"), {
+          title: "What is wrong?",
+          meta: "Connection, certificate, clock, storage, in words",
+        }),
         installing,
         row(
           { href: "/pair#trust" },
-          "Trust this bridge",
-          "The certificate authority, and the steps for this system",
+          {
+            title: "Trust this bridge",
+            meta: "The certificate authority, and the steps for this system",
+          },
         ),
         row(
           { href: "/admin/" },
-          "Admin site",
-          "Devices, approvals and the audit trail, with a password",
+          { title: "Admin site", meta: "Devices, approvals and the audit trail, with a password" },
         ),
       ),
       h("h2.section", {}, "Other bridges"),
       h("p.meta", {}, "Each bridge has an installation of its own, paired on its own page."),
       bridges,
-      h(
-        "form.form",
-        { on: { submit: (event) => add(event) } },
+      form(
+        "form",
+        () => add(),
         h("label", { for: "address" }, "Address of another bridge"),
         h("div.beside", {}, address, h("button", { type: "submit" }, "Add")),
         said,
@@ -115,8 +103,7 @@ export function settingsView(app) {
     showBridges(list);
   };
 
-  const add = async (event) => {
-    event.preventDefault();
+  const add = async () => {
     const origin = originOf(address.value);
     const list = (await model.db.get(BRIDGES)) ?? [];
     const problem = !origin
@@ -178,12 +165,6 @@ async function measure(model) {
   const { usage = 0 } = (await navigator.storage?.estimate?.()) ?? {};
   return bytes(usage);
 }
-
-function row(attributes, title, meta) {
-  const inside = h("span.row-main", {}, h("span.title", {}, title), h("span.meta", {}, meta));
-  return h("li.row", {}, h("a.row-link", attributes, inside));
-}
-
 
 // Chrome offers to install; Safari has it in its own menu. Nothing where it is installed.
 function installRow(offer) {

@@ -1,6 +1,6 @@
 // The first screen of a browser that is not paired: it takes a pairing link.
 
-import { h, icon, setText } from "../parts/dom.js";
+import { button, field, form, h, icon, setText } from "../parts/dom.js";
 import { readPairingLink } from "../protocol/pairing.js";
 
 const isApple =
@@ -11,14 +11,8 @@ const isInstalled = matchMedia("(display-mode: standalone)").matches;
 /** Ask for a pairing link: pasted, or scanned where the browser can; then call `paired`. */
 export function welcomeView(model, paired, problem = "") {
   const said = h("p.status", { role: "alert" }, problem);
-  const input = h("input", {
-    id: "link",
-    type: "text",
-    autocomplete: "off",
-    autocapitalize: "off",
-    spellcheck: "false",
-    placeholder: "https://…/pair#v=1&token=…",
-  });
+  const like = { id: "link", type: "text", placeholder: "https://…/pair#v=1&token=…" };
+  const input = field("input", like);
   const use = async (link) => {
     try {
       await model.pair(readPairingLink(link, location.host));
@@ -38,10 +32,6 @@ export function welcomeView(model, paired, problem = "") {
     }
     await use(input.value);
   };
-  const submit = (event) => {
-    event.preventDefault();
-    use(input.value);
-  };
   return {
     node: h(
       "main.welcome",
@@ -55,15 +45,10 @@ export function welcomeView(model, paired, problem = "") {
           {},
           "An app on the Home Screen keeps its own storage. To use one, add this page first (Share, Add to Home Screen), open it from there, and paste the link in it.",
         ),
-      h(
-        "form.form",
-        { on: { submit } },
-        h(
-          "button.primary.wide",
-          { type: "button", on: { click: paste } },
-          icon("copy"),
-          "Paste pairing link",
-        ),
+      form(
+        "form",
+        () => use(input.value),
+        button("button.primary.wide", paste, icon("copy"), "Paste pairing link"),
         scanner(use, said),
         h("label", { for: "link" }, "Or type or paste it here"),
         input,
@@ -86,12 +71,7 @@ function scanner(use, said) {
       setText(said, `The camera cannot be used: ${error.message}`);
     }
   };
-  return h(
-    "div.scan",
-    {},
-    h("button.wide", { type: "button", on: { click: scan } }, "Scan"),
-    video,
-  );
+  return h("div.scan", {}, button("button.wide", scan, "Scan"), video);
 }
 
 // The first code that the camera sees; "" when the screen was left.

@@ -1,7 +1,7 @@
 // The page that says in words what is wrong, and what to do: what `doctor` says at the machine.
 
 import { lookAtServer, served, useNewer } from "../net/served.js";
-import { fill, h, icon, toast } from "../parts/dom.js";
+import { backLink, button, fill, h, icon, screen, toast } from "../parts/dom.js";
 import { showMinutes } from "../parts/text.js";
 
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
@@ -15,27 +15,11 @@ export function wrongView({ model, go }) {
     lookAtServer().then(() => paint());
     model.call("connect").catch((error) => toast(error.message, "warn"));
   };
-  const node = h(
-    "section.screen",
-    { "aria-labelledby": "screen-title" },
-    h(
-      "header.bar",
-      {},
-      h(
-        "a.button.round.quiet.back",
-        { href: go.to("settings"), "aria-label": "Back to the settings", on: { click: go.follow } },
-        icon("back"),
-      ),
-      h("h1", { id: "screen-title", tabindex: "-1" }, "What is wrong?"),
-    ),
-    h(
-      "div.scroller.prose",
-      {},
-      list,
-      h("button", { type: "button", on: { click: connect } }, "Look again"),
-      notesTitle,
-      notes,
-    ),
+  const again = button("button", connect, "Look again");
+  const node = screen(
+    "What is wrong?",
+    { before: backLink(go, "settings", "Back to the settings") },
+    h("div.scroller.prose", {}, list, again, notesTitle, notes),
   );
   let painted = "";
   const paint = () => {
@@ -79,7 +63,7 @@ function finding({ tone, text, detail = "", steps = [], newer = false }) {
           {},
           steps.map((step) => h("li", {}, step)),
         ),
-      newer && h("button", { type: "button", on: { click: useNewer } }, "Use it now"),
+      newer && button("button", useNewer, "Use it now"),
     ),
   );
 }

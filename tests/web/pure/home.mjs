@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
 import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
-import { placeRows } from "./store/order.js";
+import { placeRows } from "./net/db.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
 let count = 0;
