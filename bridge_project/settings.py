@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from typing import Any
 
@@ -163,10 +164,12 @@ STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
+# Cookies know no ports: two bridges on one host name must not take each other's for their own.
+_WHOSE = hashlib.sha256(f"cookies of {SECRET_KEY}".encode()).hexdigest()[:8]
 SESSION_COOKIE_SECURE = True
-SESSION_COOKIE_NAME = "__Host-bridge-session"
+SESSION_COOKIE_NAME = f"__Host-bridge-session-{_WHOSE}"
 CSRF_COOKIE_SECURE = True
-CSRF_COOKIE_NAME = "__Host-bridge-csrf"
+CSRF_COOKIE_NAME = f"__Host-bridge-csrf-{_WHOSE}"
 CSRF_FAILURE_VIEW = "bridge_project.http.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 # with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin

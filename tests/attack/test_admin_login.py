@@ -42,6 +42,15 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
     made.stop()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cookie(bridge: ClockBridge) -> None:
+    """Learn the names of the bridge's cookies, as it sets them."""
+    names[:] = [bridge.https().get(LOG_IN).headers["set-cookie"].partition("=")[0]]
+
+
+names: list[str] = []
+
+
 def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: Any) -> Response:
     """Send the log-in form as a browser does."""
     fields = {"csrfmiddlewaretoken": CSRF, "username": name, "password": password}
@@ -49,7 +58,7 @@ def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: Any
     given = more.pop("headers", {})
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
-        "Cookie": f"__Host-bridge-csrf={CSRF}",
+        "Cookie": f"{names[0]}={CSRF}",
         "Referer": f"https://127.0.0.1:{https.port}{LOG_IN}",
     }
     return https.post(LOG_IN, body=body, headers=headers | given, **more)
@@ -140,7 +149,8 @@ def test_a_stranger_writes_nothing(bridge: ClockBridge) -> None:
         for turn in range(120):
             answer = log_in(https, "owner", f"x{turn}", size=6000, connection=connection)
             statuses[answer.status] += 1
-            cookie = {"Cookie": f"__Host-bridge-session={turn:032d}"}
+            name = names[0].replace("csrf", "session")
+            cookie = {"Cookie": f"{name}={turn:032d}"}
             path = ("/admin/", LOG_IN, "/admin/logout/")[turn % 3]
             https.get(path, headers=cookie, connection=connection)
     assert set(statuses) == {200, 429} and statuses[429] >= 120 - 2 * RATE, statuses

@@ -88,10 +88,11 @@ class Racer(threading.Thread):
             self.line.abort()
 
     def one_group(self, calls: list[str]) -> None:
-        """All decisions of a group in one write; then their answers, in whatever order, among
-        whatever else comes.
+        """All decisions of a group in one write, in an order of this phone's own; then their
+        answers, in whatever order, among whatever else comes.
         """
-        asked = {new_id(): call_id for call_id in calls}
+        order = random.Random(f"{calls[0]} {self.decision}").sample(calls, len(calls))
+        asked = {new_id(): call_id for call_id in order}
         frames = [
             # as a client writes it
             {
@@ -155,7 +156,7 @@ def post_calls(bridge: Bridge, sessions: list[str], count: int) -> list[str]:
     return calls
 
 
-def race(one: Bridge, two: Bridge, times: int) -> None:
+def race(one: Bridge, two: Bridge, times: int, seed: int = 38) -> None:
     sessions, line = [new_session() for _ in range(SESSIONS)], threading.Barrier(2)
     one.accept(*[prompt(session_id, 0) for session_id in sessions])
     pairings = (one.pairing(), one.pairing())
@@ -165,7 +166,7 @@ def race(one: Bridge, two: Bridge, times: int) -> None:
         for bridge, pairing, decision in zip((one, two), pairings, DECISIONS, strict=True)
     ]
     calls += post_calls(one, sessions, times)
-    random.Random(38).shuffle(calls)
+    random.Random(seed).shuffle(calls)
     for racer in racers:
         racer.start()
     for racer in racers:

@@ -124,7 +124,7 @@ async def test_cookies_are_sent() -> None:
     status, headers, _ = await ask("/admin/login/")
     assert (
         status,
-        "__Host-bridge-csrf=" in headers["Set-Cookie"],
+        "__Host-bridge-csrf-" in headers["Set-Cookie"],
         "Secure" in headers["Set-Cookie"],
     ) == (200, True, True)
 

@@ -1,0 +1,38 @@
+"""Two bridges on one host name: cookies know no ports (docs/security.md, number 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.admin import Admin
+from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
+
+
+@pytest.fixture
+def bridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bridge]]:
+    made: list[Bridge] = [QuickBridge(tmp_path_factory.mktemp("one-of-two")) for _ in range(2)]
+    for bridge in made:
+        bridge.start()
+    yield made
+    for bridge in made:
+        bridge.stop()
+        nursery.forget(bridge.environment)
+
+
+def test_one_browser_is_logged_in_to_both(bridges: list[Bridge]) -> None:
+    """A browser sends each bridge the cookies of the other: neither takes them for its own, so a
+    log-in at the one ends none at the other, and gives none there.
+    """
+    one, other = (Admin(bridge, "owner") for bridge in bridges)
+    for name in one.cookies:
+        assert name not in other.cookies
+    stranger = Admin.__new__(Admin)
+    stranger.bridge, stranger.cookies, stranger.form_token = other.bridge, dict(one.cookies), ""
+    assert stranger.get("/admin/").status == 302, "nobody is logged in by the other's cookie"
+    shared = one.cookies | other.cookies
+    for admin in (one, other, one):
+        admin.cookies = shared
+        assert "Log out" in admin.page("/admin/")
