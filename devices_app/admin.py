@@ -156,7 +156,7 @@ class DeviceAdmin(ModelAdmin):
         ]
 
     def revoke_view(self, request: HttpRequest, ids: str) -> HttpResponse:
-        """Ask first, then revoke: for a device's own button, and for the action."""
+        """Ask for confirmation, then revoke one device or the selected ones."""
         numbers = [int(number) for number in ids.split(",") if number.isdecimal()]
         devices = list(Device.objects.filter(pk__in=numbers))
         if not self.has_change_permission(request):

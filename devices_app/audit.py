@@ -1,4 +1,4 @@
-"""Record decisions and what clients change; entries are only ever added."""
+"""Record decisions and changes by clients; entries are only ever added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def record(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Write an entry in the caller's transaction, which it is rolled back with.
+    """Write an entry in the caller's transaction.
 
     ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
     """

@@ -1,4 +1,4 @@
-"""Store devices, their tokens (D14, D15, D62), push (D56), and the audit trail."""
+"""Store devices, their tokens, push subscriptions and the audit trail (D14, D56)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def mint(
 
 
 def forget_void() -> int:
-    """Delete devices whose codes nobody used and that are void for a day."""
+    """Delete devices whose codes nobody used, a day after these became void."""
     since = ages.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
     return delete_in_steps(
         Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
@@ -64,10 +64,10 @@ def forget_void() -> int:
 
 
 def record_token_use(principal: Principal, *, address: str) -> None:
-    """Note a token's use over HTTP: the first claims it, none binds it (D15).
+    """Note a token's use over HTTP; the first use claims the token (D15).
 
-    Raises BridgeError AUTH_INVALID_TOKEN when the token was revoked or ran out since ``identify``
-    saw it.
+    HTTP never binds a token to a device's id. Raises BridgeError AUTH_INVALID_TOKEN when the token
+    was revoked or expired since ``identify`` checked it.
     """
     token, device = principal.token, principal.device
     if token is None or device is None:
@@ -95,12 +95,12 @@ def authenticate(
     client_version: str,
     address: str,
 ) -> tuple[Device, str | None]:
-    """Check the ``auth`` of a WebSocket; return device and fresh token (D15, D62).
+    """Check a WebSocket's ``auth``; return the device and a fresh token (D15, D62).
 
-    The first use claims the token, the first ``device_id`` binds it: of any number of simultaneous
-    ones exactly one binds. A bound token of a pairing code is answered with a fresh one, any other
-    with None. Raises BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token
-    that is unknown, revoked, replaced, expired or void.
+    The first use claims the token, and the first ``device_id`` binds it: of several simultaneous
+    ones exactly one binds. The fresh token replaces that of a pairing code; None for any other.
+    Raises BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token that is
+    unknown, revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
     if client_device_id is not None and (
@@ -114,7 +114,7 @@ def authenticate(
             raise BridgeError("AUTH_FAILED")
         if token.client_device_id not in (None, client_device_id):
             raise BridgeError("AUTH_FAILED", BOUND_ELSEWHERE)
-        # before it is announced, so that it can be said from where
+        # before it is announced, so that the notification can say from where
         touch(token.device, address, platform, client_version)
         first = token.used_at is None and _use_first(token)
         if token.authenticated_at is None or token.client_device_id != client_device_id:
@@ -167,7 +167,7 @@ def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str =
 
 
 def state(device: Device) -> State:
-    """Return a device's state; void: its code was not used in time."""
+    """Return a device's state; ``void``: its code was not used in time."""
     now = timezone.now()
     if device.revoked_at is not None:
         return "revoked"
@@ -184,14 +184,14 @@ def state(device: Device) -> State:
 
 
 def acknowledge_warning(device: Device) -> None:
-    """Note that the device's person knows the connection is public (D24)."""
+    """Store that the person has acknowledged the warning of a public address (D24)."""
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
     Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
 
 
 def warning_acknowledged(device: Device) -> bool:
-    """Tell whether that note is still valid."""
+    """Tell whether that acknowledgement is still valid."""
     until = device.warning_acknowledged_until
     return until is not None and timezone.now() < until
 
@@ -199,7 +199,7 @@ def warning_acknowledged(device: Device) -> bool:
 def _lock(token_digest: str) -> Token | None:
     """Return a valid token, locked together with its device.
 
-    Whoever changes one locks the device first, so that nobody waits in a circle.
+    Always lock the device before its token: transactions then never wait for each other in a circle.
     """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:
@@ -214,9 +214,9 @@ def _lock(token_digest: str) -> Token | None:
 def _use_first(token: Token) -> bool:
     """Use a token for the first time; return whether that pairs the device.
 
-    A pairing code's claims the device: its older codes end, and what replaces them, also when that
-    was made after this code was. A fresh one has its code's token refused from now on; that is not
-    revoked: a socket that was opened with it lives on (D62).
+    The token of a pairing code claims the device: its older codes and the tokens that replaced them
+    end. A fresh token's first use ends its code's token, which is refused from now on but not
+    revoked: a socket that was opened with it stays open (D62).
     """
     device, now = token.device, timezone.now()
     token.used_at = now

@@ -12,7 +12,7 @@ import segno
 
 from devices_app.invitation import Invitation
 
-QUIET_ZONE = 4  # modules, as the QR standard wants it; fewer, and some cameras do not find the code
+QUIET_ZONE = 4  # modules, as in the QR standard; with fewer, some cameras do not find the code
 PNG_SCALE = 8
 BLACK_ON_WHITE, RESET = "\033[38;5;16;48;5;231m", "\033[0m"
 HALF_BLOCKS = {
@@ -60,7 +60,7 @@ def as_json(invitation: Invitation) -> bytes:
     return json.dumps(fields, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
-# The formats for a program or a file; ``terminal`` is for the eye.
+# Formats for a program or a file; ``terminal`` is for a person.
 RENDERERS: Mapping[str, Callable[[Invitation], bytes]] = {
     "png": _image("png", scale=PNG_SCALE, light="white"),
     "svg": _image("svg", scale=PNG_SCALE, light="white", title="Pairing code"),

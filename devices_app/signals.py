@@ -1,4 +1,4 @@
-"""Define signals for the apps above, which this one must not import."""
+"""Define the signals of pairing and revocation, which the apps above receive."""
 
 from __future__ import annotations
 

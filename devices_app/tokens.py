@@ -21,7 +21,7 @@ Kind = Literal["device", "hook", "admin"]
 
 PREFIX = "bridge_device_"
 RANDOM_BYTES = 32  # 256 bits (D15)
-# longer than any token that could be configured; what is longer is not worth a hash
+# longer than any token that could be configured; a longer text is refused unhashed
 MAX_BEARER_CHARS = 4096
 # by so much a code may be younger than the clock: as it is set right, and not as it was wrong
 SET_BACK = timedelta(seconds=limits.CLOCK_SKEW_WARNING_SECONDS)
@@ -91,8 +91,7 @@ def is_hook(bearer: str) -> bool:
 def is_valid(token: Token, now: datetime) -> bool:
     """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62).
 
-    Void: a pairing code's that was not used within the time that its minting gave it; the clock
-    may have been set back meanwhile.
+    Void: a pairing code that was not used within its time, or before which the clock was set back.
     """
     if token.revoked_at or token.replaced_at or token.device.revoked_at:
         return False

@@ -1,4 +1,4 @@
-"""Serve pages without a token: pairing, the authority, the admin log-in."""
+"""Serve pages without a token: pairing, the CA certificate, the admin log-in."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def pair(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_safe
 def ca_certificate(request: HttpRequest) -> HttpResponse:
-    """Serve the bridge's own authority as PEM; 404 if the certificate is given (D19)."""
+    """Serve the bridge's own CA certificate as PEM; 404 where it has none (D19)."""
     return _download(_authority(), "application/x-x509-ca-cert", "bridge-ca.crt")
 
 
 @csrf_exempt
 @require_safe
 def ca_profile(request: HttpRequest) -> HttpResponse:
-    """Serve it as a profile for Apple's devices (D55)."""
+    """Serve the CA certificate as a profile for Apple's devices (D55)."""
     profile = apple_profile(x509.load_pem_x509_certificate(_authority()))
     return _download(profile, "application/x-apple-aspen-config", "bridge.mobileconfig")
 
@@ -80,10 +80,10 @@ def _download(content: bytes, kind: str, name: str) -> HttpResponse:
 
 
 def admin_log_in(request: HttpRequest) -> HttpResponse:
-    """Log in by Django's page; count each try before checking the password (D16).
+    """Log in by Django's page; count each attempt before checking the password (D16).
 
-    Raises BridgeError RATE_LIMIT_EXCEEDED after too many tries of an address in a minute, and while
-    enough other passwords wait to be checked.
+    Raises BridgeError RATE_LIMIT_EXCEEDED after too many attempts of an address in a minute, and
+    while too many other passwords wait to be checked.
     """
     if request.method != "POST":
         return admin.site.login(request)

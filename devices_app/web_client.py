@@ -1,4 +1,4 @@
-"""Serve the web client at `/app/`: one page for every screen, and its files (D53).
+"""Serve the web client at `/app/`: one page for all screens, and its files (D53).
 
 The files are read once and named by the hash of them all, so that a browser never mixes two
 versions and may keep each for good.
@@ -77,7 +77,7 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
     response["Content-Security-Policy"] = "; ".join(f"{k} {v}" for k, v in policy.items())
     response["Permissions-Policy"] = "camera=(self), microphone=(), geolocation=()"
     response["Cache-Control"] = "no-cache"
-    # By these two the client knows that it is old, and that the phone's clock is off.
+    # By these two the client knows that it is out of date, or that the phone's clock is wrong.
     response["ETag"] = f'"{client.version}"'
     response["Date"] = http_date()
     return response
@@ -96,7 +96,7 @@ def worker(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_safe
 def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
-    """Serve one of the client's files; 404 for another version's, never the page instead."""
+    """Serve one of the client's files; 404 for a file of another version."""
     client = load()
     if version != client.version or name not in client.files:
         raise BridgeError("NOT_FOUND")

@@ -29,7 +29,7 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
 
     Its fields: path, size, encoding, modified_at, content.
 
-    ``encoding`` is ``utf-8``, or ``base64`` for what is not UTF-8 text or holds a NUL; ``size`` is
+    ``encoding`` is ``utf-8``, or ``base64`` for a file that is not UTF-8 text or holds a NUL; ``size`` is
     the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE:
     in memory are the file and its JSON, each at most so long. Other errors are the jail's (D12).
     """
@@ -48,12 +48,12 @@ def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
             "path": shown(file.path),
             "size": len(data),
             "encoding": "utf-8" if is_text else "base64",
-            # From before the reading: what is written during it shows as newer the next time.
+            # taken before reading: a change during the reading shows as newer the next time
             "modified_at": modified_at(file.stat),
         }
         return _json(about, _escaped(data) if is_text else _base64(data), most)
     finally:
-        # an error that is raised here would keep it until the garbage collector finds it
+        # else a raised error would keep it until the garbage collector runs
         data.clear()
 
 
@@ -105,9 +105,9 @@ def read_lines(
 
     ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
     included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
-    comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer that is no
-    message of ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE. The file is read
-    through once and never held in memory.
+    comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer over
+    ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE. The file is read through once
+    and never held in memory.
     """
     most = conf.max_message_bytes if max_bytes is None else max_bytes
     with jail.open_file(path, base=base) as file:

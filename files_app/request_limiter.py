@@ -1,4 +1,4 @@
-"""Limit how many file answers are in memory, and end git with the server."""
+"""Limit how many file answers are in memory; end git when the server stops."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ FILES_PATH: Final = "/api/v1/files/"
 class FileRequestLimiter:
     """Answer a few requests to /files/… at a time, in the ``files`` threads.
 
-    An ASGI application in front of another.
-
-    An answer counts until its last piece is handed to the connection, for until then it is in
-    memory: what clients do not read cannot become more than FILE_ANSWERS of them. One that is being
-    sent for FILE_ANSWER_SECONDS is cut while others wait.
+    An ASGI application in front of another. An answer counts until its last piece is handed to the
+    connection, since it is in memory until then: clients that do not read hold at most FILE_ANSWERS.
+    An answer that takes FILE_ANSWER_SECONDS to send is cut while others wait.
     """
 
     def __init__(self, application: Application) -> None:

@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 _DEPTH = re.compile(r"[0-9]{1,4}")
 # what an entry costs besides its name: its type, size and time, or its list of children
 _ENTRY_BYTES = 110
-_NOT_ENTERED = frozenset({".git"})  # thousands of objects that tell a reader nothing
+_NOT_ENTERED = frozenset({".git"})  # its thousands of objects are of no use to a reader
 
 
 def tree(
@@ -46,13 +46,12 @@ def tree(
     ``path`` is real and absolute; ``entries`` have name, type, size, modified_at and children.
 
     ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own
-    entries. ``size`` in bytes and ``modified_at`` are of files; ``children`` of the directories
-    that were looked into: not of those deeper, of ``.git``, of a link back to a directory on the
-    way. Directories come first, then names. A link is shown as what it leads to inside the roots,
-    else left out, as is what is neither file nor directory. Levels are filled from the top, up to
-    ``max_entries`` and ``max_bytes`` of JSON (default ``max_message_size_mb``); what was cut is
-    said with ``truncated: true``. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad
-    depth.
+    entries. Files have ``size`` in bytes and ``modified_at``. Directories have ``children`` if they
+    were looked into; deeper ones, ``.git``, and links back to a directory on the way are not.
+    Directories come first, each kind by name. A link is shown as its target inside the roots, else
+    left out, like anything that is neither file nor directory. Levels are filled from the top, up to
+    ``max_entries`` and ``max_bytes`` of JSON (default ``max_message_size_mb``); ``truncated: true``
+    says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
     """
     levels = _levels(depth)
     with jail.open_dir(path) as top:
@@ -170,9 +169,9 @@ class _Tree:
         return [one for one in classified if one is not None]
 
     def _classify(self, parent: _Found, directory: Opened, name: str) -> _Found | None:
-        """Return an entry as it is shown; None if it is not.
+        """Return an entry as it is shown, or None.
 
-        Not shown is what is hidden, leads outside, is neither file nor directory, or is gone.
+        None: it is hidden, leads outside, is neither file nor directory, or is gone.
         """
         names: Names = (*directory.names, name)
         try:

@@ -41,7 +41,7 @@ DEPTH = OpenApiParameter(
 
 
 class TreeView(BridgeAPIView):
-    """A directory and what is below it, down to `depth`."""
+    """Return a directory and everything below it, down to `depth`."""
 
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]
@@ -58,7 +58,7 @@ class TreeView(BridgeAPIView):
 
 
 class ContentView(BridgeAPIView):
-    """A whole file: text as it is, anything else as base64."""
+    """Return a whole file: text as it is, anything else as base64."""
 
     rate_group = "files"
     permission_classes = [DeviceOrAdmin]

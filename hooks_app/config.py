@@ -1,6 +1,6 @@
-"""Read and check the hook configuration file; the bridge never runs its commands.
+"""Read and check the hook configuration file; never run its commands (D49).
 
-SPEC Hook producer configuration; D49.
+SPEC Hook producer configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge_project.protocol.types import HOOK_EVENTS, HookEventName
 
 log = structlog.get_logger("bridge.hooks")
 
-MAX_BYTES: Final = 2**20  # a configuration is a page of text; what is larger is something else
+MAX_BYTES: Final = 2**20  # a configuration is a page of text; a larger file is something else
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 

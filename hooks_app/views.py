@@ -1,7 +1,4 @@
-"""Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks.
-
-D2, D8, D31 to D33.
-"""
+"""Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks (D2, D8, D31)."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def _shown(violation: HookViolation) -> dict[str, str]:
 
 
 class HookView(BridgeAPIView):
-    """Share among both endpoints the hook token and D8's body for what is wrong."""
+    """Require the hook token, and answer violations with D8's body, at both endpoints."""
 
     permission_classes = [HookOnly]
     takes_large_bodies = True
@@ -79,7 +76,10 @@ class HookView(BridgeAPIView):
 
 
 class EventView(HookView):
-    """One event: stored before the answer, sent to every connection that has joined its session."""
+    """Store one event, and send it to every connection that has joined its session.
+
+    It is stored before the answer.
+    """
 
     rate_group = "hooks.event"
 
@@ -97,8 +97,9 @@ class EventView(HookView):
 
 
 class BatchView(HookView):
-    """Up to 500 events, each judged by itself; the good ones are stored in order in one transaction
-    (D32).
+    """Store up to 500 events, in order and in one transaction (D32).
+
+    Each is validated by itself; invalid ones are listed in the answer.
     """
 
     rate_group = "hooks.batch"
@@ -131,8 +132,9 @@ class BatchView(HookView):
 
 
 class ReloadHooksView(BridgeAPIView):
-    """Reads the hook configuration again and says for which events it has hooks. A wrong one is
-    refused, and the old one stays.
+    """Read the hook configuration again, and list the events that it has hooks for.
+
+    A wrong configuration is refused, and the old one stays in use.
     """
 
     rate_group = "admin"

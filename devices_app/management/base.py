@@ -1,4 +1,4 @@
-"""Share among commands: the database, devices by name, durations."""
+"""Give commands the database, devices by name, durations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Commit all that is staged, or named files of the work tree (D10).
 
-Everything is prepared in a copy of the index: until the commit is made, nothing in the repository's
-own index changes, so that a refusal, a failure or a power cut leaves staged what was staged. Then
-git puts into the index what was committed, and nothing else.
+Everything is prepared in a copy of the index. The repository's own index stays as it is until the
+commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the committed
+entries into it, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger("bridge.git")
 
 _locks: Final[defaultdict[str, threading.Lock]] = defaultdict(threading.Lock)
 _guard: Final = threading.Lock()
-# What is in progress while these are there, as git names it.
+# file in the git directory → the operation in progress while it exists, as git names it
 _IN_PROGRESS: Final = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -57,8 +57,8 @@ def commit(
 ) -> GitCommitSummary:
     """Commit with the repository's hooks; ``files`` None: all that is staged.
 
-    ``begun``: a process that died had begun with this commit then; if the last commit is it,
-    nothing more is committed (D31).
+    ``begun``: set when a crashed process may already have made this commit, which it began then; if
+    the last commit is this one, nothing is committed again (D31).
 
     Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
     FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
@@ -183,9 +183,9 @@ def _is_last(git: Git, message: str, begun: datetime) -> bool:
 def _update_index(git: Git, snapshot: str, base: str | None) -> None:
     """Write what was committed into the repository's own index.
 
-    ``snapshot`` is the index as it was before; ``base``: what named files were committed on, None
-    where all of the index was committed. What others have staged meanwhile stays. The commit is
-    made, so a failure here is logged and does not undo it.
+    ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
+    when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
+    is made, so a failure here is logged and does not undo it.
     """
     index = f"{git.place.git_dir}/index"
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")

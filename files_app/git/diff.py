@@ -1,4 +1,4 @@
-"""Answer git_diff: changes line by line (SPEC Git resources; D10)."""
+"""Answer git_diff with the changes line by line (SPEC Git resources; D10)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def diff(
 ) -> GitDiffResponse:
     """Compare work tree and index, or ``cached``: the index and the last commit.
 
-    ``files``: only these, with what is in them if they are directories; untracked ones among them
-    are shown as new. Raises BridgeError FILE_NOT_FOUND for one that neither git nor the work tree
-    knows, and what ``mirror.reading`` and ``Names.asked`` raise.
+    ``files``: only these; a directory means all files in it, and untracked files are shown as new.
+    Raises BridgeError FILE_NOT_FOUND for a file that neither git nor the work tree has, and the
+    errors of ``mirror.reading`` and ``Names.to_git_name``.
     """
     names = Names(place, jail)
     chosen = None if files is None else Selection(names, files)
-    # Of a file in conflict: against our own side, for the answer knows only two.
+    # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
     with mirror.reading(place, jail) as git:
         changes = [
@@ -126,7 +126,7 @@ class _Answer:
         self.truncated = False
 
     def fitting(self, changes: list[Change]) -> list[Change]:
-        """Return the changes that can be named, and reserve the bytes for that."""
+        """Return the changes whose names fit into the answer, and reserve their bytes."""
         for at, change in enumerate(changes):
             longest = max(
                 len(self.names.to_client_name(name)) for name in (change.name, change.old)

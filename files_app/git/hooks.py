@@ -23,10 +23,8 @@ _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
     """Put the scripts where git looks for hooks.
 
-    ``environment``: what git is given, which a hook is not to see.
-
-    Hooks that lie outside the roots, or are no files that may be run, are left out, as git leaves
-    out the latter.
+    ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots and
+    hooks that are not executable are left out.
     """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
@@ -41,7 +39,7 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
                 errors="surrogateescape",
             ) as script:
                 script.write(_script(f"{where}/{name}", environment))
-            # git would go on without it, and commit what it would have refused
+            # without the hook git would commit what the hook would have refused
             if not os.access(path, os.X_OK):
                 raise BridgeError(
                     "GIT_ERROR",

@@ -1,8 +1,8 @@
 """Parse ``git diff --raw --numstat -z --patch`` (SPEC Git resources).
 
-Names are read from the lists in front alone, which are not quoted. The patch has its files in the
-order of these lists, and within a hunk every line begins with its sign, so that no line of a file
-can pass for one of the diff.
+Names are taken only from the lists at the beginning, which are unquoted. The patch has its files in
+the same order, and within a hunk every line begins with its sign, so that a file's line can never be
+mistaken for a line of the diff.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Budget:
     lines: int
 
     def take(self, size: int, lines: int = 0) -> bool:
-        """Spend that much if it is there; else nothing more can be spent."""
+        """Spend this much of the budget; False, from then on, when it is exceeded."""
         if size > self.bytes or lines > self.lines:
             self.bytes = self.lines = 0
             return False
@@ -86,7 +86,7 @@ class Lists:
         listed = iter(self.changes)
         while self._at < len(self._data) and (record := self._field()):
             name, _, additions, deletions, binary = read_counts(record, self._field)
-            # Of those before it nothing has changed, and the patch leaves them out.
+            # the files before it are unchanged, and the patch leaves them out
             for change in listed:
                 if change.name == name:
                     change.additions, change.deletions, change.binary = additions, deletions, binary
@@ -98,7 +98,7 @@ class Lists:
 
     @property
     def by_name(self) -> dict[str, Change]:
-        """Return each file once: one in conflict with its changes."""
+        """Return each file once, a file in conflict with its changes."""
         return {change.name: change for change in self.changes}
 
     def _field(self) -> bytes:

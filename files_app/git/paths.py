@@ -1,6 +1,6 @@
 """Translate file names between clients and git (D10).
 
-A client's are relative to the session's working directory, git's to the top of the work tree.
+A client's names are relative to the session's working directory, git's to the top of the work tree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge_project.kernel.path_jail import Jail, identity, shown
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths
 
-REPLACED = "\ufffd"  # what stands for a byte that is no text
+REPLACED = "\ufffd"  # shown for a byte that is no text
 
 
 class Names:
@@ -32,9 +32,9 @@ class Names:
         self.inner = "" if inner == "." else f"{inner}/"
 
     def to_git_name(self, name: str) -> str:
-        """Return git's name of what a client names; ``.`` for the whole work tree.
+        """Translate a client's name into git's; ``.`` for the whole work tree.
 
-        By the letters alone, as git does it: nothing has to be there. Raises BridgeError
+        Like git, it only looks at the text: nothing has to exist. Raises BridgeError
         FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
         """
         size = len(name.encode("utf-8", "surrogatepass"))
@@ -59,18 +59,18 @@ class Names:
             return _parts(name)
 
     def to_client_name(self, name: str) -> str:
-        """Return a client's name of git's; a directory keeps its slash at the end."""
+        """Translate git's name into a client's; a directory keeps its final slash."""
         if name.startswith(self.inner):
             return shown(name[len(self.inner) :] or "./")
         directory = name.endswith("/")
         return shown(os.path.relpath(f"/{name}", f"/{self.inner}") + "/" * directory)
 
     def hidden(self, name: str) -> bool:
-        """Tell whether it is in one of the bridge's own directories."""
+        """Tell whether a name lies in one of the bridge's own directories."""
         return self.jail.hides(_parts(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
-        """Tell whether it is hidden, or a hard link to a hidden file."""
+        """Tell whether a name is hidden, or a hard link to a hidden file."""
         if self.hidden(name):
             return True
         try:
@@ -94,10 +94,10 @@ class Selection:
         )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Return the known names that are selected.
+        """Return those of the known names that are selected.
 
-        A name with replacement characters means the one that would be shown so, if it is no
-        other's.
+        A name with replacement characters selects the name that is shown so, unless another file
+        has exactly that name.
         """
         for name in [name for name in self.given if REPLACED in name and name not in known]:
             alike = {other for other in known if shown(other) == name}

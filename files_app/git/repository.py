@@ -49,7 +49,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
 
 
 def _check_owner(place: RepositoryPaths) -> None:
-    """Refuse somebody else's repository, as git does, unless it is named safe."""
+    """Refuse another user's repository, as git does, unless `safe.directory` names it."""
     with translate_os_errors():
         foreign = [
             path
@@ -73,7 +73,7 @@ def _check_mounts(place: RepositoryPaths, jail: Jail) -> None:
             point.startswith(f"{path.rstrip('/')}/")
             for path in (place.top, place.git_dir, place.common_dir)
         )
-        # what is hidden by its path is left out of what git says
+        # files hidden by their path are removed from git's output
         if below and not jail.hides(split(point)):
             try:
                 jail.resolve(point)
@@ -89,7 +89,7 @@ def _safe_directories() -> list[str]:
     names: list[str] = []
     for key, value in config.read_user({"GIT_DIR": os.devnull}):
         if key == "safe.directory":
-            # an empty one takes back those before it
+            # an empty value removes those before it
             names = [*names, value.rstrip("/") if value != "/" else value] if value else []
     return names
 

@@ -22,10 +22,8 @@ _NAMED: Final = 3  # how many names an error repeats
 def stage(git: Git, names: Names, files: list[str]) -> None:
     """Fill the mirror's index from the last commit and these files.
 
-    Untracked and deleted files count too, directories with what is in them.
-
-    A file that was renamed takes its old name with it. Raises BridgeError GIT_ERROR for files that
-    cannot be committed.
+    Untracked and deleted files count too, and a directory means all files in it. A renamed file
+    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
     """
     if not files:
         raise BridgeError("GIT_ERROR", "Nothing to commit: no file was named.")
@@ -60,7 +58,7 @@ def _update(git: Git, files: Iterable[str], *how: str) -> None:
     if stdin:
         git(
             "-c",
-            "core.fsyncMethod=batch",  # the disk is asked once for all objects, and not for each
+            "core.fsyncMethod=batch",  # one sync for all objects
             "update-index",
             *how,
             "-z",

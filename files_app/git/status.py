@@ -23,7 +23,7 @@ from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths, detached
 
-# No program of anybody's, no look into submodules; renames are found whatever was configured.
+# no external programs, no submodules, and renames found whatever the configuration says
 DIFF_OPTIONS: Final = (
     "--no-ext-diff",
     "--no-textconv",
@@ -143,7 +143,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
         return Entry(record.split(" ", 10)[10], "modified", conflict=True)
     if kind not in ("1", "2"):
         return None
-    # what has become of the file in the index since the last commit, and in the work tree since
+    # the file's state in the index since the last commit, and in the work tree since
     _, letters, submodule, *_, name = record.split(" ", 8 if kind == "1" else 9)
     index, tree = letters[0], letters[1]
     old = next(more, "") if kind == "2" else None
@@ -164,9 +164,9 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 def _dirty_submodules(git: Git, state: State) -> list[str]:
     """Return unlisted submodules that differ from their commit.
 
-    Git would find out by running itself in them, and believe what stands there; so each is asked by
-    a mirror of its own. Of those that lie outside the roots or belong to another user nothing is
-    said, nor of submodules in submodules. Only so many are looked into.
+    Git would run itself in them and obey their git directories, so each gets a mirror of its own.
+    Submodules outside the roots or of another user are left out, and submodules in submodules. Only
+    a limited number is looked into.
     """
     if not os.path.lexists(f"{git.place.top}/.gitmodules"):
         return []  # which saves listing the index
@@ -203,8 +203,8 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]
     if renamed:
-        # Against the work tree git may see other renames than in the index, so only those are taken
-        # that the status names too.
+        # Git may find other renames in the work tree than in the index; only those count that the
+        # status names too.
         names = [name for pair in renamed for name in pair]
         asked = names if len(names) <= limits.GIT_PATHSPECS_MAX else []
         together = {

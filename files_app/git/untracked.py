@@ -45,7 +45,7 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
 def count(git: Git, names: Iterable[str]) -> dict[str, int]:
     """Count the lines of untracked files, and of all in untracked directories.
 
-    What is beyond the limits is not counted.
+    Files beyond the limits are not counted.
     """
     found = dict.fromkeys(names, 0)
     directories = [name for name in found if name.endswith("/")]
@@ -66,9 +66,9 @@ def count(git: Git, names: Iterable[str]) -> dict[str, int]:
 
 
 def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
-    """Read a file, up to ``most`` bytes; None where none may be seen.
+    """Read a file, up to ``most`` bytes; None for a file that clients may not see.
 
-    A link is its own text, whatever it leads to.
+    A link's content is its target's path, as for git.
     """
     try:
         with _parent(git, name) as directory, translate_os_errors():

@@ -1,4 +1,4 @@
-"""Make a reply and its JSON in a thread: megabytes must not block other sockets."""
+"""Make large replies and their JSON in a thread, so that other sockets go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""Validate and store hook events, and append their messages to the log.
-
-D31 to D37.
-"""
+"""Validate and store hook events, and append their messages to the log (D31)."""

@@ -1,4 +1,4 @@
-"""Apply what an observed session's event causes, besides its message (D13, D37)."""
+"""Apply an event to its observed session: turn, calls, notifications (D13, D37)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
-# what an agent says of itself that its other events do not
+# what only these events say of an agent
 _TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
 
 
 def apply(box: Outbox, session: Session, event: HookEvent) -> None:
-    """Follow an event that has just been written, in its transaction."""
+    """Apply an event that has just been written, in its transaction."""
     match event.event:
         case "PreToolUse":
             call = projection.call_of(event)

@@ -1,4 +1,4 @@
-"""Store most hook events without Django's request cycle.
+"""Store ordinary hook events without Django's request cycle.
 
 For each request Django's ASGI handler starts a thread, opens a database connection and passes every
 middleware: four times the cost of storing the event. So this application stands in front of it. A
@@ -6,7 +6,7 @@ request that is ordinary in every respect (the hook token, plain JSON, one of ou
 no Origin) is parsed, counted and stored here, on the event loop and in the one thread of
 `group_commit`. Everything else, and everything that is refused, goes to the view.
 
-The view stays the definition. Parser, limits and store are the same functions; even the answer's
+The view defines how events are answered. Parser, limits and store are the same functions; even the
 headers are the view's: it answers the first event, and its headers are kept. tests/hooks/
 test_hot_path.py sends the same requests to both and compares the answers byte for byte.
 """
@@ -88,8 +88,7 @@ class FastPath:
         except BridgeError as refusal:
             return refusal
         except (OperationalError, InterfaceError) as error:
-            # not tried again by the view: of a commit whose answer was lost nobody knows whether it
-            # happened
+            # not tried again by the view: the commit may have happened although its answer was lost
             return as_bridge_error(error)
 
     async def _count_and_store(self, scope: Scope, headers: Headers, event: HookEvent) -> Receipt:

@@ -1,4 +1,4 @@
-"""Remember how far behind other machines' forwarders report to be (D47)."""
+"""Remember which forwarders on other machines report that they are behind (D47)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bridge_project.protocol.types import now_text, parse_timestamp
 
 # Events that wait, at most 500, and the seconds of the oldest: "312 95".
 HEADER: Final = "X-Hook-Behind"
-KEPT_SECONDS: Final = 180  # one that is behind says so with every request
+KEPT_SECONDS: Final = 180  # a forwarder that is behind says so with every request
 MOST: Final = 20
 _FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")
 _KEY: Final = "hook-forwarders"
 
 
 def note(address: str, said: str) -> None:
-    """Keep what a forwarder says of itself; what has another form is ignored."""
+    """Store a forwarder's report of its backlog; ignore one of another form."""
     if (found := _FORM.fullmatch(said)) is None:
         return
     others = [one for one in behind() if one.address != address][-(MOST - 1) :]
@@ -30,6 +30,6 @@ def note(address: str, said: str) -> None:
 
 
 def behind() -> list[ForwarderInfo]:
-    """Return the forwarders that said lately that they are a minute or more behind."""
+    """Return the forwarders that lately reported to be a minute or more behind."""
     since = datetime.now(UTC) - timedelta(seconds=KEPT_SECONDS)
     return [one for one in cache.get(_KEY, []) if parse_timestamp(one.at) > since]

@@ -3,12 +3,12 @@
 An event that finds the writer idle is committed at once.
 
 A commit waits for the disk (`synchronous=FULL`), which takes longer than all else about an event.
-One writer, one thread, one connection: nobody waits for a lock, and row numbers follow the order of
-arrival. While it commits, the event loop goes on reading requests; whatever has arrived by then is
-one transaction with one sync. So there is no timer and nothing to tune: alone an event waits for
-nobody, and the busier the bridge is the larger the groups become
+There is one writer with one thread and one connection, so nobody waits for a lock, and row numbers
+follow the order of arrival. While it commits, the event loop goes on reading requests; all events
+that arrived by then become the next transaction, with one sync. So there is no timer and nothing to
+tune: a single event never waits, and the busier the bridge, the larger the groups
 (metric `bridge_commit_group_events`).
-One event that cannot be stored does not take its group with it: each is then stored by itself.
+When an event of a group cannot be stored, each event of the group is stored by itself.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class GroupWriter:
         return await future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand what waits to the thread that writes; rest when nothing does."""
+        """Give the waiting events to the writing thread; stop when none wait."""
         count = min(len(self._waiting), limits.BATCH_MAX_EVENTS)
         group = [self._waiting.popleft() for _ in range(count)]
         self._writing = bool(group)

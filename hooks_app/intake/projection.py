@@ -1,7 +1,4 @@
-"""Derive messages and notifications from a hook event, without I/O.
-
-SPEC Hook events consumed; D13, D37.
-"""
+"""Derive messages and notifications from a hook event, without I/O (D13, D37)."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ def call_of(event: HookEvent) -> Call:
 
 
 def failure_of(event: HookEvent) -> Failure | None:
-    """Return how a tool failed; None for one that did not, or that was interrupted."""
+    """Return how a tool failed; None if it did not fail, or was interrupted."""
     result = event.payload["result"]
     interrupted = isinstance(result, dict) and result.get("interrupted") is True
     if event.payload["success"] or interrupted:
@@ -118,7 +115,7 @@ def _took(event: HookEvent) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Hold what a person should know of an event."""
+    """Hold the notification of an event."""
 
     type: NotificationType
     title: str

@@ -33,9 +33,9 @@ _READ_RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Hold what the sender is answered.
+    """Hold the answer to an event's sender.
 
-    ``event_id``: the first one, where it was sent before (D31); ``broadcast_count``: how many
+    ``event_id``: its first id if the event was sent before (D31); ``broadcast_count``: how many
     connections had joined the session (D33).
     """
 
@@ -98,9 +98,9 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 
 
 def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
-    """Find events that were accepted within the memory of D31.
+    """Return the events that were accepted already, within the time of D31.
 
-    The head of the log is held, so none can slip in between.
+    The head of the log is locked, so no other can be accepted meanwhile.
     """
     found = ingest_sql.read_where_in(cursor, _READ_RECORDS, event_ids) if event_ids else []
     if not found:
@@ -150,5 +150,5 @@ def _old() -> Any:
 
 
 def forget_old() -> int:
-    """Delete the memory of events older than D31 asks for; return how many."""
+    """Forget events older than D31 asks for; return how many."""
     return delete_in_steps(_old())

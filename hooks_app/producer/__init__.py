@@ -1,1 +1,1 @@
-"""Send the agent's hook events: command, spool, forwarder, installer (D47)."""
+"""Carry an agent's hook events to the bridge: command, spool, forwarder (D47)."""

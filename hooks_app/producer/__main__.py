@@ -1,4 +1,4 @@
-"""Make the one file for an agent on another machine (D47).
+"""Write the forwarder for another machine as one file (D47).
 
 Run it as `python -m hooks_app.producer FILE`.
 """

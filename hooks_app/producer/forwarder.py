@@ -1,4 +1,4 @@
-"""Forward the spool to the bridge; try each file until it is taken (D47)."""
+"""Send the spool's events to the bridge, each until it is taken (D47)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("hooks_app.producer.forwarder")
 
 
 class Result(NamedTuple):
-    """Hold what became of an event.
+    """Hold the outcome of sending an event.
 
     ``verdict``: "taken"; "refused" for good, for ``reason``; "stale": only its time was wrong, so
     it is translated anew; "waits": to be sent again as it is.
@@ -97,7 +97,7 @@ class Forwarder:
     def run_forever(self, stop: threading.Event) -> None:
         """Forward until ``stop`` is set.
 
-        A spool whose parent directory is gone, or that another forwarder has, is waited for.
+        It waits while the spool's parent directory is gone, or while another forwarder has the spool.
         """
         try:
             while not stop.is_set():

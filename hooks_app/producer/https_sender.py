@@ -21,8 +21,8 @@ from hooks_app.producer.spool_queue import SEND_MAX_BYTES, Item
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
 BATCH_GAP_SECONDS = 6.5  # ten small batches a minute fit the bridge's rate; full ones go at once
-# What another attempt with the same event may cure, besides 3xx and 5xx: the token, the address,
-# the rate. Every other 4xx is the event's own fault.
+# Failures that another attempt may cure, besides 3xx and 5xx: token, address, rate. Every other 4xx
+# is the event's own fault.
 WAIT_STATUS = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429})
 WAIT_CODES = frozenset({"HOST_NOT_ALLOWED"})
 
@@ -101,7 +101,7 @@ class HttpsSender:
 
 
 def _behind(waiting: Sequence[Item]) -> str:
-    """Return how many events wait and for how many seconds, "" while that is under a minute."""
+    """Return the events that wait and the seconds of the oldest; "" under a minute."""
     oldest = min((item.file.mtime_ns / 1e9 for item in waiting), default=time.time())
     seconds = time.time() - oldest
     return f"{len(waiting)} {seconds:.0f}" if seconds >= BEHIND_SECONDS else ""

@@ -1,8 +1,6 @@
-"""Add our hooks to the text of an agent's settings file, or remove them (D43).
+"""Add our hooks to the text of an agent's settings, or remove them (D43). Pure.
 
-Pure.
-
-What is not ours keeps its value and its place; the layout becomes that of `json.dump(indent=2)`.
+All other settings keep value and place; the layout becomes that of `json.dump(indent=2)`.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ class SettingsError(ValueError):
 def install(text: str, spool: str) -> str:
     """Return the settings with our hooks for ``spool``, once each.
 
-    An older version's command becomes the present one; what else somebody changed in our entry
-    stays. Where nothing is to do, the text comes back as it is.
+    An older version's command is replaced by the present one; other changes in our entry stay. If
+    there is nothing to do, the text is returned unchanged.
     """
     settings = _parse(text)
     hooks = settings.setdefault("hooks", {})
@@ -43,7 +41,7 @@ def install(text: str, spool: str) -> str:
 
 
 def remove(text: str, spool: str) -> str:
-    """Return the settings without our hooks and what that leaves empty.
+    """Return the settings without our hooks, and without lists that this empties.
 
     Raises SettingsError.
     """

@@ -1,7 +1,7 @@
 """Store this machine's spool directly, in a thread of the server (D47).
 
-It goes the same way as what is posted: the same parser, the same `store`, in the one thread that
-writes events, so that a group of the spool's and a group of posted ones follow each other.
+Its events take the same way as posted ones: the same parser and the same `store`, in the one thread
+that writes events, so groups from the spool and groups of posted events take turns.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import Item
 
 SOURCE = "primary-agent"  # what the producer of another machine says in X-Hook-Source
-# Events in one transaction: what comes meanwhile, a permission request above all, waits for it.
+# Events in one transaction: a permission request that arrives meanwhile waits for it.
 GROUP_EVENTS = 100
 JOIN_SECONDS = 5.0
-OF_THE_EVENT = (DataError, IntegrityError)  # every other error of the database's passes
+OF_THE_EVENT = (DataError, IntegrityError)  # every other error of the database is temporary
 
 
 def spool() -> Path:

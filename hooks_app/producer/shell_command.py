@@ -1,8 +1,8 @@
 """Write the hook command of the agent's settings, and its script (D47).
 
-The command writes the agent's JSON to a file of the spool and returns. That file is complete when
-it parses: no proper prefix of a JSON object is a JSON object, so nothing has to be renamed or
-marked, and a command killed half-way leaves what never parses.
+The command writes the agent's JSON to a file of the spool and returns. The file is complete when it
+parses: the beginning of a JSON object is never itself a JSON object. So nothing has to be renamed or
+marked, and a command that was killed half-way leaves a file that never parses.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def quoted(path: str) -> str:
 def hook_command(spool: str) -> str:
     """Return the shell command of an agent's settings: source the script.
 
-    It prints nothing and exits 0, whatever the script's state: without the trap dash would leave
-    with 2 on a broken file, and 2 blocks the agent. The script ends the shell; where it does not,
-    cat reads what the agent writes, or the agent would meet a broken pipe.
+    It prints nothing and exits 0, whatever the script's state: without the trap, dash would exit
+    with 2 on a broken file, and 2 blocks the agent. The script ends the shell; if it does not, cat
+    reads the agent's output, which would otherwise meet a broken pipe.
     """
     script = quoted(f"{spool}/{HOOK_SCRIPT}")
     return f"exec >/dev/null 2>&1;trap 'exit 0' 0;test -r {script}&&. {script};cat{HOOK_MARK}"

@@ -1,4 +1,4 @@
-"""Keep events between hook command and forwarder, one file an event (D47)."""
+"""Keep events as files, from the hook command to the forwarder, one each (D47)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REJECTED_MAX_BYTES = 10 * 2**20
 RESERVED = frozenset({"lock", "id", "full", "lost", "rejected", HOOK_SCRIPT})
 NOTICE = "notice-"  # begins the names of the forwarder's own files
 _NAME = re.compile(r"(\d+)([.-]\d+)?|notice-[\w-]+", re.ASCII)
-# the session of a notice about something whose own session cannot be known
+# the session of a notice when the real session is unknown
 NOBODY = "hook-producer"
 
 log = logging.getLogger("hooks_app.producer.spool")
@@ -42,7 +42,7 @@ class File(NamedTuple):
 
     @property
     def odd(self) -> str:
-        """Return why no hook can have written it, so it is not opened; else ""."""
+        """Return why no hook can have written a file, which is then not opened; else ""."""
         if not _NAME.fullmatch(self.name):
             return "its name is not one that a hook gives"
         if not stat.S_ISREG(self.mode):
@@ -70,9 +70,10 @@ class Spool:
         self._notices_fail = False  # that was logged; they are tried again and again
 
     def make(self) -> None:
-        """Make the directories, 0700, for the forwarder that holds the lock.
+        """Make the spool's directories, 0700.
 
-        A data directory that was removed does not come back. Raises OSError.
+        Only the forwarder with the lock calls it. It does not make a removed data directory again.
+        Raises OSError.
         """
         for path in (self.path, self.rejected):
             make_own_directory(path)
@@ -119,7 +120,7 @@ class Spool:
         return file, raw
 
     def event_id(self, file: File) -> str:
-        """Make an id that a restart does not change: of spool, name and time."""
+        """Make an id from spool, name and time, the same after a restart."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}"))
 
     def drop(self, name: str) -> None:
@@ -135,7 +136,7 @@ class Spool:
     def set_aside(self, file: File, reason: str) -> None:
         """Move a file to ``rejected/``, with a ``.why`` beside it.
 
-        What is huge is shortened, so that the spool stays bounded.
+        A huge file is shortened, so that the spool stays bounded.
         """
         target = self.rejected / f"{file.name[:100]}-{file.mtime_ns}"
         try:
@@ -180,7 +181,7 @@ class Spool:
         return found.group(1).decode() if found else NOBODY
 
     def notice(self, session: str, kind: str, message: str) -> bool:
-        """Spool a Notification of the forwarder's own; False when the disk is full."""
+        """Write a Notification of the forwarder's own; False when the disk is full."""
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",
@@ -200,7 +201,7 @@ class Spool:
         return True
 
     def report_unwritten(self, session: str) -> None:
-        """Delete what hooks left when they could not write, and report the gap."""
+        """Delete the marks of hooks that could not write, and report the gap."""
         for name, why in (("full", "the spool was full"), ("lost", "the disk was full")):
             try:
                 since = (self.path / name).lstat().st_mtime

@@ -1,7 +1,7 @@
 """Queue the spool's events in the order in which they are sent (D47).
 
-By time within each session, at a tie SessionStart first and SessionEnd last. Sessions in which the
-agent waits for a person go first, so that nobody waits behind another session's backlog.
+Events of a session go by time, at a tie SessionStart first and SessionEnd last. Sessions in which
+the agent waits for a person go first, so that nobody waits behind another session's backlog.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class SpoolQueue:
     def _read(self, file: File) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        One that is not JSON is given time to be written: until it was not seen to change for a
-        while. Its own time says nothing, for clocks are set.
+        A file that is not JSON may still be being written: it is read again until it has not changed
+        for a while, by this process's clock and not by the file's time.
         """
         before, since, why = self.young.pop(file.name)
         now = time.monotonic()

@@ -53,7 +53,7 @@ def _took(raw: Raw) -> Raw:
 
 def _session_start(raw: Raw) -> Translated:
     known = _present(raw, "source", "model")
-    if raw.get("source") == "compact":  # the same session goes on: it must not read as a new one
+    if raw.get("source") == "compact":  # the same session goes on: it must not look like a new one
         text = {"message": "The conversation was compacted.", "level": "info"}
         return "Notification", {**text, "notification_type": "context_compacted", **known}
     return "SessionStart", {"working_directory": str(raw.get("cwd") or ""), "environment": known}
@@ -124,9 +124,9 @@ def _notification(raw: Raw) -> Translated:
     return "Notification", {"message": message, "level": raw.get("level") or usual}
 
 
-# The agent's event → what translates it, and the fields of the agent's that this uses up; all
-# others stay in the payload (D3). An event that is not here (MessageDisplay, PostToolBatch,
-# SubagentStart, PostCompact, model switches, and whatever comes later) is not sent.
+# The agent's event → its translation, and the agent's fields that this replaces; all other fields
+# stay in the payload (D3). Events that are not listed (MessageDisplay, PostToolBatch,
+# SubagentStart, PostCompact, model switches, and future ones) are not sent.
 _TOOL_FIELDS = ("tool_name", "tool_input", "tool_use_id", "duration_ms")
 _STOP_FIELDS = ("last_assistant_message", *_WORK)
 TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {

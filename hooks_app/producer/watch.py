@@ -1,4 +1,4 @@
-"""Wait until something is written into a directory."""
+"""Wait until a file is written into a directory."""
 
 from __future__ import annotations
 

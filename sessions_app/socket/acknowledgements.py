@@ -1,4 +1,4 @@
-"""Store which rows a device received, by its acknowledgements and heartbeats (D27)."""
+"""Store which rows a device received, by acknowledgements and heartbeats (D27)."""
 
 from __future__ import annotations
 

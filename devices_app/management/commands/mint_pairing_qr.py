@@ -1,4 +1,4 @@
-"""Make a pairing token, as a QR code or for a program (D43)."""
+"""Make a pairing token and show it as a QR code, or for a program (D43)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Run git so that a repository can neither run programs nor leave the roots (D10)."""
+"""Run git safely: no repository can run programs or leave the roots (D10)."""

@@ -15,7 +15,7 @@ from files_app.git.sandbox import git
 # key as git lists it (section and name in lower case, subsection as it is) → value
 Setting = tuple[str, str]
 
-# How the repository stores what it holds. None of these names a program or a place.
+# How the repository stores its content. None of these names a program or a path.
 _REPOSITORY: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|ignorecase|precomposeunicode|symlinks|protecthfs"
     r"|protectntfs|autocrlf|eol|trustctime|checkstat|sparsecheckout|sparsecheckoutcone"
@@ -25,23 +25,22 @@ _REPOSITORY: Final = re.compile(
     r"|(user|author|committer)\.(name|email)",
     re.DOTALL,
 )
-# Extensions that mean nothing for what is done here, or are dealt with; with any other the
-# repository cannot be read rightly.
+# Extensions that do not matter here, or are handled; with any other the repository cannot be read
+# correctly.
 _LEFT_OUT: Final = frozenset(
     {"extensions.partialclone", "extensions.worktreeconfig", "extensions.relativeworktrees"}
 )
-# Of the third way to store references the value names a place.
+# other kinds of reference storage name a path in the value
 _REFERENCE_STORAGE: Final = {
     ("extensions.refstorage", "files"),
     ("extensions.refstorage", "reftable"),
 }
-# What a person expects of git whatever the repository: who he is, what he ignores, which line ends
-# his system has.
+# What a person expects of git in any repository: his name, ignored files, his system's line ends.
 _USER: Final = re.compile(
     r"core\.(autocrlf|eol|excludesfile|attributesfile)"
     r"|(user|author|committer)\.(name|email)|user\.useconfigonly"
 )
-# What his own filters do to a file that is committed (git-lfs). They are not the repository's.
+# The user's own filters for committed files (git-lfs), not the repository's.
 _USER_FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 _PATHS: Final = frozenset({"core.excludesfile", "core.attributesfile"})
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
@@ -64,7 +63,7 @@ def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
 def read_user(more: Mapping[str, str]) -> list[Setting]:
     """Return the system's and the user's settings that apply to a repository.
 
-    They apply where ``more`` says that git is: they may include others for certain repositories.
+    ``more`` tells git which repository it is in: settings may be included for some of them only.
     """
     done = git.run(
         ["config", "--list", "-z", "--show-scope", "--includes"],
@@ -87,7 +86,7 @@ def _parse(records: Iterable[bytes]) -> list[Setting]:
 def of_repository(settings: Iterable[Setting]) -> list[Setting]:
     """Select the settings that a repository may make.
 
-    Raises BridgeError GIT_ERROR when it is of a kind that only other versions of git understand.
+    Raises BridgeError GIT_ERROR for a repository format that this git does not understand.
     """
     kept = []
     for key, value in settings:

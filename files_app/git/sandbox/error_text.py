@@ -1,4 +1,4 @@
-"""Clean git's error text for a person: no machine noise, no outside paths."""
+"""Clean git's error text for a person; remove paths outside the roots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
 
 
 def _under(place: str) -> re.Pattern[str]:
-    """Match a directory's path and what certainly belongs to it."""
+    """Match a directory's path and everything that certainly belongs to it."""
     return re.compile(re.escape(place) + r"(?:/([^\s'\"`<>|;,():]+)|/?(?![\w~-]|\.\w))")
 
 

@@ -1,4 +1,4 @@
-"""Run git in an environment that only the mirror decides (D10)."""
+"""Run git with an environment and a configuration of our own (D10)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FIXED: Final = {
     "GIT_ADVICE": "0",
     "LC_ALL": "C",
 }
-# what was meant for another git, or for the bridge's own Python
+# variables meant for another git, or for the bridge's own Python
 _FOREIGN: Final = ("GIT_", "PYTHON")
 
 
@@ -111,7 +111,7 @@ def run(
         raise BridgeError(
             "GIT_ERROR", f"git took longer than {seconds:g} seconds and was ended."
         ) from None
-    except (FileNotFoundError, NotADirectoryError):  # git is there, so it is the directory
+    except (FileNotFoundError, NotADirectoryError):  # git exists, so the directory does not
         raise BridgeError("FILE_NOT_FOUND") from None
     except PermissionError:
         raise BridgeError("FILE_ACCESS_DENIED") from None

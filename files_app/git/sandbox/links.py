@@ -14,8 +14,8 @@ from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
     """Check a directory; return its subdirectories, also behind links.
 
-    Raises BridgeError FILE_ACCESS_DENIED when a link that is not named in ``but`` leads out of the
-    roots, GIT_ERROR for what is no file, directory or link.
+    Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the roots and is not named in
+    ``but``, GIT_ERROR for anything but a file, directory or link.
     """
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:
@@ -56,7 +56,7 @@ def look_below(directory: str, jail: Jail) -> None:
 
 
 def _alternates(directory: str, jail: Jail) -> list[str]:
-    """Return the further object directories that one names."""
+    """Return the alternate object directories that an object directory names."""
     path = f"{directory}/info/alternates"
     if not os.path.lexists(path):
         return []

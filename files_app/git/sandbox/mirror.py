@@ -1,11 +1,11 @@
 """Make a temporary git directory that hides a repository's executables (D10).
 
-Git believes what stands in the git directory: programs to run as filters, monitors, drivers and
-hooks, more files to read, other places to look for objects. So it is given another one, in the
-bridge's data directory: a configuration of harmless keys, copies of HEAD and of the index, and
-links to the repository's objects and references, which have been looked at first. When git reads,
-that is all it is told, and the only place where it could write. For a commit HEAD is the
-repository's own, and the mirror is what else git believes in (``hooks``).
+Git obeys its git directory: it runs the filters, monitors, drivers and hooks named there, and reads
+files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own data
+directory: a configuration of harmless keys, copies of HEAD and of the index, and links to the
+repository's objects and references, which are checked first. A git that reads sees only the mirror,
+and could write only there. For a commit, HEAD is the repository's own and the rest is the mirror's
+(``hooks``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from files_app.git.sandbox.links import look_at, look_below
 from sessions_app.working_directory import RepositoryPaths
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
-# where a commit is noted, and where git-lfs keeps what it takes out of one
+# the logs of references, and the place where git-lfs keeps large files
 _LOGS: Final = ("logs", "lfs")
 _NOT_WRITTEN: Final = frozenset({"hooks", "modules", "worktrees", "annex"})
 _OURS: Final = [
@@ -93,7 +93,7 @@ class Mirror:
         self.place = place
         self.jail = jail
         self.directory = directory
-        # what the repository's and the user's configuration say in full
+        # the complete configuration of repository and user
         self.settings: list[Setting] = []
         self.user_settings: list[Setting] = []
 
@@ -113,7 +113,7 @@ class Mirror:
         self._write("HEAD", self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES))
 
     def link_logs(self) -> None:
-        """Link to what a commit writes; none of it may be a link out of the roots."""
+        """Link to the logs that a commit writes; refuse links out of the roots."""
         for directory in {self.place.git_dir, self.place.common_dir}:
             look_at(directory, self.jail, but=_NOT_WRITTEN)
             if os.path.isdir(f"{directory}/logs"):
@@ -145,7 +145,7 @@ class Mirror:
     def copy_index(self) -> None:
         """Copy the index with its time, and the shared ones it refers to.
 
-        By the time git knows which files it must look at again.
+        Git compares the index's time to know which files it must read again.
         """
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)

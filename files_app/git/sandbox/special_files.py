@@ -18,8 +18,7 @@ _READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", 
 def check(top: str) -> None:
     """Raise GIT_ERROR when a settings file below ``top`` is no regular file.
 
-    Called when git takes long, and not before: to look through a work tree takes as long as git
-    needs.
+    Called only when git takes long: looking through a work tree takes as long as git itself.
     """
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting = deque([top])

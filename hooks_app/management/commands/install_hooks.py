@@ -140,7 +140,7 @@ class Command(BaseCommand):
 def _without(before: str | None, backup: Path, spool: str) -> str | None:
     """Return the file without our hooks; None if it did not exist before them.
 
-    It is the very text from before when nothing else was changed since.
+    When nothing else was changed since, it is exactly the text from before.
     """
     if before is None or not installed(before, spool):
         return before
